@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from runner import checkpoint_files, files, history, restoring
+from runner import checkpoint_files, files, history, restoring, rules
 
 
 class BestCheckpoint:
@@ -24,7 +24,7 @@ class BestCheckpoint:
     def __init__(
         self,
         folder: Path,
-        rule: history.BestRule,
+        rule: rules.BestRule,
         *,
         write_averages: Callable[[Path], None] | None = None,
     ) -> None:
@@ -47,7 +47,7 @@ class BestCheckpoint:
         Raises:
             RunnerError: the folder cannot be written; what it held before is still there.
         """
-        row = history.best(rows, self.rule)
+        row = rules.best(rows, self.rule)
         if row is None:
             return None
         best = source.with_name(row.checkpoint)

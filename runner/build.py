@@ -19,6 +19,7 @@ from runner import (
     overview,
     placement,
     progress,
+    rules,
     signals,
     strategy,
     trainer,
@@ -91,7 +92,7 @@ def training_inputs(
         task,
         config.task.train_data,
         step=step,
-        skipped=history.skipped(rows.rollbacks),
+        skipped=rules.skipped(rows.rollbacks),
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,
     )
@@ -165,13 +166,13 @@ def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
     )
 
 
-def best_rule(config: Experiment) -> history.BestRule | None:
+def best_rule(config: Experiment) -> rules.BestRule | None:
     """Which evaluation is best, None where the configuration names no metric."""
     options = config.trainer
     if not options.best_checkpoint_eval_metric:
         return None
     metric = options.best_checkpoint_eval_metric.replace("|", "/")  # as Model Garden nests names
-    return history.BestRule(metric, higher=options.best_checkpoint_metric_comp == "higher")
+    return rules.BestRule(metric, higher=options.best_checkpoint_metric_comp == "higher")
 
 
 def best_folder(config: Experiment) -> str:
@@ -179,9 +180,9 @@ def best_folder(config: Experiment) -> str:
     return config.trainer.best_checkpoint_export_subdir or "best"
 
 
-def shown(config: Experiment) -> history.BestRule:
+def shown(config: Experiment) -> rules.BestRule:
     """The metric that the live line shows."""
-    return best_rule(config) or history.BestRule("validation_loss", higher=False)
+    return best_rule(config) or rules.BestRule("validation_loss", higher=False)
 
 
 def _devices(config: Experiment) -> tf.distribute.Strategy:

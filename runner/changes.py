@@ -35,7 +35,7 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.validation_summary_subdir",
         "trainer.allow_tpu_summary",
         "task.allow_image_summary",
-        "run.evaluator",
+        "run.evaluator.*",
     ),
     "the best checkpoint is found anew from the history": (
         "trainer.best_checkpoint_eval_metric",

@@ -6,33 +6,10 @@ from typing import Any
 
 import yaml
 from official.core import config_definitions as cfg
-from official.modeling.hyperparams import base_config
 
 from runner import gin_build, limits
 from runner.errors import ConfigError
-
-
-@dataclasses.dataclass
-class RunConfig(base_config.Config):
-    """What this runner adds to official's sections.
-
-    Attributes:
-        seed: Of the weights, of the order of training examples and of all that is random.
-        deterministic: Whether every op gives the same bits every time, as an exact resume needs.
-            TensorFlow then does without some faster kernels, mostly on GPUs.
-        async_checkpoints: Whether checkpoints are written while training goes on.
-        logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
-        rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
-            (`TrainerConfig.recovery_max_trials` says how many there may be).
-        evaluator: The name of an evaluator's own folder, `eval-<name>`; empty: the mode's.
-    """
-
-    seed: int = 0
-    deterministic: bool = True
-    async_checkpoints: bool = True
-    logical_cpus: int = 1
-    rollback_rate: float = 1.0
-    evaluator: str = ""
+from runner.run_config import RunConfig as RunConfig
 
 
 @dataclasses.dataclass

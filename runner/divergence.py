@@ -8,7 +8,7 @@ that broke it. A rollback is a row of history, so every later start repeats it e
 import time
 from collections.abc import Callable, Sequence
 
-from runner import checkpoints, controller, history, placement, trainer
+from runner import checkpoints, controller, history, placement, rules, trainer
 from runner.errors import DivergedError
 
 
@@ -77,7 +77,7 @@ class Divergence:
         further rollback to the same checkpoint takes in twice as many steps. Weights that broke
         without the loss may have done so at any step since the checkpoint.
         """
-        skipped = history.skipped(self._rows.rollbacks)
+        skipped = rules.skipped(self._rows.rollbacks)
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)
         loss_broke = not self._trainer.brake.sound.numpy()
         first = max(target, broke - 2**again) if loss_broke else target

@@ -1,21 +1,48 @@
-"""The log of a run, and the decisions folded from it. No TensorFlow.
+"""The log of a run: evaluations and decisions, appended and flushed. No TensorFlow.
 
-`history.jsonl` holds evaluations and decisions, appended and flushed. What follows from them (the
-best checkpoint, the batches left out) is a fold over its rows and lives nowhere else, so it
-survives every restart.
+What follows from them (`runner.rules`) is a fold over the rows of `history.jsonl` and lives nowhere
+else, so it survives every restart.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
 
 from runner import files
 
+Kind = TypeVar("Kind", bound="Record")
+
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Record:
+    """A row of any kind.
+
+    Attributes:
+        step: The training step that it belongs to.
+    """
+
+    kind: ClassVar[str]
+
+    step: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON's view of the row; metrics are finite there, other values become their names."""
+        row = {"kind": self.kind, **dataclasses.asdict(self)}
+        return {**row, "metrics": plain(row["metrics"])} if "metrics" in row else row
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
+        if "metrics" in values:
+            values["metrics"] = {name: float(each) for name, each in values["metrics"].items()}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Row(Record):
     """One evaluation.
 
     Attributes:
@@ -26,25 +53,16 @@ class Row:
         checkpoint: The checkpoint's name, `ckpt-<step>` or a path.
     """
 
-    step: int
+    kind = "evaluation"
+
     metrics: Mapping[str, float]
     seconds: float
     time: float
     checkpoint: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON's view of the row; its numbers are finite, other values become their names."""
-        return {"kind": "evaluation", **dataclasses.asdict(self), "metrics": plain(self.metrics)}
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> "Row":
-        """The inverse of `as_dict`."""
-        metrics = {name: float(value) for name, value in row["metrics"].items()}
-        return cls(**{**row, "metrics": metrics})
-
 
 @dataclasses.dataclass(frozen=True)
-class Rollback:
+class Rollback(Record):
     """A decision: training broke, went back to a checkpoint and leaves out what broke it.
 
     Attributes:
@@ -56,37 +74,96 @@ class Rollback:
         time: When, in seconds since the epoch.
     """
 
-    step: int
+    kind = "rollback"
+
     found: int
     skipped: tuple[int, int]
     rate: float
     reason: str
     time: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON's view of the row."""
-        return {"kind": "rollback", **dataclasses.asdict(self)}
 
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> "Rollback":
-        """The inverse of `as_dict`."""
-        return cls(**{**row, "skipped": tuple(row["skipped"])})
+@dataclasses.dataclass(frozen=True)
+class Stop(Record):
+    """A decision that came from a sidecar's evaluations: the run ends.
+
+    Attributes:
+        step: Where it ended, and committed.
+        source: The sidecar's name.
+        reason: Why.
+        time: When, in seconds since the epoch.
+    """
+
+    kind = "stop"
+
+    source: str
+    reason: str
+    time: float
 
 
 @dataclasses.dataclass(frozen=True)
-class BestRule:
-    """Which of several evaluations is the best: a metric, and whether higher is better."""
+class Drop(Record):
+    """A decision that came from a sidecar's evaluations: the learning rate drops.
 
-    metric: str
-    higher: bool = True
+    Attributes:
+        step: Where it was made, and committed; it holds from there.
+        source: The sidecar's name.
+        scale: What the schedule is multiplied by, by this drop and all before it.
+        time: When, in seconds since the epoch.
+    """
 
-    def better(self, new: float, old: float | None) -> bool:
-        """Whether `new` beats `old` (None: nothing yet). NaN never does, nor does a tie."""
-        if math.isnan(new):
-            return False
-        if old is None:
-            return True
-        return new > old if self.higher else new < old
+    kind = "drop"
+
+    source: str
+    scale: float
+    time: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Unreadable(Record):
+    """A checkpoint that could not be evaluated, and is not tried again.
+
+    Attributes:
+        step: The checkpoint's.
+        checkpoint: Its name, `ckpt-<step>` or a path.
+        reason: What is wrong with it.
+        time: When that was found, in seconds since the epoch.
+    """
+
+    kind = "unreadable"
+
+    checkpoint: str
+    reason: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Test(Record):
+    """A test of some weights at the end of a run.
+
+    Attributes:
+        step: Where the run ended.
+        weights: `best` or `last`.
+        tested: The step whose weights were tested.
+        metrics: Name to value; may be NaN or infinite.
+        seconds: How long it took.
+        time: When it ended, in seconds since the epoch.
+        checkpoint: The checkpoint's name.
+    """
+
+    kind = "test"
+
+    weights: str
+    tested: int
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    checkpoint: str
+
+
+_KINDS: Mapping[str, type[Record]] = {
+    row.kind: row for row in (Row, Rollback, Stop, Drop, Unreadable, Test)
+}
 
 
 class History:
@@ -94,19 +171,23 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._all = [_read(row) for row in files.read_json_lines(path)]
+        self._all = read(path)
+
+    def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """The rows of one kind, oldest first."""
+        return tuple(row for row in self._all if isinstance(row, kind))
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """The evaluations, oldest first."""
-        return tuple(row for row in self._all if isinstance(row, Row))
+        return self.of(Row)
 
     @property
     def rollbacks(self) -> tuple[Rollback, ...]:
         """The rollbacks, oldest first."""
-        return tuple(row for row in self._all if isinstance(row, Rollback))
+        return self.of(Rollback)
 
-    def append(self, row: Row | Rollback) -> None:
+    def append(self, row: Record) -> None:
         """Adds one row; it is on disk when this returns."""
         files.append_json_line(self._path, row.as_dict())
         self._all.append(row)
@@ -120,35 +201,21 @@ class History:
 
         A decision stays if it holds from `step` or earlier, whenever it was made.
         """
-        kept = [row for row in self._all if row.step <= step]
+        self._keep([row for row in self._all if row.step <= step])
+
+    def drop(self, row: Record) -> None:
+        """Forgets a decision that no longer holds."""
+        self._keep([each for each in self._all if each is not row])
+
+    def _keep(self, kept: list[Record]) -> None:
         if len(kept) < len(self._all):
             files.write_json_lines(self._path, (row.as_dict() for row in kept))
             self._all = kept
 
 
-def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
-    """The best row by `rule`, the earliest of equals; None while every value is NaN or missing."""
-    found: Row | None = None
-    for row in rows:
-        value = row.metrics.get(rule.metric, math.nan)
-        if rule.better(value, found.metrics[rule.metric] if found else None):
-            found = row
-    return found
-
-
-def skipped(rollbacks: Iterable[Rollback]) -> list[tuple[int, int]]:
-    """The batches that training leaves out."""
-    return [rollback.skipped for rollback in rollbacks]
-
-
-def learning_rate_scale(rollbacks: Iterable[Rollback]) -> float:
-    """What the scheduled learning rate is multiplied by."""
-    return math.prod(rollback.rate for rollback in rollbacks)
-
-
-def _read(row: Mapping[str, Any]) -> Row | Rollback:
-    fields = {name: value for name, value in row.items() if name != "kind"}
-    return (Rollback if row["kind"] == "rollback" else Row).from_dict(fields)
+def read(path: Path) -> list[Record]:
+    """The rows of a `history.jsonl`, oldest first; none where there is no file."""
+    return [_KINDS[row["kind"]].from_dict(row) for row in files.read_json_lines(path)]
 
 
 def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, files, heartbeat, history, signals, status
+from runner import claim, files, heartbeat, history, rules, signals, status
 from runner.errors import ConfigError, DivergedError
 from runner.spelling import did_you_mean
 
@@ -191,7 +191,7 @@ def _sidecar(request: Request, name: str) -> Iterator["sidecar.Sidecar"]:
     run = sidecar.Sidecar(
         request.config,
         request.model_dir,
-        request.config.run.evaluator or name,
+        request.config.run.evaluator.name or name,
         stop=request.stop,
         eval_actions=request.eval_actions,
     )
@@ -200,10 +200,10 @@ def _sidecar(request: Request, name: str) -> Iterator["sidecar.Sidecar"]:
 
 
 def _results(
-    state: str, rows: Sequence[history.Row], rule: history.BestRule | None, model_dir: Path
+    state: str, rows: Sequence[history.Row], rule: rules.BestRule | None, model_dir: Path
 ) -> Results:
     newest = rows[-1] if rows else None
-    best = history.best(rows, rule) if rule else None
+    best = rules.best(rows, rule) if rule else None
     return {
         "status": state,
         "step": newest.step if newest else 0,

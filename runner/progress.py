@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from runner import history
+from runner import history, rules
 
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -52,7 +52,7 @@ class Progress:
         self,
         total: int = 0,
         *,
-        metric: history.BestRule | None = None,
+        metric: rules.BestRule | None = None,
         evaluations_left: Callable[[int], int] = lambda _: 0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,

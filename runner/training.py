@@ -19,6 +19,7 @@ from runner import (
     overview,
     progress,
     restoring,
+    rules,
     signals,
     status,
 )
@@ -177,7 +178,7 @@ class Training:
     def _restore(self, path: Path) -> None:
         with optimizer.as_configured(self.trainer.optimizer):
             self._store.restore(path)
-        self._rate_scale.assign(history.learning_rate_scale(self.rows.rollbacks))
+        self._rate_scale.assign(rules.rollback_scale(self.rows.rollbacks))
 
     def _go_back(self, step: int) -> None:
         self._restore(self._store.path(step))

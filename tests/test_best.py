@@ -5,10 +5,10 @@ import os
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, history, restoring
+from runner import best, checkpoint_files, checkpoints, history, restoring, rules
 from runner.errors import RunnerError
 
-RULE = history.BestRule("accuracy")
+RULE = rules.BestRule("accuracy")
 DATA = "data-00000-of-00001"
 
 

@@ -76,7 +76,7 @@ def test_a_change_is_shown_with_its_path_and_both_values():
         ("runtime.num_gpus", 8),
         ("run.logical_cpus", 2),
         ("run.async_checkpoints", False),
-        ("run.evaluator", "mine"),
+        ("run.evaluator.name", "mine"),
         ("task.train_data.prefetch_buffer_size", 2),
         ("task.validation_data.global_batch_size", 17),
     ],

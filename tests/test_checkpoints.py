@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, history, restoring
+from runner import best, checkpoint_files, checkpoints, history, restoring, rules
 from runner.errors import ConfigError, RunnerError
 
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_is_found_by(tmp_path, which):
     _, made = store(tmp_path)
     made.commit(10)
     row = history.Row(10, {"accuracy": 0.5}, 0.0, 0.0, "ckpt-10")
-    keeper = best.BestCheckpoint(tmp_path / "best", history.BestRule("accuracy"))
+    keeper = best.BestCheckpoint(tmp_path / "best", rules.BestRule("accuracy"))
     keeper.update([row], tmp_path / "ckpt-10")
     found = checkpoints.find(tmp_path, which, best="best")
     assert found is not None

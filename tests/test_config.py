@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import subprocess
 import sys
 import threading
@@ -439,9 +440,7 @@ def test_yaml_loads_back_to_equal_values(folder):
     text = config.as_yaml(experiment)
     values = experiment.as_dict()
     assert values["task"]["model"]["cnn"]["kernel"] == (3, 3)
-    values["task"]["model"]["cnn"]["kernel"] = [3, 3]
-    values["task"]["names"] = []
-    assert yaml.safe_load(text) == values
+    assert yaml.safe_load(text) == json.loads(json.dumps(values))  # with lists for tuples
     assert "!!" not in text
 
 
@@ -572,8 +571,8 @@ WRONG = {
     "validation steps": (["cfg.TrainerConfig.validation_steps = 0"], "or -1 for all the data"),
     "timeout": (["cfg.TrainerConfig.continuous_eval_timeout = 0"], "must be above 0, or None"),
     "batch size": (["train/shapes.DataConfig.global_batch_size = 0"], "must be 1 or more"),
-    "logical CPUs": (["config.RunConfig.logical_cpus = 0"], "must be 1 or more"),
-    "rollback rate": (["config.RunConfig.rollback_rate = 2.0"], "must be above 0, and 1 at most"),
+    "logical CPUs": (["RunConfig.logical_cpus = 0"], "must be 1 or more"),
+    "rollback rate": (["RunConfig.rollback_rate = 2.0"], "must be above 0, and 1 at most"),
     "a loop without a function": (
         ["cfg.TrainerConfig.train_tf_function = False"],
         "needs train_tf_while_loop = False",

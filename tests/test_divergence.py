@@ -8,7 +8,7 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import history, status
+from runner import history, rules, status
 from runner.errors import DivergedError
 
 
@@ -118,7 +118,7 @@ def test_a_first_batch_that_breaks_is_left_out_too(tmp_path, poisoned):
 def test_the_batch_before_is_left_out_where_it_broke_the_weights(tmp_path, poisoned):
     poisoned(bad_gradient=(32,))  # the loss is NaN from batch 33 on, whichever that is
     runner.run(experiment(3), tmp_path, "train")
-    windows = history.skipped(history.History(tmp_path / "history.jsonl").rollbacks)
+    windows = rules.skipped(history.History(tmp_path / "history.jsonl").rollbacks)
     assert windows == [(33, 34), (32, 35)]
 
 

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     {"errors", "files", "spelling", "installation", "heartbeat", "claim_file"},
     {
-        "config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files", "typecheck",
+        "config", "run_config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files",
+        "typecheck", "rules",
         "limits", "changes", "claim", "inputs", "history", "status", "strategy", "signals",
         "progress", "overview", "flops", "products", "loops",
     },

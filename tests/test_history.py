@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from runner import history
+from runner import history, rules
 
 
 def row(step, **metrics):
@@ -89,12 +89,12 @@ def test_rows_after_the_restored_step_are_dropped(tmp_path):
 )
 def test_the_best_row(values, higher, expected):
     rows = [row(10 * (i + 1), metric=value) for i, value in enumerate(values)]
-    best = history.best(rows, history.BestRule("metric", higher=higher))
+    best = rules.best(rows, rules.BestRule("metric", higher=higher))
     assert (best and best.step) == expected
 
 
 def test_a_row_without_the_metric_is_never_best():
     rows = [row(1, loss=0.1), row(2, accuracy=0.5)]
-    best = history.best(rows, history.BestRule("accuracy"))
+    best = rules.best(rows, rules.BestRule("accuracy"))
     assert best is not None
     assert best.step == 2

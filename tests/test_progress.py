@@ -1,6 +1,6 @@
 import io
 
-from runner import history, progress
+from runner import history, progress, rules
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def row(step, **metrics):
 def test_the_live_line_says_where_the_run_is(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     stream, clock = Terminal(), Clock()
-    line = progress.Progress(1000, metric=history.BestRule("accuracy"), stream=stream, clock=clock)
+    line = progress.Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=clock)
     line.evaluated(row(400, accuracy=0.9), row(400, accuracy=0.9))
     line.evaluated(row(450, accuracy=0.8), row(400, accuracy=0.9))
     line.training(500, 100, 2.0, lambda: 0.25)
@@ -76,7 +76,7 @@ def test_the_loss_is_read_only_to_be_shown():
 
 def test_an_evaluation_is_printed_once_and_the_best_is_marked():
     stream = io.StringIO()
-    line = progress.Progress(10, metric=history.BestRule("accuracy"), stream=stream)
+    line = progress.Progress(10, metric=rules.BestRule("accuracy"), stream=stream)
     line.evaluated(row(5, accuracy=0.5), row(5, accuracy=0.5))
     line.evaluated(row(10, accuracy=0.25), row(5, accuracy=0.5))
     assert stream.getvalue().splitlines() == [

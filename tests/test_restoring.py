@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, files, history, restoring
+from runner import best, checkpoint_files, checkpoints, files, history, restoring, rules
 from runner.errors import RunnerError
 
 DATA = "data-00000-of-00001"
@@ -292,5 +292,5 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
 
 def keep_best(folder, step):
     row = history.Row(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
-    rule = history.BestRule("accuracy")
+    rule = rules.BestRule("accuracy")
     best.BestCheckpoint(folder / "best", rule).update([row], folder / f"ckpt-{step}")

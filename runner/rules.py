@@ -1,0 +1,187 @@
+"""Decisions as folds over the evaluations of a history. No TensorFlow.
+
+Each rule is a fold: `start()` is its first state, `step(state, row)` the next. A state is nothing
+but what the rows so far say, so it is saved nowhere: whoever has the rows has the decisions.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Mapping
+
+from runner.history import Rollback, Row
+
+
+@dataclasses.dataclass(frozen=True)
+class BestRule:
+    """Which of several evaluations is the best: a metric, and whether higher is better."""
+
+    metric: str
+    higher: bool = True
+
+    def better(self, new: float, old: float | None, *, by: float = 0.0) -> bool:
+        """Whether `new` beats `old` (None: nothing yet) by more than `by`; NaN never does."""
+        if math.isnan(new):
+            return False
+        if old is None:
+            return True
+        return new > old + by if self.higher else new < old - by
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched:
+    """The metrics that tell whether an evaluation is better than all before it.
+
+    Attributes:
+        higher: Those of which higher is better.
+        lower: Those of which lower is better.
+        min_delta: What one must gain to count.
+    """
+
+    higher: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    min_delta: float = 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.higher, *self.lower)
+
+    def better(
+        self, row: Row, best: Mapping[str, float]
+    ) -> tuple[bool, Mapping[str, float]] | None:
+        """Whether any metric of `row` beats `best`, and the best of each with it.
+
+        NaN beats nothing. None where the row has none of the metrics, as one of another set.
+        """
+        rules = [BestRule(name, higher=True) for name in self.higher]
+        rules += [BestRule(name, higher=False) for name in self.lower]
+        given = [rule for rule in rules if rule.metric in row.metrics]
+        if not given:
+            return None
+        gained = {
+            rule.metric: row.metrics[rule.metric]
+            for rule in given
+            if rule.better(row.metrics[rule.metric], best.get(rule.metric), by=self.min_delta)
+        }
+        return bool(gained), {**best, **gained}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trend:
+    """What a rule knows after some evaluations.
+
+    Attributes:
+        best: The best value of each metric.
+        step: When the newest of them was reached.
+        worse: Evaluations in a row since then, or since the last drop, that were no better.
+        cooling: Evaluations still to come that do not count.
+        drops: How often the learning rate was dropped.
+    """
+
+    best: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    step: int = 0
+    worse: int = 0
+    cooling: int = 0
+    drops: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class StoppingRule:
+    """When a run ends early: see `run_config.EarlyStoppingConfig`."""
+
+    watched: Watched
+    patience: int
+    from_step: int = 0
+    source: str = ""
+
+    def start(self) -> Trend:
+        """Before any evaluation."""
+        return Trend()
+
+    def step(self, state: Trend, row: Row) -> Trend:
+        """After one more. Once it says stop, nothing takes that back."""
+        seen = None if row.step < self.from_step else self.watched.better(row, state.best)
+        if seen is None or self.reason(state):
+            return state
+        better, best = seen
+        return Trend(best, row.step) if better else _worse(state)
+
+    def reason(self, state: Trend) -> str | None:
+        """Why the run ends, None while it goes on."""
+        if state.worse < self.patience:
+            return None
+        names = " or ".join(self.watched.names)
+        best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items())
+        of = f" of eval-{self.source}" if self.source else ""
+        since = f"since step {state.step:,} ({best})" if state.best else "at all"
+        return f"early stopping: {names}{of} no better in {state.worse} evaluations, {since}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlateauRule:
+    """When the learning rate drops, and by how much: see `run_config.PlateauConfig`."""
+
+    watched: Watched
+    factor: float
+    tolerance: int
+    cooldown: int = 0
+    source: str = ""
+
+    def start(self) -> Trend:
+        """Before any evaluation."""
+        return Trend()
+
+    def step(self, state: Trend, row: Row) -> Trend:
+        """After one more."""
+        seen = self.watched.better(row, state.best)
+        if seen is None:
+            return state
+        better, best = seen
+        if better:
+            cooling = max(state.cooling - 1, 0)
+            return Trend(best, row.step, cooling=cooling, drops=state.drops)
+        if state.cooling:
+            return dataclasses.replace(state, cooling=state.cooling - 1)
+        state = _worse(state)
+        if state.worse < self.tolerance:
+            return state
+        return dataclasses.replace(state, worse=0, cooling=self.cooldown, drops=state.drops + 1)
+
+    def scale(self, state: Trend) -> float:
+        """What the scheduled learning rate is multiplied by."""
+        return float(self.factor**state.drops)
+
+
+def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
+    """The best row by `rule`, the earliest of equals; None while every value is NaN or missing."""
+    found: Row | None = None
+    for row in rows:
+        value = row.metrics.get(rule.metric, math.nan)
+        if rule.better(value, found.metrics[rule.metric] if found else None):
+            found = row
+    return found
+
+
+def skipped(rollbacks: Iterable[Rollback]) -> list[tuple[int, int]]:
+    """The batches that training leaves out."""
+    return [rollback.skipped for rollback in rollbacks]
+
+
+def rollback_scale(rollbacks: Iterable[Rollback]) -> float:
+    """What rollbacks multiply the scheduled learning rate by."""
+    return math.prod(rollback.rate for rollback in rollbacks)
+
+
+def stop_reason(rows: Iterable[Row], rule: StoppingRule) -> str | None:
+    """Why a run with these evaluations ends, None while it goes on."""
+    return rule.reason(functools.reduce(rule.step, rows, rule.start()))
+
+
+def plateau_scale(rows: Iterable[Row], rule: PlateauRule) -> float:
+    """What the scheduled learning rate is multiplied by after these evaluations."""
+    return rule.scale(functools.reduce(rule.step, rows, rule.start()))
+
+
+def _worse(state: Trend) -> Trend:
+    return dataclasses.replace(state, worse=state.worse + 1)

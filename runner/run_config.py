@@ -1,0 +1,198 @@
+"""What this runner adds to official's sections: `Experiment.run`, and the sections within it."""
+
+import dataclasses
+
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+
+
+@dataclasses.dataclass
+class EarlyStoppingConfig(base_config.Config):
+    """Ends a run that no longer gets better; off while it names no metric.
+
+    An evaluation is better if any of the metrics is, by more than `min_delta`, than it ever was.
+
+    Attributes:
+        higher: Metrics of which higher is better.
+        lower: Metrics of which lower is better.
+        min_delta: What a metric must gain to count as better.
+        patience: How many evaluations in a row may be no better; that many end the run.
+        from_step: Evaluations before this step are left out.
+        source: Whose evaluations count: empty, the training run's own; else the sidecar's of this
+            name.
+    """
+
+    higher: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    min_delta: float = 0.0
+    patience: int = 5
+    from_step: int = 0
+    source: str = ""
+
+
+@dataclasses.dataclass
+class PlateauConfig(base_config.Config):
+    """Lowers the learning rate when evaluations stop getting better; off while it names no metric.
+
+    The rate in force is max(scale * scheduled, min(scheduled, floor)); each drop multiplies the
+    scale by `factor`.
+
+    Attributes:
+        higher: Metrics of which higher is better.
+        lower: Metrics of which lower is better.
+        min_delta: What a metric must gain to count as better.
+        factor: What a drop multiplies the scale by.
+        tolerance: How many evaluations in a row may be no better; that many drop the rate.
+        cooldown: How many evaluations after a drop do not count.
+        floor: A rate that drops do not go below.
+        source: Whose evaluations count: empty, the training run's own; else the sidecar's of this
+            name.
+    """
+
+    higher: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    min_delta: float = 0.0
+    factor: float = 0.5
+    tolerance: int = 1
+    cooldown: int = 0
+    floor: float = 0.0
+    source: str = ""
+
+
+@dataclasses.dataclass
+class RetentionConfig(base_config.Config):
+    """Which checkpoints are kept beside the last `TrainerConfig.max_to_keep`.
+
+    Attributes:
+        every: Those of every so many steps are kept for ever; 0 keeps none for that.
+        best: How many of the best are kept, by each metric.
+        higher: Metrics, higher being better, that have a folder of their best, `best-<metric>`,
+            beside the one of `TrainerConfig.best_checkpoint_eval_metric`.
+        lower: The same, of which lower is better.
+    """
+
+    every: int = 0
+    best: int = 1
+    higher: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass
+class EvaluationSetConfig(base_config.Config):
+    """A named set of data that is evaluated beside `task.validation_data`.
+
+    Attributes:
+        name: Of the set, and of its charts.
+        data: What the task's `build_inputs` is given.
+        interval: Evaluated every so many steps and at the end; 0: whenever validation is.
+        interval_epochs: The same in epochs of the training data; 0 for none.
+        share: Of its examples, the first ones that count, above 0 and up to 1.
+        examples: The same as a number; 0 for all.
+        prefix: Before the names of its metrics; empty: the set's name and a slash.
+    """
+
+    name: str = ""
+    data: cfg.DataConfig = dataclasses.field(default_factory=cfg.DataConfig)
+    interval: int = 0
+    interval_epochs: float = 0.0
+    share: float = 1.0
+    examples: int = 0
+    prefix: str = ""
+
+
+@dataclasses.dataclass
+class TestConfig(base_config.Config):
+    """Data that are evaluated once, when training has ended, with the best weights.
+
+    Attributes:
+        data: What the task's `build_inputs` is given; None tests nothing.
+        last: Whether the last weights are tested, too.
+    """
+
+    data: cfg.DataConfig | None = None
+    last: bool = False
+
+
+@dataclasses.dataclass
+class EvaluatorConfig(base_config.Config):
+    """A process that only evaluates: which checkpoints, how often, under which name.
+
+    Attributes:
+        name: Of its own folder, `eval-<name>`; empty: the mode's.
+        policy: `latest` evaluates the newest checkpoint there is; `every`, each one: training keeps
+            them for it.
+        min_seconds: Between the starts of two evaluations, while training goes on.
+        from_step: Checkpoints before this step are left out.
+        max_evaluations: It ends after so many, those before a restart included; 0 for no end.
+    """
+
+    name: str = ""
+    policy: str = "latest"
+    min_seconds: float = 0.0
+    from_step: int = 0
+    max_evaluations: int = 0
+
+
+@dataclasses.dataclass
+class EpochsConfig(base_config.Config):
+    """Lengths and intervals in epochs of the training data, in the place of official's steps.
+
+    Each becomes the number of the step that ends the epoch, rounded up. 0 or empty: official's
+    field counts.
+
+    Attributes:
+        examples: How many make an epoch; 0: as the data's configuration declares.
+        train: `TrainerConfig.train_steps`.
+        validation_interval: `TrainerConfig.validation_interval`.
+        checkpoint_interval: `TrainerConfig.checkpoint_interval`.
+        summary_interval: `TrainerConfig.summary_interval`.
+        warmup: `warmup_steps` of the chosen warm-up.
+        decay: `decay_steps` of the chosen learning rate schedule.
+        boundaries: `boundaries` of a stepwise schedule.
+        stopping_from: `EarlyStoppingConfig.from_step`.
+    """
+
+    examples: int = 0
+    train: float = 0.0
+    validation_interval: float = 0.0
+    checkpoint_interval: float = 0.0
+    summary_interval: float = 0.0
+    warmup: float = 0.0
+    decay: float = 0.0
+    boundaries: tuple[float, ...] = ()
+    stopping_from: float = 0.0
+
+
+@dataclasses.dataclass
+class RunConfig(base_config.Config):
+    """What this runner adds to official's sections.
+
+    Attributes:
+        seed: Of the weights, of the order of training examples and of all that is random.
+        deterministic: Whether every op gives the same bits every time, as an exact resume needs.
+            TensorFlow then does without some faster kernels, mostly on GPUs.
+        async_checkpoints: Whether checkpoints are written while training goes on.
+        logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
+        rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
+            (`TrainerConfig.recovery_max_trials` says how many there may be).
+        early_stopping: When a run ends early.
+        plateau: When the learning rate drops.
+        retention: Which checkpoints are kept.
+        evaluation_sets: What is evaluated beside the validation data.
+        test: What the best weights are tested on at the end.
+        evaluator: What a process that only evaluates does.
+        epochs: Lengths in epochs.
+    """
+
+    seed: int = 0
+    deterministic: bool = True
+    async_checkpoints: bool = True
+    logical_cpus: int = 1
+    rollback_rate: float = 1.0
+    early_stopping: EarlyStoppingConfig = dataclasses.field(default_factory=EarlyStoppingConfig)
+    plateau: PlateauConfig = dataclasses.field(default_factory=PlateauConfig)
+    retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)
+    evaluation_sets: tuple[EvaluationSetConfig, ...] = ()
+    test: TestConfig = dataclasses.field(default_factory=TestConfig)
+    evaluator: EvaluatorConfig = dataclasses.field(default_factory=EvaluatorConfig)
+    epochs: EpochsConfig = dataclasses.field(default_factory=EpochsConfig)
