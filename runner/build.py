@@ -162,7 +162,7 @@ def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
         loop=options.steps_per_loop,
         summary=options.summary_interval,
         checkpoint=options.checkpoint_interval,
-        evaluation=options.validation_interval if evaluates else None,
+        evaluations=(options.validation_interval,) if evaluates else (),
     )
 
 

@@ -27,29 +27,34 @@ class Grid:
         loop: The longest inner loop; loops end on its multiples.
         summary: Training rows.
         checkpoint: Commits.
-        evaluation: Evaluations, each of which commits first; None for none.
+        evaluations: The intervals of evaluations, each of which commits first.
     """
 
     end: int
     loop: int
     summary: int
     checkpoint: int
-    evaluation: int | None = None
+    evaluations: tuple[int, ...] = ()
 
-    def due(self, step: int, interval: int | None) -> bool:
+    def due(self, step: int, interval: int) -> bool:
         """Whether what has this interval falls due at `step`."""
-        return interval is not None and (step % interval == 0 or step == self.end)
+        return step % interval == 0 or step == self.end
+
+    def evaluates(self, step: int) -> bool:
+        """Whether any evaluation falls due at `step`."""
+        return any(self.due(step, interval) for interval in self.evaluations)
 
     def next(self, step: int) -> int:
         """Where the loop that starts at `step` ends: the nearest step at which anything is due."""
-        intervals = (self.loop, self.summary, self.checkpoint, self.evaluation)
-        return min(self.end, *(step - step % n + n for n in intervals if n))
+        intervals = (self.loop, self.summary, self.checkpoint, *self.evaluations)
+        return min(self.end, *(step - step % n + n for n in intervals))
 
     def evaluations_after(self, step: int) -> int:
         """How many evaluations are still to come after `step`."""
-        if self.evaluation is None:
+        if not self.evaluations:
             return 0
-        return math.ceil(self.end / self.evaluation) - step // self.evaluation
+        most = min(self.evaluations)
+        return math.ceil(self.end / most) - step // most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +153,7 @@ class Controller:
 
     def _run(self) -> None:
         grid = self._grid
-        if self.step and grid.due(self.step, grid.evaluation) and not self._evaluated(self.step):
+        if self.step and grid.evaluates(self.step) and not self._evaluated(self.step):
             self._decide(self._evaluate(self.step))
         while self.step < grid.end and not self.stop_reason:
             self._boundary(self._train())
@@ -157,7 +162,7 @@ class Controller:
     def _boundary(self, loop: Loop) -> None:
         """What falls due after a loop, in its order."""
         stopped = self._stop.requested
-        evaluates = self._grid.due(loop.step, self._grid.evaluation)
+        evaluates = self._grid.evaluates(loop.step)
         commits = evaluates or stopped or self._grid.due(loop.step, self._grid.checkpoint)
         if (loop.summary or commits) and (reason := self._broken(loop, commits)):
             self.step = self._recover(reason)

@@ -38,7 +38,9 @@ class Record:
         values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
         if "metrics" in values:
             values["metrics"] = {name: float(each) for name, each in values["metrics"].items()}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        if "skipped" in values:
+            values["skipped"] = tuple(values["skipped"])
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True)
