@@ -81,6 +81,8 @@ class Controller:
 
     train -> guard -> commit the checkpoint -> evaluate -> record -> decide
 
+    Decisions that come from outside are taken just before a commit.
+
     Args:
         grid: When things fall due.
         step: The step that the trainer's state belongs to.
@@ -88,6 +90,8 @@ class Controller:
         position: The step that the trainer is at, where a signal may have ended a loop early.
         broken: What is broken after a loop, given whether a commit falls due; None for nothing.
         recover: Given what is broken, goes back to a committed step and returns it, or raises.
+        decide: Takes decisions from outside, given the step that is about to be committed. It
+            returns the reason to stop that stands, or None.
         commit: Saves the trainer's state as that of a step, unless that is done.
         wait: Returns when every commit is on disk.
         evaluate: Evaluates the trainer's state, given its step, and records the result. It
@@ -108,6 +112,7 @@ class Controller:
         position: Callable[[], int],
         broken: Callable[[Loop, bool], str | None],
         recover: Callable[[str], int],
+        decide: Callable[[int], str | None],
         commit: Callable[[int], None],
         wait: Callable[[], None],
         evaluate: Callable[[int], str | None],
@@ -123,6 +128,7 @@ class Controller:
         self._position = position
         self._broken = broken
         self._recover = recover
+        self._standing = decide
         self._commit = commit
         self._wait = wait
         self._evaluate = evaluate
@@ -155,9 +161,12 @@ class Controller:
         grid = self._grid
         if self.step and grid.evaluates(self.step) and not self._evaluated(self.step):
             self._decide(self._evaluate(self.step))
+        self._decide(self._standing(self.step))
         while self.step < grid.end and not self.stop_reason:
             self._boundary(self._train())
         self._commit(self.step)
+        if self.stop_reason and grid.evaluations and not self._evaluated(self.step):
+            self._evaluate(self.step)
 
     def _boundary(self, loop: Loop) -> None:
         """What falls due after a loop, in its order."""
@@ -174,6 +183,7 @@ class Controller:
             for action in self._actions:
                 self._decide(action(loop.logs))
         if self._uncommitted and (commits or self.stop_reason):
+            self._decide(self._standing(loop.step))
             self._commit(loop.step)
             self._uncommitted = 0
         if stopped:

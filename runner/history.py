@@ -5,6 +5,7 @@ else, so it survives every restart.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -215,9 +216,47 @@ class History:
             self._all = kept
 
 
+class Tail:
+    """Another process's `history.jsonl`, read as it grows.
+
+    Args:
+        path: It; there need not be such a file yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0  # bytes
+        self._waiting: list[Row] = []
+
+    def take(self, step: int | None) -> list[Row]:
+        """The evaluations up to `step` (None: all) that were not taken yet, oldest first."""
+        self._waiting += self._new()
+        taken = [row for row in self._waiting if step is None or row.step <= step]
+        self._waiting = [row for row in self._waiting if row not in taken]
+        return taken
+
+    def _new(self) -> list[Row]:
+        try:
+            with self._path.open("rb") as file:
+                if self._path.stat().st_size < self._read:  # begun anew
+                    self._read = 0
+                file.seek(self._read)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        rows = [_from_dict(json.loads(line)) for line in whole.splitlines()]
+        return [row for row in rows if isinstance(row, Row)]
+
+
 def read(path: Path) -> list[Record]:
     """The rows of a `history.jsonl`, oldest first; none where there is no file."""
-    return [_KINDS[row["kind"]].from_dict(row) for row in files.read_json_lines(path)]
+    return [_from_dict(row) for row in files.read_json_lines(path)]
+
+
+def _from_dict(row: Mapping[str, Any]) -> Record:
+    return _KINDS[row["kind"]].from_dict(row)
 
 
 def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -68,6 +68,7 @@ class Progress:
         self._evaluation_seconds = 0.0
         self._newest: float | None = None
         self._best: history.Row | None = None
+        self._at = (0, math.nan)
         self._line = ""
 
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
@@ -77,7 +78,8 @@ class Progress:
         if self._clock() - self._shown < wait and step < self._total:
             return
         self._shown = self._clock()
-        self._line = self._describe(step, loss())
+        self._at = (step, loss())
+        self._line = self._describe(*self._at)
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{self._line[:width]}")
@@ -89,7 +91,9 @@ class Progress:
         self._evaluation_seconds = row.seconds
         self._best = best
         if self._rule:
-            self._newest = row.metrics.get(self._rule.metric)
+            self._newest = row.metrics.get(self._rule.metric, self._newest)
+        if self._line:
+            self._line = self._describe(*self._at)
         mark = "  (best)" if best is not None and best.step == row.step else ""
         self.note(
             f"evaluated step {row.step:,} in {row.seconds:.1f} s: {values(row.metrics)}{mark}"

@@ -1,6 +1,6 @@
 """Decisions as folds over the evaluations of a history. No TensorFlow.
 
-Each rule is a fold: `start()` is its first state, `step(state, row)` the next. A state is nothing
+Each rule is a fold: `Trend()` is its first state, `step(state, row)` the next. A state is nothing
 but what the rows so far say, so it is saved nowhere: whoever has the rows has the decisions.
 """
 
@@ -8,8 +8,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from runner.history import Rollback, Row
+
+if TYPE_CHECKING:  # which loads TensorFlow
+    from runner import run_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,10 +99,6 @@ class StoppingRule:
     from_step: int = 0
     source: str = ""
 
-    def start(self) -> Trend:
-        """Before any evaluation."""
-        return Trend()
-
     def step(self, state: Trend, row: Row) -> Trend:
         """After one more. Once it says stop, nothing takes that back."""
         seen = None if row.step < self.from_step else self.watched.better(row, state.best)
@@ -128,10 +128,6 @@ class PlateauRule:
     cooldown: int = 0
     source: str = ""
 
-    def start(self) -> Trend:
-        """Before any evaluation."""
-        return Trend()
-
     def step(self, state: Trend, row: Row) -> Trend:
         """After one more."""
         seen = self.watched.better(row, state.best)
@@ -151,6 +147,21 @@ class PlateauRule:
     def scale(self, state: Trend) -> float:
         """What the scheduled learning rate is multiplied by."""
         return float(self.factor**state.drops)
+
+
+Rule = StoppingRule | PlateauRule
+
+
+def stopping(options: "run_config.EarlyStoppingConfig") -> StoppingRule:
+    """The rule that a configuration describes; without metrics it never stops anything."""
+    watched = Watched(tuple(options.higher), tuple(options.lower), options.min_delta)
+    return StoppingRule(watched, options.patience, options.from_step, options.source)
+
+
+def plateau(options: "run_config.PlateauConfig") -> PlateauRule:
+    """The rule that a configuration describes; without metrics it never drops anything."""
+    watched = Watched(tuple(options.higher), tuple(options.lower), options.min_delta)
+    return PlateauRule(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
 
 def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
@@ -175,12 +186,12 @@ def rollback_scale(rollbacks: Iterable[Rollback]) -> float:
 
 def stop_reason(rows: Iterable[Row], rule: StoppingRule) -> str | None:
     """Why a run with these evaluations ends, None while it goes on."""
-    return rule.reason(functools.reduce(rule.step, rows, rule.start()))
+    return rule.reason(functools.reduce(rule.step, rows, Trend()))
 
 
 def plateau_scale(rows: Iterable[Row], rule: PlateauRule) -> float:
     """What the scheduled learning rate is multiplied by after these evaluations."""
-    return rule.scale(functools.reduce(rule.step, rows, rule.start()))
+    return rule.scale(functools.reduce(rule.step, rows, Trend()))
 
 
 def _worse(state: Trend) -> Trend:

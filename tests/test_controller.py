@@ -44,6 +44,7 @@ def drive(
     recover=refuse,
     stop=None,
     position=None,
+    decisions=None,
 ):
     log = []
 
@@ -59,6 +60,7 @@ def drive(
         position=lambda: position,
         broken=broken,
         recover=recover,
+        decide=lambda at: (decisions or {}).get(at),
         commit=store.commit,
         wait=store.wait,
         evaluate=evaluate,
@@ -76,7 +78,7 @@ def drive(
 
 
 def grid(end, loop=100, summary=1000, checkpoint=1000, evaluation=None):
-    return controller.Grid(end, loop, summary, checkpoint, evaluation)
+    return controller.Grid(end, loop, summary, checkpoint, (evaluation,) if evaluation else ())
 
 
 def test_the_order_at_a_boundary_is_train_commit_evaluate():
@@ -137,6 +139,20 @@ def test_an_evaluation_can_stop_the_run():
     assert (made.step, made.stop_reason) == (40, "no better")
 
 
+def test_a_decision_from_outside_stops_the_run_at_a_commit_and_evaluates_there():
+    made = drive(grid(100, loop=10, checkpoint=30, evaluation=50), decisions={20: "no", 30: "yes"})
+    assert (made.step, made.stop_reason) == (30, "yes")
+    assert made.log[-3:] == ["commit 30", "evaluate 30", "wait"]
+
+
+def test_a_run_that_has_stopped_does_not_go_on():
+    made = drive(
+        grid(100, evaluation=20), step=40, decisions={40: "over"}, evaluated=lambda _: True
+    )
+    assert made.stop_reason == "over"
+    assert not any("train" in line for line in made.log)
+
+
 def test_what_is_broken_is_never_committed():
     log = drive(
         grid(100, loop=10, checkpoint=20, evaluation=20),
@@ -185,6 +201,7 @@ def test_a_signal_in_a_loop_commits_where_the_loop_ended():
         position=lambda: 13,
         broken=lambda loop, commits: None,
         recover=refuse,
+        decide=lambda step: None,
         commit=store.commit,
         wait=store.wait,
         evaluate=lambda step: log.append("evaluate"),
@@ -213,6 +230,7 @@ def test_a_signal_between_two_loops_commits_what_the_loops_before_did():
         position=lambda: 20,
         broken=lambda loop, commits: None,
         recover=refuse,
+        decide=lambda step: None,
         commit=store.commit,
         wait=store.wait,
         evaluate=lambda step: None,

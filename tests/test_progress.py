@@ -36,6 +36,17 @@ def test_the_live_line_says_where_the_run_is(monkeypatch):
     assert "accuracy 0.8 (best 0.9 @400)" in shown
 
 
+def test_the_live_line_below_an_evaluation_shows_its_metric():
+    stream = Terminal()
+    line = progress.Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=Clock())
+    line.training(500, 100, 2.0, lambda: 0.25)
+    line.evaluated(row(500, accuracy=0.9), row(500, accuracy=0.9))
+    line.evaluated(row(600, other=0.5), row(500, accuracy=0.9))  # of another set
+    shown = stream.getvalue().split("\n")
+    assert "accuracy 0.9" in shown[-1]
+    assert shown[-1].startswith("step 500/1,000")
+
+
 def test_the_eta_right_after_a_resume_comes_from_this_start_alone():
     stream = Terminal()
     line = progress.Progress(1_000_000, stream=stream, clock=Clock())
