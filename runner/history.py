@@ -7,7 +7,7 @@ else, so it survives every restart.
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -174,30 +174,30 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._all = read(path)
+        self._set(read(path))
 
-    def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
+    def of(self, kind: type[Kind]) -> Sequence[Kind]:
         """The rows of one kind, oldest first."""
-        return tuple(row for row in self._all if isinstance(row, kind))
+        return self._of[kind]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> Sequence[Row]:
         """The evaluations, oldest first."""
         return self.of(Row)
 
     @property
-    def rollbacks(self) -> tuple[Rollback, ...]:
+    def rollbacks(self) -> Sequence[Rollback]:
         """The rollbacks, oldest first."""
         return self.of(Rollback)
 
     def append(self, row: Record) -> None:
         """Adds one row; it is on disk when this returns."""
         files.append_json_line(self._path, row.as_dict())
-        self._all.append(row)
+        self._add(row)
 
     def has(self, step: int) -> bool:
         """Whether `step` has been evaluated."""
-        return any(row.step == step for row in self.rows)
+        return step in self._evaluated
 
     def drop_after(self, step: int) -> None:
         """Forgets rows newer than `step`: the training that led to them is done again.
@@ -213,7 +213,20 @@ class History:
     def _keep(self, kept: list[Record]) -> None:
         if len(kept) < len(self._all):
             files.write_json_lines(self._path, (row.as_dict() for row in kept))
-            self._all = kept
+            self._set(kept)
+
+    def _set(self, rows: Iterable[Record]) -> None:
+        self._all: list[Record] = []
+        self._of: dict[type, list[Any]] = {kind: [] for kind in _KINDS.values()}
+        self._evaluated: set[int] = set()
+        for row in rows:
+            self._add(row)
+
+    def _add(self, row: Record) -> None:
+        self._all.append(row)
+        self._of[type(row)].append(row)
+        if isinstance(row, Row):
+            self._evaluated.add(row.step)
 
 
 class Tail:
