@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import gin
@@ -43,16 +43,23 @@ class Bound:
 
     def __str__(self) -> str:
         """As gin reads it."""
-        return f"{_scoped(self.scope, self.named.path)}.{self.parameter} = {self.value!r}"
+        name = f"{_scoped(self.scope, self.named.path)}.{self.parameter}"
+        return f"{name} = {gin_files.literal(self.value)}"
 
 
-def resolve(statements: Sequence[gin_files.Statement]) -> list[Bound]:
+def resolve(
+    statements: Sequence[gin_files.Statement], *, known: Iterable[type] = ()
+) -> list[Bound]:
     """All bindings in their order, with macros replaced by their values.
+
+    Args:
+        statements: Of all files.
+        known: Classes that need no import.
 
     Raises:
         ConfigError: unknown modules, classes, parameters and macros, and values of a wrong type.
     """
-    resolver = _Resolver(statements)
+    resolver = _Resolver(statements, known)
     bound = []
     problems: dict[str, str] = {}
     for each in statements:
@@ -77,8 +84,8 @@ def unused_macros(statements: Sequence[gin_files.Statement]) -> Iterator[tuple[s
 
 
 class _Resolver:
-    def __init__(self, statements: Sequence[gin_files.Statement]):
-        self._names = gin_names.Names(statements)
+    def __init__(self, statements: Sequence[gin_files.Statement], known: Iterable[type]):
+        self._names = gin_names.Names(statements, known)
         self._macros = {
             _macro(each): each
             for each in statements

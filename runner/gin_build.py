@@ -6,14 +6,16 @@ with classes, checked values and places. gin then gets those that count as one t
 name is a full path and every macro is replaced by its value.
 """
 
+import contextlib
 import re
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gin
+from official.modeling.hyperparams import base_config
 
 from runner import gin_bindings, gin_files, gin_names, gin_tree
 from runner.errors import ConfigError
@@ -35,26 +37,95 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
     Raises:
         ConfigError: whatever is wrong, each mistake on a line with its place.
     """
-    with _GIN, gin.unlock_config(), gin.config.interactive_mode():
-        gin.clear_config()
+    with _cleared():
         statements = list(gin_files.read(files, params))
         if not any(_sets(each, root) for each in statements):
             raise ConfigError(f"nothing sets {root.__name__}; a file needs: include 'base.gin'")
         _make_importable(statements)
-        tree = gin_tree.Tree(root, gin_bindings.resolve(statements))
-        problems = [*tree.problems, *tree.unused()]
-        for place, macro in gin_bindings.unused_macros(statements):
-            owner = tree.owner(macro)
-            problems.append(
-                f"{place}: nothing uses {macro}; to set a parameter: {owner}.{macro} = ..."
-            )
-        if problems:
-            raise ConfigError("\n".join(problems))
-        _parse(tree.bindings)
+        tree = gin_tree.Tree(gin_bindings.resolve(statements))
+        tree.grow(root)
+        _hand_over(tree, statements)
         try:
             return gin.get_configurable(root)(), tree.origins
         except Exception as error:  # Whatever a user's constructor may raise.
             raise ConfigError(_refusal(error, tree)) from error
+
+
+def override(
+    base: base_config.Config, files: Iterable[str], params: Iterable[str]
+) -> dict[str, str]:
+    """Sets what files and parameters bind in an object that is there already, section by section.
+
+    A binding counts for every section of its class. Sections that the bindings refer to (`@...()`)
+    are built by gin and replace those that were there. Their classes need no import in the files.
+
+    Args:
+        base: Not locked.
+        files: As for `build`.
+        params: As for `build`.
+
+    Returns:
+        By path, the place where each given value is written.
+
+    Raises:
+        ConfigError: whatever is wrong, each mistake on a line with its place.
+    """
+    with _cleared():
+        statements = list(gin_files.read(files, params))
+        _make_importable(statements)
+        kinds = list(dict.fromkeys(type(each) for _, each in gin_tree.sections(base)))
+        tree = gin_tree.Tree(gin_bindings.resolve(statements, known=kinds))
+        tree.adopt(base)
+        _hand_over(tree, statements)
+        try:
+            _set(base, tree)
+        except Exception as error:  # Whatever a user's constructor may raise.
+            raise ConfigError(_refusal(error, tree)) from error
+        return tree.origins
+
+
+@contextlib.contextmanager
+def _cleared() -> Iterator[None]:
+    with _GIN, gin.unlock_config(), gin.config.interactive_mode():
+        gin.clear_config()
+        yield
+
+
+def _hand_over(tree: gin_tree.Tree, statements: Sequence[gin_files.Statement]) -> None:
+    """Gives gin the bindings that count, once nothing is wrong with any."""
+    problems = [*tree.problems, *tree.unused()]
+    for place, macro in gin_bindings.unused_macros(statements):
+        owner = tree.owner(macro)
+        problems.append(f"{place}: nothing uses {macro}; to set a parameter: {owner}.{macro} = ...")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    _parse(tree.bindings)
+
+
+def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
+    """Sets what is bound in a section, and in those below it that were there before."""
+    bound = {each.parameter: each.value for each in tree.of("", type(section))}
+    for name, value in vars(section).items():
+        below = value if isinstance(value, (list, tuple)) else [value]
+        for each in below if name not in bound else ():
+            if isinstance(each, base_config.Config):
+                _set(each, tree)
+    for name, value in bound.items():
+        vars(section)[name] = None  # or official puts a list into the one that is there
+        setattr(section, name, _built(value))
+
+
+def _built(value: Any) -> Any:
+    """A value with its references built by gin."""
+    if isinstance(value, gin_bindings.Link):
+        with gin.config_scope(value.scope or None):
+            made = gin.get_configurable(value.named.target)
+            return made() if value.called else made
+    if isinstance(value, dict):
+        return {key: _built(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_built(item) for item in value)
+    return value
 
 
 def _sets(statement: gin_files.Statement, root: type) -> bool:

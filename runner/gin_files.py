@@ -7,6 +7,7 @@ it stands for), so neither TensorFlow nor a user's module is imported.
 import contextlib
 import dataclasses
 import io
+import math
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -87,6 +88,26 @@ def parts(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from parts(item)
+
+
+def literal(value: Any) -> str:
+    """A value as gin reads it; what is infinite needs another spelling than Python's.
+
+    Raises:
+        ValueError: it is NaN, for which gin has no spelling.
+    """
+    if isinstance(value, dict):
+        items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{literal(item)}, ' for item in value).rstrip()})"
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("gin cannot spell NaN")
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return repr(value)
 
 
 def find(name: str, including_folder: Path | None = None) -> Path:

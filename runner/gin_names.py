@@ -10,7 +10,7 @@ import sysconfig
 import traceback
 import types
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,24 @@ class Names:
     A name is looked up among what its own file imports, as gin does. Else it may be the end of a
     path (`TrainerConfig`, `config.Experiment`) into any module that any of the files imports: what
     another file imports, this one and the command line need not.
+
+    Args:
+        statements: Of all files.
+        known: Classes whose modules count as imported. They are meant where a name is ambiguous.
     """
 
-    def __init__(self, statements: Sequence[gin_files.Statement]):
+    def __init__(
+        self, statements: Sequence[gin_files.Statement], known: Iterable[type] = ()
+    ) -> None:
         self._tables: dict[gin_files.Source, dict[str, types.ModuleType]] = defaultdict(dict)
         self._known: dict[str, Named] = {}
         for statement in statements:
             if isinstance(statement, gin_files.Import):
                 self._import(statement)
-        self._referenced = set(self._spelt_out(statements))
+        known = list(known)
+        for module in {kind.__module__ for kind in known}:
+            self._learn(sys.modules[module], {module})
+        self._referenced = {*self._spelt_out(statements), *known}
 
     def find(self, name: str, source: gin_files.Source) -> Named:
         """What `name` stands for in `source`.
@@ -79,6 +88,10 @@ class Names:
         prefixes = {module.__name__}
         if statement.stands_for == statement.module:
             prefixes.add(statement.name)
+        self._learn(module, prefixes)
+
+    def _learn(self, module: types.ModuleType, prefixes: Iterable[str]) -> None:
+        """Takes up the public classes and functions of a module."""
         for name, target in vars(module).items():
             if not name.startswith("_") and (inspect.isclass(target) or inspect.isfunction(target)):
                 for prefix in prefixes:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gin
+from official.modeling.hyperparams import base_config
 
 from runner import gin_bindings, gin_names, typecheck
 
@@ -23,13 +24,31 @@ class Tree:
         problems: What is wrong with the tree, a line each.
     """
 
-    def __init__(self, root: type, bound: Sequence[gin_bindings.Bound]):
+    def __init__(self, bound: Sequence[gin_bindings.Bound]):
         self.bindings = list({(b.scope, b.named.target, b.parameter): b for b in bound}.values())
         self.built: dict[tuple[str, Any], str] = {}
         self.origins: dict[str, str] = {}
         self.problems: list[str] = []
+
+    def grow(self, root: type) -> None:
+        """Follows what gin builds for a root."""
         named = gin_names.Named(root, root.__module__, root.__name__)
         self._grow(gin_bindings.Link(produces=root, called=True, scope="", named=named))
+
+    def adopt(self, root: base_config.Config) -> None:
+        """Follows what gin builds for an object that is there already, and sets in it."""
+        for path, section in sections(root):
+            if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
+                continue  # A binding puts another in its place.
+            self.built.setdefault(("", type(section)), path)
+            for each in self.of("", type(section)):
+                self._follow(each, path, "", ())
+
+    def of(self, scope: str, target: Any) -> list[gin_bindings.Bound]:
+        """The bindings of a class or function in a scope."""
+        return [
+            each for each in self.bindings if (each.scope, each.named.target) == (scope, target)
+        ]
 
     def unused(self) -> Iterator[str]:
         """A line for each binding that nothing builds, with what would build it."""
@@ -58,22 +77,24 @@ class Tree:
         given: dict[str, gin_bindings.Bound] = {}
         for scope in _around(link.scope):
             self.built.setdefault((scope, target), place)
-            given |= {
-                each.parameter: each
-                for each in self.bindings
-                if (each.scope, each.named.target) == (scope, target)
-            }
+            given |= {each.parameter: each for each in self.of(scope, target)}
         for parameter, known in typecheck.parameters(target).items():
             if known.required and parameter not in given:
                 self.problems.append(f"{place}: {name}.{parameter} must be given")
         for each in given.values():
-            field = f"{path}.{each.parameter}".removeprefix(".")
-            self.origins[field] = each.place
-            if each.value is gin.REQUIRED:
-                self.problems.append(f"{each.place}: {each.name} must be given")
-            for below, item in _links(each.value, field):
-                inherits = dataclasses.replace(below, scope=below.scope or link.scope)
-                self._grow(inherits, item, each.place, [*above, (link.scope, target)])
+            self._follow(each, path, link.scope, [*above, (link.scope, target)])
+
+    def _follow(
+        self, bound: gin_bindings.Bound, path: str, scope: str, above: Sequence[Any]
+    ) -> None:
+        """Notes the place of what a binding sets in the object at `path`, and what it builds."""
+        field = f"{path}.{bound.parameter}".removeprefix(".")
+        self.origins[field] = bound.place
+        if bound.value is gin.REQUIRED:
+            self.problems.append(f"{bound.place}: {bound.name} must be given")
+        for below, item in _links(bound.value, field):
+            inherits = dataclasses.replace(below, scope=below.scope or scope)
+            self._grow(inherits, item, bound.place, above)
 
     def _holder(self, named: gin_names.Named) -> str:
         """What would build `named`: a reference in the field that is made for the fewest others."""
@@ -85,6 +106,19 @@ class Tree:
             if inspect.isclass(named.target) and issubclass(named.target, around)
         ]
         return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
+
+
+def sections(
+    config: base_config.Config, path: str = ""
+) -> Iterator[tuple[str, base_config.Config]]:
+    """A config and all configs within it, each with its path (`trainer.optimizer_config`)."""
+    yield path, config
+    for name, value in vars(config).items():
+        below = f"{path}.{name}".removeprefix(".")
+        many = isinstance(value, (list, tuple))
+        for index, item in enumerate(value if many else [value]):
+            if isinstance(item, base_config.Config):
+                yield from sections(item, f"{below}[{index}]" if many else below)
 
 
 def _around(scope: str) -> list[str]:

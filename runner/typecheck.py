@@ -10,8 +10,14 @@ from typing import Any
 
 from runner import spelling
 
-# Official documents these values of a field, and annotates others.
-_DOCUMENTED = {"continuous_eval_timeout": int | None}
+# What official itself gives to fields that it annotates otherwise.
+_DOCUMENTED = {
+    "continuous_eval_timeout": int | None,
+    "include_in_weight_decay": list[str] | str | None,
+    "exclude_from_weight_decay": list[str] | str | None,
+    "input_size": list[int | None],
+    "sentencepiece_model_path": str | None,
+}
 # Every official Config's constructor takes these; they would get past all checks.
 _INHERITED = ("default_params", "restrictions")
 _NO_DEFAULT = (inspect.Parameter.empty, dataclasses.MISSING)

@@ -1,0 +1,107 @@
+"""The resolved configuration as a person reads it: each value with the place where it was given."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+from official.modeling.hyperparams import base_config
+
+_COLUMN = 60  # where the places begin, unless a value is longer
+
+
+def render(
+    experiment: base_config.Config,
+    origins: Mapping[str, str],
+    *,
+    otherwise: str = "",
+    changed: bool = False,
+) -> str:
+    """YAML, with a comment on each line that says where its value comes from.
+
+    Args:
+        experiment: What is shown.
+        origins: By path (`trainer.train_steps`), the place where a value was given.
+        otherwise: What set the other values that are not their class's defaults, such as
+            `--experiment=bert/squad`; empty: the default of the section that holds them.
+        changed: Leave out the values that are as their class has them.
+    """
+    printer = _Printer(origins, otherwise or "default of its section", changed)
+    lines = printer.section(experiment, default_of(experiment), "", "")
+    return "\n".join(lines) or "every value is the default"
+
+
+def default_of(section: base_config.Config) -> base_config.Config | None:
+    """A section of the same class with nothing given; None where it cannot be made so."""
+    try:
+        return type(section)()
+    except (TypeError, ValueError):
+        return None
+
+
+class _Printer:
+    def __init__(self, origins: Mapping[str, str], otherwise: str, changed: bool) -> None:
+        self._origins = origins
+        self._otherwise = otherwise
+        self._changed = changed
+
+    def section(
+        self,
+        section: base_config.Config,
+        default: base_config.Config | None,
+        path: str,
+        indent: str,
+    ) -> Iterator[str]:
+        """The lines of a section; those of an empty one are none."""
+        for name, value in vars(section).items():
+            if name in section.RESERVED_ATTR:
+                continue
+            below = f"{path}.{name}".removeprefix(".")
+            known = vars(default).get(name) if default is not None else None
+            if _is_section(value):
+                inner = list(self.section(value, _default(value, known), below, f"{indent}  "))
+                yield from [f"{indent}{name}:", *inner] if inner else ()
+            elif isinstance(value, (list, tuple)) and any(_is_section(each) for each in value):
+                yield f"{indent}{name}:"
+                for index, each in enumerate(value):
+                    item = f"{below}[{index}]"
+                    inner = list(self.section(each, default_of(each), item, f"{indent}    "))
+                    first = inner[0].lstrip() if inner else "{}"
+                    yield f"{indent}  - {first}"
+                    yield from inner[1:]
+            else:
+                yield from self._value(name, value, known, below, indent, default is not None)
+
+    def _value(
+        self, name: str, value: Any, known: Any, path: str, indent: str, has_default: bool
+    ) -> Iterator[str]:
+        is_default = has_default and plain(value) == plain(known)
+        place = self._origins.get(path)
+        if self._changed and is_default:
+            return
+        text = f"{indent}{name}: {_inline(value)}"
+        yield f"{text:<{_COLUMN}}  # {place or ('default' if is_default else self._otherwise)}"
+
+
+def _default(value: base_config.Config, known: Any) -> base_config.Config | None:
+    """What a section's values are compared with: the one it replaces, if it is of its class."""
+    return known if type(known) is type(value) else default_of(value)
+
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, base_config.Config)
+
+
+def plain(value: Any) -> Any:
+    """A value as YAML holds it, with lists for tuples."""
+    if isinstance(value, base_config.Config):
+        value = value.as_dict()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _inline(value: Any) -> str:
+    text = yaml.safe_dump(plain(value), default_flow_style=True, width=10**9)
+    return str(text).removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,134 @@
+"""`run.json`: what was started when, with which command, code and packages. No TensorFlow."""
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import files
+
+_PACKAGES = (
+    "experiment-runner",
+    "tensorflow",
+    "tf-keras",
+    "tf-models-official",
+    "gin-config",
+    "numpy",
+    "keras",
+    "tensorflow-text",
+    "tensorflow-datasets",
+)
+_LONGEST_DIFF = 1_000_000  # characters
+
+# `password=...`, `"api_key": "..."`, `https://user:password@host`, keys of well-known forms.
+_NAMED = re.compile(
+    r"""(?ix) ( (?: passw(?:or)?d | passphrase | secret(?:_?key)? | token | (?:api|access)_?key
+        | credentials? ) ["']? \s* [:=] \s* ) ( "[^"\n]*" | '[^'\n]*' | [^\s"',;&}\])]+ )"""
+)
+_URL = re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(@)")
+_KEYS = re.compile(r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|hf_\w{20,}|sk-[\w-]{20,})\b")
+_MASK = "***"
+
+
+class RunRecord:
+    """The record of one run: a row for each start, kept in `run.json`.
+
+    Args:
+        model_dir: The run's folder.
+        mode: What was started.
+        command: Its arguments, the program's name first.
+    """
+
+    def __init__(self, model_dir: Path, mode: str, command: Sequence[str]) -> None:
+        self._path = model_dir / "run.json"
+        before = files.read_json(self._path) or {}
+        self._starts: list[dict[str, Any]] = list(before.get("starts", []))
+        self._start: dict[str, Any] = {
+            "mode": mode,
+            "command": [masked(argument) for argument in command],
+            "folder": str(Path.cwd()),
+            "started": time.time(),
+            "ended": None,
+            "state": "running",
+            "step": None,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "versions": versions(),
+            "code": code(Path.cwd()),
+        }
+        self._starts.append(self._start)
+        self._write()
+
+    def note(self, **facts: Any) -> None:
+        """Adds what is found out later, such as the devices."""
+        self._start.update(facts)
+        self._write()
+
+    def end(self, state: str, step: int) -> None:
+        """Says how this start ended."""
+        self.note(ended=time.time(), state=state, step=step)
+
+    def _write(self) -> None:
+        files.write_json(self._path, {"starts": self._starts})
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages that a result depends on, those that are installed."""
+    found = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def code(folder: Path) -> dict[str, Any] | None:
+    """The commit of the git repository around `folder`, and what differs from it.
+
+    Returns:
+        `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
+        `untracked` files; None where there is no repository or no git.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    diff = masked(_git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "")
+    if len(diff) > _LONGEST_DIFF:
+        diff = diff[:_LONGEST_DIFF] + f"\n[{len(diff) - _LONGEST_DIFF} more characters]\n"
+    untracked = _git(folder, "ls-files", "--others", "--exclude-standard") or ""
+    return {
+        "commit": commit.strip(),
+        "branch": (_git(folder, "rev-parse", "--abbrev-ref", "HEAD") or "").strip(),
+        "diff": diff,
+        "untracked": untracked.splitlines(),
+    }
+
+
+def masked(text: str) -> str:
+    """`text` with what looks like a password, a token or a key replaced by stars."""
+    text = _NAMED.sub(rf"\1{_MASK}", text)
+    text = _URL.sub(rf"\1{_MASK}\2", text)
+    return _KEYS.sub(_MASK, text)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

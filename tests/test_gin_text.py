@@ -1,0 +1,66 @@
+import dataclasses
+import json
+
+import pytest
+from official.modeling.hyperparams import base_config
+
+import runner
+from runner import config, gin_text, registered
+
+
+def again(tmp_path, experiment):
+    """The experiment that the generated file alone builds."""
+    path = tmp_path / "config.gin"
+    module = registered.task_module(experiment.task)
+    path.write_text(gin_text.write(experiment, [module] if module else []))
+    return runner.load(path)
+
+
+def plain(experiment):
+    return json.loads(json.dumps(experiment.as_dict()))
+
+
+@pytest.mark.parametrize("name", ["digits.gin", "digits_cnn.gin"])
+def test_it_builds_the_experiment_again(tmp_path, name):
+    params = ["OptimizationConfig.ema = @EMAConfig()", "TrainerConfig.loss_upper_bound = 1e999"]
+    experiment = runner.load(name, params)
+    made = again(tmp_path, experiment)
+    assert made.as_dict() == experiment.as_dict()
+    assert type(made.task) is type(experiment.task)
+
+
+def test_sections_in_lists_and_of_one_class_keep_their_own_values(tmp_path):
+    sets = [
+        "RunConfig.evaluation_sets = (@a/EvaluationSetConfig(), @b/EvaluationSetConfig())",
+        "a/EvaluationSetConfig.name = 'a'",
+        "b/EvaluationSetConfig.name = 'b'",
+        "a/EvaluationSetConfig.data = @validation/image_data.ImageData()",
+    ]
+    experiment = runner.load("digits.gin", sets)
+    made = again(tmp_path, experiment)
+    assert [each.name for each in made.run.evaluation_sets] == ["a", "b"]
+    assert made.as_dict() == experiment.as_dict()
+
+
+def test_every_registered_experiment_of_official_can_be_written(tmp_path):
+    with pytest.raises(config.ConfigError, match="did you mean 'resnet_imagenet'"):
+        registered.experiment("resnet_imagnet")
+    names = [name for name in registered.names() if "/" not in name or name.startswith("bert/")]
+    assert len(names) > 30
+    for name in names:
+        base = registered.experiment(name)
+        experiment = config.Experiment(task=base.task, trainer=base.trainer, runtime=base.runtime)
+        assert plain(again(tmp_path, experiment)) == plain(experiment), name
+
+
+def test_what_gin_cannot_spell_is_said():
+    @dataclasses.dataclass
+    class Local(base_config.Config):
+        x: float = 1.0
+
+    with pytest.raises(ValueError, match="Local cannot be imported"):
+        gin_text.write(Local())
+    experiment = runner.load("digits.gin", ["AdamConfig.beta_1 = 1e999"])
+    experiment.trainer.optimizer_config.optimizer.adam.__dict__["beta_1"] = float("nan")
+    with pytest.raises(ValueError, match="beta_1: gin cannot spell NaN"):
+        gin_text.write(experiment)

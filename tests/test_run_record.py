@@ -1,0 +1,63 @@
+import json
+import os
+import subprocess
+
+import pytest
+
+from runner import run_record
+
+
+def starts(folder):
+    return json.loads((folder / "run.json").read_text())["starts"]
+
+
+def test_every_start_has_a_row_with_its_end(tmp_path):
+    first = run_record.RunRecord(tmp_path, "train", ["runner", "--mode=train"])
+    assert starts(tmp_path)[0]["state"] == "running"
+    first.note(devices=["CPU:0"])
+    first.end("preempted", 40)
+    run_record.RunRecord(tmp_path, "train", ["runner"]).end("done", 80)
+    one, two = starts(tmp_path)
+    assert (one["state"], one["step"], one["devices"]) == ("preempted", 40, ["CPU:0"])
+    assert one["started"] <= one["ended"] <= two["started"]
+    assert (two["state"], two["step"], two["pid"]) == ("done", 80, os.getpid())
+    assert two["versions"]["tensorflow"].startswith("2.")
+
+
+def test_the_code_is_told_by_commit_and_diff(tmp_path):
+    def git(*arguments):
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *name, *arguments], check=True, capture_output=True)
+
+    assert run_record.code(tmp_path) is None
+    git("init")
+    (tmp_path / "a.py").write_text("x = 1\n")
+    git("add", "a.py")
+    git("commit", "-m", "a")
+    (tmp_path / "a.py").write_text("x = 2\npassword = 'very secret'\n")
+    (tmp_path / "new.py").touch()
+    found = run_record.code(tmp_path)
+    assert len(found["commit"]) == 40
+    assert "-x = 1\n+x = 2\n" in found["diff"]
+    assert "very" not in found["diff"]
+    assert found["untracked"] == ["new.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--gin.S3Config.secret_key=abc", "--gin.S3Config.secret_key=***"),
+        ("task.api_key=abc,task.size=3", "task.api_key=***,task.size=3"),
+        ('{"password": "a b", "x": 1}', '{"password": ***, "x": 1}'),
+        ("AWS_SECRET_ACCESS_KEY: abc", "AWS_SECRET_ACCESS_KEY: ***"),
+        ("https://me:pass@host/data", "https://me:***@host/data"),
+        ("hf_abcdefghijklmnopqrstuv", "***"),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked(text, shown):
+    assert run_record.masked(text) == shown
+
+
+@pytest.mark.parametrize("text", ["tokenizer=bert", "max_tokens=512", "https://host:80/a", "x=1"])
+def test_what_only_sounds_like_one_is_not(text):
+    assert run_record.masked(text) == text

@@ -1,0 +1,50 @@
+import copy
+import dataclasses
+
+import runner
+from runner import unread
+from tasks import image_classification
+
+
+def loaded(*params):
+    experiment = runner.load("digits.gin", params)
+    return experiment, unread.Reads(experiment, vars(experiment)["_origins"])
+
+
+def test_a_value_is_unread_until_something_reads_it():
+    experiment, reads = loaded()
+    assert "trainer.train_steps" in reads.unread()
+    assert experiment.trainer.train_steps == 2000
+    assert "trainer.train_steps" not in reads.unread()
+
+
+def test_a_counted_section_passes_for_what_it_is():
+    experiment, _ = loaded()
+    assert isinstance(experiment.task, image_classification.ImageClassificationConfig)
+    assert experiment.task.__class__ is image_classification.ImageClassificationConfig
+    assert experiment.trainer == runner.load("digits.gin").trainer
+
+
+def test_an_exported_section_is_read_whole_but_not_by_the_runners_own_printing():
+    experiment, reads = loaded()
+    with reads.uncounted():
+        experiment.as_dict()
+    assert "trainer.steps_per_loop" in reads.unread()
+    experiment.trainer.as_dict()
+    assert not any(path.startswith("trainer.steps") for path in reads.unread())
+
+
+def test_a_read_of_a_copy_counts():
+    experiment, reads = loaded()
+    data = experiment.task.train_data.replace(start_step=7)
+    assert copy.deepcopy(data).global_batch_size == 64
+    assert "task.train_data.global_batch_size" not in reads.unread()
+    _ = dataclasses.asdict(experiment.task.model.mlp)
+    assert "task.model.mlp.dropout" not in reads.unread()
+
+
+def test_a_run_reads_all_but_what_has_no_effect(tmp_path):
+    params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
+    experiment, reads = loaded(*params)  # digits.gin trains with Adam
+    runner.run(experiment, tmp_path, "train_and_eval")
+    assert reads.unread() == ["trainer.optimizer_config.optimizer.sgd.momentum"]
