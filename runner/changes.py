@@ -1,11 +1,11 @@
 """What has changed in the configuration since the run in a folder was last started.
 
-A run that goes on with other values is another experiment, and its record would not say so. Some
-values only say how far a run goes, what it reports, or where it computes: those may change.
+A run that goes on with other values is another experiment, and its record would not say so; except
+for those that `runner.harmless` knows.
 """
 
 import dataclasses
-import fnmatch
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,73 +13,11 @@ from typing import Any
 import yaml
 from official.modeling.hyperparams import base_config, oneof
 
-from runner import config
+from runner import config, harmless
 from runner.errors import ConfigError
 
-# What may change, by path, and why the run is the same experiment all the same. A field that is not
-# here may not, so a new one is safe until somebody has thought about it. Among those that are not:
-# whatever says which data are evaluated, since the best checkpoint is chosen among evaluations.
-_MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
-    "how far a run goes is not what it is": ("trainer.train_steps",),
-    "reports, commits and evaluations change no weight": (
-        "trainer.steps_per_loop",
-        "trainer.summary_interval",
-        "trainer.checkpoint_interval",
-        "trainer.validation_interval",
-        "trainer.preemption_on_demand_checkpoint",
-        "trainer.continuous_eval_timeout",
-        "run.async_checkpoints",
-    ),
-    "what is kept, and where, changes no weight": (
-        "trainer.max_to_keep",
-        "trainer.validation_summary_subdir",
-        "trainer.allow_tpu_summary",
-        "task.allow_image_summary",
-        "run.evaluator.*",
-    ),
-    "the best checkpoint is found anew from the history": (
-        "trainer.best_checkpoint_eval_metric",
-        "trainer.best_checkpoint_metric_comp",
-        "trainer.best_checkpoint_export_subdir",
-    ),
-    "past rollbacks stay in the history": (
-        "trainer.loss_upper_bound",
-        "trainer.recovery_begin_steps",
-        "trainer.recovery_max_trials",
-        "run.rollback_rate",
-    ),
-    "the same batches, if not the same bits": (
-        "runtime.distribution_strategy",
-        "runtime.num_gpus",
-        "runtime.tpu",
-        "runtime.worker_hosts",
-        "runtime.task_index",
-        "runtime.all_reduce_alg",
-        "runtime.num_packs",
-        "runtime.num_cores_per_replica",
-        "runtime.default_shard_dim",
-        "runtime.use_tpu_mp_strategy",
-        "runtime.enable_xla",
-        "runtime.run_eagerly",
-        "runtime.batchnorm_spatial_persistent",
-        "runtime.gpu_thread_mode",
-        "runtime.per_gpu_thread_count",
-        "runtime.dataset_num_private_threads",
-        "trainer.train_tf_while_loop",
-        "trainer.train_tf_function",
-        "trainer.eval_tf_while_loop",
-        "trainer.eval_tf_function",
-        "run.logical_cpus",
-    ),
-    "the same data, at another pace": (
-        "task.*_data.prefetch_buffer_size",
-        "task.*_data.autotune_algorithm",
-        "task.*_data.ram_budget",
-    ),
-}
-
-# Every example counts once, however they are batched; unless so many batches are evaluated.
-_EVALUATED_BATCH = "task.validation_data.global_batch_size"
+_SETS = harmless.SETS
+_LONGEST = 160
 
 
 class _Unset:
@@ -122,7 +60,7 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
         now: The experiment.
     """
     differences = _differences(before, _plain(now), now)
-    return [Change(path, old, new, _why(path, now)) for path, old, new in differences]
+    return [Change(path, old, new, harmless.why(path, now)) for path, old, new in differences]
 
 
 def check(
@@ -153,7 +91,7 @@ def check(
             raise
         note(str(error))
         return
-    places = vars(experiment).get("_origins", {})
+    places = _places(experiment)
     refused = [] if allow else [change for change in found if not change.harmless]
     if refused:
         lines = "".join(f"\n  {_line(change, places)}" for change in refused)
@@ -182,7 +120,9 @@ def _differences(
     before: Any, after: Any, now: Any, path: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
     """The path, old and new value of each difference; `now` is the object that `after` shows."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if path == _SETS:
+        yield from _set_differences(before, after, now)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
         if isinstance(now, oneof.OneOfConfig) and before.get("type") != after.get("type"):
             yield path, before, after  # another choice: its fields have nothing in common
             return
@@ -200,6 +140,16 @@ def _differences(
         yield path, before, after
 
 
+def _set_differences(before: Any, after: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Those of the evaluation sets, which are told apart by their names, whatever their order."""
+    old = {one["name"]: one for one in before}
+    new = {one["name"]: one for one in after}
+    parts = {one.name: one for one in now}
+    for name in {**new, **old}:
+        path = f"{_SETS}[{name}]"
+        yield from _differences(old.get(name, UNSET), new.get(name, UNSET), parts.get(name), path)
+
+
 def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:
     """The defaults of some fields of a section."""
     try:
@@ -214,16 +164,13 @@ def _plain(section: base_config.Config) -> dict[str, Any]:
     return yaml.safe_load(yaml.safe_dump(section.as_dict(), sort_keys=False))
 
 
-def _why(path: str, now: config.Experiment) -> str:
-    """Why the value at `path` may change; empty where it may not."""
-    if path == _EVALUATED_BATCH and now.trainer.validation_steps == -1:
-        return "every example counts once, however they are batched"
-    fits = (
-        reason
-        for reason, patterns in _MAY_CHANGE.items()
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
-    )
-    return next(fits, "")
+def _places(experiment: config.Experiment) -> dict[str, str]:
+    """The places of values by the paths of changes, in which evaluation sets have names."""
+    names = [one.name for one in experiment.run.evaluation_sets]
+    return {
+        re.sub(rf"^{_SETS}\[(\d+)\]", lambda m: f"{_SETS}[{names[int(m[1])]}]", path): place
+        for path, place in vars(experiment).get("_origins", {}).items()
+    }
 
 
 def _line(change: Change, places: Mapping[str, str]) -> str:
@@ -232,11 +179,13 @@ def _line(change: Change, places: Mapping[str, str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value on one line; a choice is a call of its type, with what is not None."""
+    """A value on one line, not too long; a choice is a call of its type, with what is not None."""
     if value == {"type": None}:
         return "None"
     if isinstance(value, Mapping) and isinstance(value.get(value.get("type")), Mapping):
         fields = value[value["type"]].items()
         given = ", ".join(f"{name}={item!r}" for name, item in fields if item is not None)
         return f"{value['type']}({given})"
-    return repr(value)
+    shown = repr(value)
+    short = len(shown) <= _LONGEST or not isinstance(value, (Mapping, list))
+    return shown if short else f"{shown[:_LONGEST]} ..."

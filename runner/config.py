@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from official.core import config_definitions as cfg
 
-from runner import gin_build, limits
+from runner import epochs, gin_build, limits
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
@@ -35,6 +35,7 @@ def load(gin_files: Iterable[str], gin_params: Iterable[str] = ()) -> Experiment
     """
     experiment, origins = gin_build.build(Experiment, gin_files, gin_params)
     experiment.__dict__["_origins"] = origins
+    epochs.resolve(experiment)
     for _, section in limits.sections(experiment):
         section.lock()
     return experiment

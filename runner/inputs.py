@@ -65,10 +65,21 @@ class DataConfig(config_definitions.DataConfig):
         start_step: the step whose batch comes first. Not for users: the trainer sets it.
         drop_remainder: leave out the last examples of an evaluation when they do not fill a
             batch. Training data have no end and never a remainder.
+        num_examples: how many examples there are, where lengths are given in epochs and the data's
+            configuration cannot count them; 0: not said.
     """
 
     start_step: int = 0
     drop_remainder: bool = False
+    num_examples: int = 0
+
+    def size(self) -> int | None:
+        """How many examples there are, None where nothing says it; for subclasses that can count.
+
+        Raises:
+            ConfigError: the examples cannot be counted.
+        """
+        return self.num_examples or None
 
 
 def place(
@@ -162,13 +173,13 @@ def refuse(config: DataConfig, fields: Sequence[str], why: str) -> None:
 
     Args:
         config: of some data.
-        fields: names that have to be left at official's defaults.
+        fields: names that have to be left at their defaults.
         why: they have no effect.
 
     Raises:
         ConfigError: one of them was set.
     """
-    standard = config_definitions.DataConfig()
+    standard = DataConfig()
     for field in fields:
         value = getattr(config, field)
         if value != getattr(standard, field):
@@ -198,6 +209,10 @@ def _share(
     batch, replicas = config.global_batch_size, context.num_replicas_in_sync
     if size < 1:
         raise ConfigError(f"the {what} data are empty")
+    if config.num_examples not in (0, size):
+        raise ConfigError(
+            f"num_examples={config.num_examples} of the {what} data: there are {size}"
+        )
     if batch < 1:
         raise ConfigError(f"global_batch_size={batch} of the {what} data: must be above 0")
     if batch % replicas:

@@ -1,12 +1,14 @@
 """Ranges and combinations that the values of an experiment must keep to."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
+from official.modeling.optimization import optimizer_factory
 
-from runner import spelling
+from runner import run_limits, spelling
+from runner.run_limits import Broken
 
 _COUNTS = (
     "steps_per_loop",
@@ -15,13 +17,6 @@ _COUNTS = (
     "validation_interval",
     "max_to_keep",
 )
-
-
-class _Broken(NamedTuple):
-    path: str
-    section: base_config.Config
-    field: str
-    needs: str
 
 
 def problems(
@@ -40,6 +35,7 @@ def problems(
         *_data(experiment.task, trains=trains, evaluates=evaluates),
         *_choices(experiment, trains=trains),
         *_combinations(experiment, origins),
+        *run_limits.problems(experiment, origins, evaluates=evaluates),
     ]
     lines = [_line(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
     if type(experiment.task) is cfg.TaskConfig:
@@ -60,9 +56,9 @@ def sections(
                 yield from sections(item, f"{below}[{index}]" if many else below)
 
 
-def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[_Broken]:
-    def broken(field: str, needs: str) -> _Broken:
-        return _Broken("trainer", trainer, field, needs)
+def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Broken]:
+    def broken(field: str, needs: str) -> Broken:
+        return Broken("trainer", trainer, field, needs)
 
     for name in _COUNTS:
         if not _positive(getattr(trainer, name)):
@@ -83,38 +79,32 @@ def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[_Broken]:
         yield broken("best_checkpoint_export_subdir", needs)
 
 
-def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[_Broken]:
+def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Broken]:
     for name, used in (("train_data", trains), ("validation_data", evaluates)):
         data = getattr(task, name, None)
         if used and not _positive(getattr(data, "global_batch_size", 1)):
-            yield _Broken(f"task.{name}", data, "global_batch_size", "must be 1 or more")
+            yield Broken(f"task.{name}", data, "global_batch_size", "must be 1 or more")
 
 
-def _combinations(
-    experiment: cfg.ExperimentConfig, origins: Mapping[str, str]
-) -> Iterator[_Broken]:
-    """Our own section, and values that cannot be had together."""
-    run, trainer, runtime = experiment.run, experiment.trainer, experiment.runtime
-    if run.logical_cpus < 1:
-        yield _Broken("run", run, "logical_cpus", "must be 1 or more")
-    if not 0 < run.rollback_rate <= 1:
-        yield _Broken("run", run, "rollback_rate", "must be above 0, and 1 at most")
+def _combinations(experiment: cfg.ExperimentConfig, origins: Mapping[str, str]) -> Iterator[Broken]:
+    """Values that cannot be had together."""
+    trainer, runtime = experiment.trainer, experiment.runtime
     if trainer.train_tf_while_loop and not trainer.train_tf_function:
         needs = "needs train_tf_while_loop = False: a loop in a graph is a function"
-        yield _Broken("trainer", trainer, "train_tf_function", needs)
+        yield Broken("trainer", trainer, "train_tf_function", needs)
     if trainer.eval_tf_while_loop and trainer.validation_steps == -1:
         needs = "needs a number of validation_steps: such a loop cannot tell where the data end"
-        yield _Broken("trainer", trainer, "eval_tf_while_loop", needs)
+        yield Broken("trainer", trainer, "eval_tf_while_loop", needs)
     if trainer.optimizer_config.ema is not None and runtime.mixed_precision_dtype == "float16":
         needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
-        yield _Broken("runtime", runtime, "mixed_precision_dtype", needs)
+        yield Broken("runtime", runtime, "mixed_precision_dtype", needs)
     whole = "task.validation_data"
     if f"{whole}.drop_remainder" in origins and experiment.task.validation_data.drop_remainder:
         needs = "has no effect: the whole validation set counts; leave it out"
-        yield _Broken(whole, experiment.task.validation_data, "drop_remainder", needs)
+        yield Broken(whole, experiment.task.validation_data, "drop_remainder", needs)
 
 
-def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[_Broken]:
+def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Broken]:
     """Sections that choose one of their fields by its name in `type`."""
     optimization = "trainer.optimizer_config"
     required = (f"{optimization}.optimizer", f"{optimization}.learning_rate") if trains else ()
@@ -123,10 +113,14 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[_Bro
             known = sorted(set(vars(section)) - {"type", *section.RESERVED_ATTR})
             if section.type not in known:
                 meant = spelling.did_you_mean(section.type or "", known)
-                yield _Broken(path, section, "type", f"must be one of {', '.join(known)}{meant}")
+                yield Broken(path, section, "type", f"must be one of {', '.join(known)}{meant}")
+    optimizer = experiment.trainer.optimizer_config.optimizer
+    if isinstance(optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type), str):
+        needs = "is named by tf-models-official, but has no implementation there"
+        yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
 
 
-def _line(row: _Broken, place: str | None) -> str:
+def _line(row: Broken, place: str | None) -> str:
     """`digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
     line = f"{row.path}.{row.field} = {getattr(row.section, row.field)!r}; {row.needs}"
     return f"{place}: {line}" if place else f"{line}; set {type(row.section).__name__}.{row.field}"

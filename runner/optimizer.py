@@ -18,41 +18,56 @@ def build(
 
 
 class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule times a scale that decisions set; the scale follows from history and is not saved.
+    """A schedule times a scale that decisions set: max(scale * scheduled, min(scheduled, floor)).
+
+    Attributes:
+        scale: 1 at first; it follows from history and is not saved.
 
     Args:
         scheduled: A schedule, or a constant rate.
+        floor: What the scale does not take the rate below; the schedule itself may.
     """
 
     def __init__(
-        self, scheduled: tf_keras.optimizers.schedules.LearningRateSchedule | float
+        self,
+        scheduled: tf_keras.optimizers.schedules.LearningRateSchedule | float,
+        floor: float = 0.0,
     ) -> None:
         super().__init__()
         self._scheduled = scheduled
+        self._floor = floor
         self.scale = tf.Variable(1.0, trainable=False, name="learning_rate_scale")
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """The rate in force at `step`."""
         scheduled = self._scheduled(step) if callable(self._scheduled) else self._scheduled
-        return tf.cast(scheduled, tf.float32) * self.scale
+        scheduled = tf.cast(scheduled, tf.float32)
+        return tf.maximum(self.scale * scheduled, tf.minimum(scheduled, self._floor))
 
     def get_config(self) -> dict[str, Any]:
         """Keras's description of it."""
-        return {"scheduled": self._scheduled}
+        return {"scheduled": self._scheduled, "floor": self._floor}
 
 
-def scale_rate(optimizer: tf_keras.optimizers.Optimizer) -> tf.Variable:
+def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> tf.Variable:
     """Puts a scale on the optimizer's learning rate, whatever kind it is of; call it before a step.
 
     Optimizers of the old kind hand out their schedule; those of the new kind, the rate in force.
+
+    Args:
+        optimizer: What official's factory built.
+        floor: What the scale does not take the rate below.
+
+    Returns:
+        The scale, 1 at first.
     """
     innermost = _layers(optimizer)[-1]
     if isinstance(innermost, tf_keras.optimizers.legacy.Optimizer):
-        scaled = ScaledRate(innermost._hyper["learning_rate"])
+        scaled = ScaledRate(innermost._hyper["learning_rate"], floor)
         innermost._set_hyper("learning_rate", scaled)
         return scaled.scale
     rate = innermost._learning_rate
-    scaled = ScaledRate(float(rate) if isinstance(rate, tf.Variable) else rate)
+    scaled = ScaledRate(float(rate) if isinstance(rate, tf.Variable) else rate, floor)
     innermost._learning_rate = innermost._build_learning_rate(scaled)
     return scaled.scale
 

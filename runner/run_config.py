@@ -147,7 +147,7 @@ class EpochsConfig(base_config.Config):
         checkpoint_interval: `TrainerConfig.checkpoint_interval`.
         summary_interval: `TrainerConfig.summary_interval`.
         warmup: `warmup_steps` of the chosen warm-up.
-        decay: `decay_steps` of the chosen learning rate schedule.
+        decay: `decay_steps` (or `total_decay_steps`) of the chosen learning rate schedule.
         boundaries: `boundaries` of a stepwise schedule.
         stopping_from: `EarlyStoppingConfig.from_step`.
     """

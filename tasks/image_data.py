@@ -42,6 +42,19 @@ class ImageData(inputs.DataConfig):
         default_factory=augmentation.AugmentConfig
     )
 
+    def size(self) -> int:
+        """How many examples the chosen part of the source has; images in a file stay unread.
+
+        Raises:
+            ConfigError: as of `source_of` and `read`.
+        """
+        source = source_of(self)
+        if source.input_path:
+            (labels,) = _read_npz(Path(source.input_path), "labels")
+        else:
+            labels = (_read_tfds(source) if source.tfds_name else _read_digits()).labels
+        return len(_members(labels.size, source.split))
+
 
 class Source(NamedTuple):
     """Where examples come from; equal sources hold equal examples."""
@@ -110,7 +123,8 @@ def read(source: Source) -> Examples:
         ConfigError: what is missing or wrong in the source; the message names it.
     """
     if source.input_path:
-        stored = _read_npz(Path(source.input_path))
+        images, labels = _read_npz(Path(source.input_path), "images", "labels")
+        stored = _Stored(images, labels)
     elif source.tfds_name:
         stored = _read_tfds(source)
     else:
@@ -176,6 +190,7 @@ def _check(config: ImageData) -> None:
         ("tfds_as_supervised", "tfds_skip_decoding_feature"),
         "decoded images and their labels are always what is read",
     )
+    inputs.refuse(config, ("num_examples",), "the images are counted")
 
 
 def _members(size: int, split: str) -> np.ndarray:
@@ -200,21 +215,22 @@ def _read_digits() -> _Stored:
     return _Stored(table[:, :-1].reshape(-1, 8, 8), table[:, -1], white=16.0)
 
 
-def _read_npz(path: Path) -> _Stored:
+def _read_npz(path: Path, *names: str) -> list[np.ndarray]:
+    """Some arrays of a file; the others stay unread."""
     if not path.is_file():
         raise ConfigError(f"ImageData.input_path: there is no file {path}")
     if not zipfile.is_zipfile(path):
         raise ConfigError(f"{path} is not an .npz file, or is cut short")
     try:
         with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in ("images", "labels") if name not in file]
+            missing = [name for name in names if name not in file]
             if missing:
                 raise ConfigError(
                     f"{path} has no array {' and no array '.join(missing)};"
                     f" it has {', '.join(file) or 'none'}"
                 )
             # A member that is no array is read as bytes.
-            return _Stored(np.asarray(file["images"]), np.asarray(file["labels"]))
+            return [np.asarray(file[name]) for name in names]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 

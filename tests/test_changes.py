@@ -10,7 +10,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 from official.modeling.optimization.configs import optimizer_config
 
-from runner import changes, config
+from runner import changes, config, harmless, inputs, run_config
 from runner.errors import ConfigError
 
 
@@ -30,6 +30,17 @@ def changed(path, value):
     for name in sections:
         section = getattr(section, name)
     setattr(section, field, value)
+    return experiment
+
+
+def part(name="part", **fields):
+    data = inputs.DataConfig(is_training=False, global_batch_size=8)
+    return run_config.EvaluationSetConfig(**{"name": name, "data": data, **fields})
+
+
+def with_sets(*sets, plateau=None):
+    experiment = toy.experiment({"run": {"plateau": plateau or {}}})
+    experiment.run.evaluation_sets = sets
     return experiment
 
 
@@ -77,6 +88,13 @@ def test_a_change_is_shown_with_its_path_and_both_values():
         ("run.logical_cpus", 2),
         ("run.async_checkpoints", False),
         ("run.evaluator.name", "mine"),
+        ("run.early_stopping.higher", ("accuracy",)),
+        ("run.early_stopping.from_step", 10),
+        ("run.retention.best", 3),
+        ("run.epochs.train", 2.0),
+        ("run.test.data", inputs.DataConfig(is_training=False, global_batch_size=8)),
+        ("run.evaluation_sets", (part(),)),
+        ("task.train_data.num_examples", 30),
         ("task.train_data.prefetch_buffer_size", 2),
         ("task.validation_data.global_batch_size", 17),
     ],
@@ -92,6 +110,9 @@ def test_what_leaves_the_experiment_what_it_is_is_noted_in_a_line(run, path, val
     ("path", "value"),
     [
         ("run.seed", 1),
+        ("run.plateau.higher", ("accuracy",)),
+        ("run.plateau.factor", 0.1),
+        ("run.plateau.floor", 0.001),
         ("task.dropout", 0.1),
         ("task.init_checkpoint", "other"),
         ("task.train_data.global_batch_size", 16),
@@ -259,10 +280,93 @@ def test_a_damaged_params_yaml_is_said_and_stops_the_start_unless_it_is_allowed(
     assert "damaged" in note
 
 
+# Evaluation sets.
+
+
+def test_an_evaluation_set_may_come_and_go_and_the_others_are_known_by_their_names():
+    before = saved(with_sets(part("a"), part("b", share=0.5)))
+    assert not changes.compare(before, with_sets(part("b", share=0.5), part("a")))
+    gone, new = changes.compare(before, with_sets(part("c"), part("b", share=0.5)))[::-1]
+    assert (gone.path, gone.new) == ("run.evaluation_sets[a]", changes.UNSET)
+    assert (new.path, new.old) == ("run.evaluation_sets[c]", changes.UNSET)
+    assert gone.harmless
+    assert new.harmless
+    assert len(str(new)) < 250  # the line of a set that was added does not show all of its fields
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "may_change"),
+    [
+        ("interval", 7, True),
+        ("data.global_batch_size", 16, True),
+        ("data.prefetch_buffer_size", 2, True),
+        ("data.input_path", "other", False),
+        ("data.input_path", ["other"], False),
+        ("share", 0.5, False),
+        ("examples", 5, False),
+        ("prefix", "other", False),
+    ],
+)
+def test_an_evaluation_set_that_stays_keeps_its_data(path, value, may_change):
+    one = part("a.b")
+    *sections, field = path.split(".")
+    setattr(getattr(one, sections[0]) if sections else one, field, value)
+    (change,) = changes.compare(saved(with_sets(part("a.b"))), with_sets(one))
+    assert change.path == f"run.evaluation_sets[a.b].{path}"
+    assert bool(change.harmless) == may_change
+
+
+@pytest.mark.parametrize(
+    ("plateau", "may_change"),
+    [
+        ({}, True),
+        ({"higher": ("accuracy",)}, False),
+        ({"lower": ("validation_loss",)}, False),
+        ({"higher": ("accuracy",), "source": "gpu"}, True),
+    ],
+)
+def test_when_a_run_is_evaluated_counts_where_its_own_evaluations_lower_the_rate(
+    plateau, may_change
+):
+    before = saved(with_sets(part("a"), plateau=plateau))
+    added = with_sets(part("a"), part("b"), plateau=plateau)
+    often = with_sets(part("a", interval=5), plateau=plateau)
+    other = with_sets(part("a"), plateau=plateau)
+    other.trainer.validation_interval = 10
+    for now in (added, often, other):
+        (change,) = changes.compare(before, now)
+        assert bool(change.harmless) == may_change
+
+
+def test_a_change_of_an_evaluation_set_says_where_it_is_written(tmp_path):
+    sets = [
+        "from runner import run_config",
+        "RunConfig.evaluation_sets = (@a/EvaluationSetConfig(), @b/EvaluationSetConfig())",
+        "a/EvaluationSetConfig.name = '1'",
+        "b/EvaluationSetConfig.name = 'b'",
+    ]
+    text = GIN.format(steps=40, optimizer="sgd", rate=0.1)
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "toy.gin").write_text("\n".join([text, *sets]))
+    (run / "params.yaml").write_text(config.as_yaml(config.load(["toy.gin"])))
+    (run / "ckpt-20.index").touch()
+    more = ["a/EvaluationSetConfig.share=0.5", "b/EvaluationSetConfig.share=0.25"]
+    with pytest.raises(ConfigError) as error:
+        check(run, config.load(["toy.gin"], more))
+    said = str(error.value).splitlines()[1:-1]
+    assert said == [
+        f'  run.evaluation_sets[1].share: 1.0 -> 0.5 (--gin_params "{more[0]}")',
+        f'  run.evaluation_sets[b].share: 1.0 -> 0.25 (--gin_params "{more[1]}")',
+    ]
+
+
 def test_every_value_that_may_change_exists():
     existing = set(_paths(toy.experiment().as_dict()))
-    for pattern in (each for patterns in changes._MAY_CHANGE.values() for each in patterns):
-        assert changes.fnmatch.filter(existing, pattern), pattern
+    existing |= set(_paths(part().as_dict(), f"{harmless.SETS}[].")) | {f"{harmless.SETS}[]"}
+    for pattern in (each for patterns in harmless._MAY_CHANGE.values() for each in patterns):
+        plain = pattern.replace("[", "[[]")
+        assert harmless.fnmatch.filter(existing, plain), pattern
 
 
 def _paths(values, path=""):

@@ -14,7 +14,8 @@ import yaml
 from official.core import config_definitions as cfg
 from official.modeling.optimization.configs import optimization_config, optimizer_config
 
-from runner import config
+import runner
+from runner import config, run_config
 from runner.errors import ConfigError
 
 TASK = """
@@ -184,6 +185,11 @@ def test_ema_is_off_unless_referenced(folder):
 def standard_classes() -> list[type]:
     """The classes of official's standard sections, found from the dataclasses themselves."""
     found = [cfg.RuntimeConfig, cfg.TrainerConfig, optimization_config.OptimizationConfig]
+    found += [
+        field.default_factory
+        for field in dataclasses.fields(run_config.RunConfig)
+        if isinstance(field.default_factory, type)
+    ]
     for group in ("OptimizerConfig", "LrConfig", "WarmupConfig"):
         choice = getattr(optimization_config, group)
         found.append(choice)
@@ -571,6 +577,10 @@ WRONG = {
     "validation steps": (["cfg.TrainerConfig.validation_steps = 0"], "or -1 for all the data"),
     "timeout": (["cfg.TrainerConfig.continuous_eval_timeout = 0"], "must be above 0, or None"),
     "batch size": (["train/shapes.DataConfig.global_batch_size = 0"], "must be 1 or more"),
+    "an optimizer without code": (
+        ["OptimizerConfig.type = 'slide'"],
+        "has no implementation there",
+    ),
     "logical CPUs": (["RunConfig.logical_cpus = 0"], "must be 1 or more"),
     "rollback rate": (["RunConfig.rollback_rate = 2.0"], "must be above 0, and 1 at most"),
     "a loop without a function": (
@@ -608,7 +618,141 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("lines", "said"), WRONG.values(), ids=WRONG)
+STOPPING = "EarlyStoppingConfig.higher = ('accuracy',)"
+PLATEAU = "PlateauConfig.lower = ('validation_loss',)"
+SETS = [
+    "from runner import run_config",
+    "RunConfig.evaluation_sets = (@part/EvaluationSetConfig(), @noisy/EvaluationSetConfig())",
+    "part/EvaluationSetConfig.name = 'part'",
+    "noisy/EvaluationSetConfig.name = 'noisy'",
+    "EvaluationSetConfig.data = @extra/shapes.DataConfig()",
+    "extra/shapes.DataConfig.is_training = False",
+]
+TEST = ["TestConfig.data = @test/shapes.DataConfig()"]
+
+# Of our own section, the same.
+WRONG_RUN = {
+    "patience": ([STOPPING, "EarlyStoppingConfig.patience = 0"], "must be 1 or more"),
+    "minimum gain": ([STOPPING, "EarlyStoppingConfig.min_delta = -0.1"], "must be 0 or more"),
+    "first step": ([STOPPING, "EarlyStoppingConfig.from_step = -1"], "must be 0 or more"),
+    "patience of nothing": (
+        ["EarlyStoppingConfig.patience = 3"],
+        "has no effect without EarlyStoppingConfig.higher or lower",
+    ),
+    "start of nothing": (
+        ["EpochsConfig.examples = 32", "EpochsConfig.stopping_from = 3"],
+        "has no effect without EarlyStoppingConfig.higher or lower",
+    ),
+    "both directions": (
+        [STOPPING, "EarlyStoppingConfig.lower = ('accuracy',)"],
+        "names 'accuracy', of which by EarlyStoppingConfig higher is better",
+    ),
+    "both directions in two sections": (
+        [STOPPING, "PlateauConfig.lower = ('accuracy',)"],
+        "names 'accuracy', of which by EarlyStoppingConfig higher is better",
+    ),
+    "both directions of the best": (
+        ["TrainerConfig.best_checkpoint_eval_metric = 'm|x'", "RetentionConfig.lower = ('m/x',)"],
+        "names 'm/x', of which by TrainerConfig higher is better",
+    ),
+    "a metric twice": (["RetentionConfig.higher = ('a', 'b', 'a')"], "must name each metric once"),
+    "a metric without a name": (["RetentionConfig.lower = ('',)"], "must name each metric once"),
+    "source": (
+        [STOPPING, "EarlyStoppingConfig.source = 'eval/x'"],
+        "must be made of letters, digits",
+    ),
+    "factor": ([PLATEAU, "PlateauConfig.factor = 1.0"], "must be above 0 and below 1"),
+    "factor 0": ([PLATEAU, "PlateauConfig.factor = 0.0"], "must be above 0 and below 1"),
+    "tolerance": ([PLATEAU, "PlateauConfig.tolerance = 0"], "must be 1 or more"),
+    "cooldown": ([PLATEAU, "PlateauConfig.cooldown = -1"], "must be 0 or more"),
+    "floor": ([PLATEAU, "PlateauConfig.floor = -0.1"], "must be 0 or more"),
+    "floor of nothing": (
+        ["PlateauConfig.floor = 0.1"],
+        "has no effect without PlateauConfig.higher or lower",
+    ),
+    "every": (["RetentionConfig.every = -1"], "must be 0 or more"),
+    "best": (["RetentionConfig.higher = ('a',)", "RetentionConfig.best = 0"], "must be 1 or more"),
+    "best of nothing": (
+        ["RetentionConfig.best = 2"],
+        "has no effect without TrainerConfig.best_checkpoint_eval_metric",
+    ),
+    "policy": (
+        ["EvaluatorConfig.policy = 'evry'"],
+        "must be 'latest' or 'every'; did you mean 'every'?",
+    ),
+    "seconds": (["EvaluatorConfig.min_seconds = -1"], "must be 0 or more"),
+    "first checkpoint": (["EvaluatorConfig.from_step = -1"], "must be 0 or more"),
+    "evaluations": (["EvaluatorConfig.max_evaluations = -1"], "must be 0 or more"),
+    "evaluator": (["EvaluatorConfig.name = '../x'"], "must be made of letters, digits"),
+    "examples of no epochs": (
+        ["EpochsConfig.examples = 100"],
+        "has no effect: nothing is given in epochs",
+    ),
+    "share": ([*SETS, "part/EvaluationSetConfig.share = 0.0"], "above 0, and 1 at most"),
+    "too large a share": (
+        [*SETS, "part/EvaluationSetConfig.share = 1.5"],
+        "above 0, and 1 at most",
+    ),
+    "examples of a set": ([*SETS, "part/EvaluationSetConfig.examples = -1"], "must be 0 or more"),
+    "share and examples": (
+        [*SETS, "part/EvaluationSetConfig.share = 0.5", "part/EvaluationSetConfig.examples = 3"],
+        "leaves no room for share = 0.5: give one",
+    ),
+    "interval of a set": ([*SETS, "part/EvaluationSetConfig.interval = -1"], "must be 0 or more"),
+    "name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = 'a b'"], "must be made of letters"),
+    "no name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = ''"], "must be made of letters"),
+    "one name of two sets": (
+        [*SETS, "noisy/EvaluationSetConfig.name = 'part'"],
+        "names another set, too",
+    ),
+    "one prefix of two sets": (
+        [*SETS, "noisy/EvaluationSetConfig.prefix = 'part/'"],
+        "leaves 'part/', as of another set",
+    ),
+    "batch of a set": (
+        [
+            *SETS,
+            "noisy/EvaluationSetConfig.data = @two/shapes.DataConfig()",
+            "two/shapes.DataConfig.global_batch_size = 0",
+        ],
+        "run.evaluation_sets[1].data.global_batch_size = 0; must be 1 or more",
+    ),
+    "a set for training": (
+        [
+            *SETS,
+            "noisy/EvaluationSetConfig.data = @two/shapes.DataConfig()",
+            "two/shapes.DataConfig.is_training = True",
+        ],
+        "must be False: these data are evaluated",
+    ),
+    "a dropped remainder of a test": (
+        [*TEST, "test/shapes.DataConfig.drop_remainder = True"],
+        "has no effect: every example counts",
+    ),
+    "batch of a test": (
+        [*TEST, "test/shapes.DataConfig.global_batch_size = 0"],
+        "run.test.data.global_batch_size = 0; must be 1 or more",
+    ),
+    "a test of nothing": (["TestConfig.last = True"], "has no effect without TestConfig.data"),
+    "a section misspelt": (
+        ["EarlyStopingConfig.patience = 3"],
+        "did you mean 'EarlyStoppingConfig'?",
+    ),
+    "a field misspelt": (["EarlyStoppingConfig.patiense = 3"], "did you mean 'patience'?"),
+    "a field of a set misspelt": (
+        [*SETS, "part/EvaluationSetConfig.shar = 0.5"],
+        "did you mean 'share'?",
+    ),
+    "one metric for several": (
+        ["EarlyStoppingConfig.higher = 'accuracy'"],
+        "EarlyStoppingConfig.higher: expected tuple of str",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [*WRONG.values(), *WRONG_RUN.values()], ids=[*WRONG, *WRONG_RUN]
+)
 def test_a_mistake_is_named_with_its_place_and_what_was_meant(folder, lines, said):
     (message,) = complaints(folder, *lines)
     assert message.startswith(tuple(f"{place(folder, line)}: " for line in lines))
@@ -638,7 +782,8 @@ def test_all_mistakes_of_a_kind_are_named_at_once(folder):
         len(complaints(folder, "EMAConfig.name = 'a'", "steps = 1", "shapes.Head.units = 1")) == 3
     )
     lines = ["TrainerConfig.steps_per_loop = 0", "RunConfig.logical_cpus = 0"]
-    assert len(complaints(folder, *lines)) == 2
+    lines += [PLATEAU, "PlateauConfig.factor = 2.0", "PlateauConfig.tolerance = 0"]
+    assert len(complaints(folder, *lines, "EarlyStoppingConfig.patience = 3")) == 5
 
 
 def test_a_missing_file_is_named_with_the_folders_searched_and_a_near_name(folder):
@@ -692,6 +837,56 @@ def test_a_task_that_cannot_be_built_is_named_where_it_is_referenced(folder, tas
     if task == "Broken":
         line = TASK.splitlines().index("        self.missing_method()") + 1
         assert f"{folder}/shapes.py:{line}" in str(caught.value)
+
+
+# Our own section, through the experiment that ships.
+
+
+def test_evaluation_sets_are_scoped_references():
+    experiment = runner.load(
+        "digits.gin",
+        [
+            SETS[1],
+            "part/EvaluationSetConfig.name = 'part'",
+            "part/EvaluationSetConfig.data = @part/image_data.ImageData()",
+            "part/EvaluationSetConfig.share = 0.25",
+            "part/ImageData.is_training = False",
+            "part/ImageData.split = 'train'",
+            "part/ImageData.global_batch_size = 128",
+            "noisy/EvaluationSetConfig.name = 'noisy'",
+            "noisy/EvaluationSetConfig.interval = 250",
+            "noisy/EvaluationSetConfig.data = @validation/image_data.ImageData()",
+        ],
+    )
+    config.validate(experiment, trains=True, evaluates=True)
+    part, noisy = experiment.run.evaluation_sets
+    assert (part.name, part.share, part.data.split) == ("part", 0.25, "train")
+    assert part.data.global_batch_size == 128
+    assert (noisy.name, noisy.interval, noisy.data.global_batch_size) == ("noisy", 250, 360)
+    assert type(part.data) is type(experiment.task.train_data)
+    with pytest.raises(ValueError, match="locked"):
+        part.data.split = "all"
+
+
+def test_decisions_and_epochs_are_set_by_their_bare_names():
+    experiment = runner.load(
+        "digits.gin",
+        [
+            "EarlyStoppingConfig.higher=['accuracy']",
+            "EarlyStoppingConfig.patience=3",
+            "PlateauConfig.lower=['validation_loss']",
+            "RetentionConfig.every=1000",
+            "EvaluatorConfig.policy='every'",
+            "STEPS=0",
+            "EpochsConfig.train=10",
+            "EpochsConfig.decay=10",
+        ],
+    )
+    config.validate(experiment, trains=True, evaluates=True)
+    assert experiment.run.early_stopping.higher == ("accuracy",)
+    assert experiment.run.early_stopping.patience == 3
+    assert experiment.trainer.train_steps == 225
+    assert experiment.trainer.optimizer_config.learning_rate.cosine.decay_steps == 225
 
 
 # What only some modes need.

@@ -213,3 +213,19 @@ def test_a_batch_that_the_replicas_cannot_share_evenly_is_refused():
 def test_an_evaluation_of_less_than_one_whole_batch_cannot_be_dropped():
     with pytest.raises(ConfigError, match="leaves nothing of 3 examples"):
         ordered(3, drop_remainder=True)
+
+
+# How many there are.
+
+
+def test_a_configuration_may_say_how_many_examples_there_are():
+    assert config().size() is None
+    assert config(num_examples=10).size() == 10
+    assert placed(10, 3, num_examples=10) == placed(10, 3)
+
+
+def test_a_wrong_number_of_examples_is_refused():
+    with pytest.raises(ConfigError, match="num_examples=9 of the training data: there are 10"):
+        placed(10, 1, num_examples=9)
+    with pytest.raises(ConfigError, match="num_examples=9 of the evaluation data: there are 10"):
+        ordered(10, num_examples=9)

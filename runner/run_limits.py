@@ -1,0 +1,195 @@
+"""Ranges and combinations that the values of our own section, `run`, must keep to."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+
+from runner import epochs, spelling
+from runner.run_config import RunConfig
+
+POLICIES = ("latest", "every")
+
+_Bound = tuple[Callable[[Any], bool], str]
+_COUNT: _Bound = (lambda value: value >= 1, "must be 1 or more")
+_SIZE: _Bound = (lambda value: value >= 0, "must be 0 or more")
+
+# By section of `run`, its fields and what they must be; false for NaN, too.
+_BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
+    "": {
+        "logical_cpus": _COUNT,
+        "rollback_rate": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
+    },
+    "early_stopping": {"patience": _COUNT, "min_delta": _SIZE, "from_step": _SIZE},
+    "plateau": {
+        "factor": (lambda value: 0 < value < 1, "must be above 0 and below 1"),
+        "tolerance": _COUNT,
+        "min_delta": _SIZE,
+        "cooldown": _SIZE,
+        "floor": _SIZE,
+    },
+    "retention": {"every": _SIZE, "best": _COUNT},
+    "evaluator": {"min_seconds": _SIZE, "from_step": _SIZE, "max_evaluations": _SIZE},
+    "epochs": {"examples": _SIZE},
+}
+_SET_BOUNDS: Mapping[str, _Bound] = {
+    "interval": _SIZE,
+    "share": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
+    "examples": _SIZE,
+}
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAMED = "must be made of letters, digits, '-', '_' and '.', a letter or a digit first"
+
+
+class Broken(NamedTuple):
+    """A value that is not what it must be.
+
+    Attributes:
+        path: Of its section in the experiment.
+        section: Whose field it is.
+        field: Its name.
+        needs: What it must be.
+    """
+
+    path: str
+    section: base_config.Config
+    field: str
+    needs: str
+
+
+def problems(
+    experiment: cfg.ExperimentConfig, origins: Mapping[str, str], *, evaluates: bool
+) -> Iterator[Broken]:
+    """What is out of its range, or has no effect.
+
+    Args:
+        experiment: All values.
+        origins: By path (`run.seed`), the place where a value was given.
+        evaluates: Whether the mode evaluates, so that its data must have a batch size.
+    """
+    run = experiment.run
+    for name, bounds in _BOUNDS.items():
+        path = f"run.{name}".removesuffix(".")
+        yield from _outside(path, getattr(run, name) if name else run, bounds)
+    yield from _directions(experiment)
+    yield from _names(run)
+    yield from _sets(run)
+    for path, section in _evaluated(run):
+        yield from _data(path, section, origins, evaluates=evaluates)
+    yield from _without_effect(experiment, origins)
+
+
+def _outside(
+    path: str, section: base_config.Config, bounds: Mapping[str, _Bound]
+) -> Iterator[Broken]:
+    for field, (fits, needs) in bounds.items():
+        value = getattr(section, field)
+        if value is None or not fits(value):
+            yield Broken(path, section, field, needs)
+
+
+def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+    """Metrics that are named twice in a field, or of which here higher, there lower is better."""
+    options, run = experiment.trainer, experiment.run
+    metric = (options.best_checkpoint_eval_metric or "").replace("|", "/")
+    said = {metric: (options.best_checkpoint_metric_comp, "TrainerConfig")} if metric else {}
+    for name in ("early_stopping", "plateau", "retention"):
+        section = getattr(run, name)
+        for field in ("higher", "lower"):
+            metrics = getattr(section, field)
+            if len(set(metrics)) < len(metrics) or "" in metrics:
+                yield Broken(f"run.{name}", section, field, "must name each metric once")
+            for each in dict.fromkeys(metrics):
+                better, where = said.setdefault(each, (field, type(section).__name__))
+                if better != field:
+                    needs = f"names {each!r}, of which by {where} {better} is better"
+                    yield Broken(f"run.{name}", section, field, needs)
+
+
+def _names(run: RunConfig) -> Iterator[Broken]:
+    """What becomes a part of a folder's name, and the policy."""
+    evaluator = run.evaluator
+    for path, section, field in (
+        ("run.evaluator", evaluator, "name"),
+        ("run.early_stopping", run.early_stopping, "source"),
+        ("run.plateau", run.plateau, "source"),
+    ):
+        name = getattr(section, field)
+        if name and not _NAME.fullmatch(name):
+            yield Broken(path, section, field, _NAMED)
+    if evaluator.policy not in POLICIES:
+        meant = spelling.did_you_mean(evaluator.policy, POLICIES)
+        yield Broken("run.evaluator", evaluator, "policy", f"must be 'latest' or 'every'{meant}")
+
+
+def _sets(run: RunConfig) -> Iterator[Broken]:
+    names: set[str] = set()
+    prefixes: set[str] = set()
+    for index, one in enumerate(run.evaluation_sets):
+        path = f"run.evaluation_sets[{index}]"
+        yield from _outside(path, one, _SET_BOUNDS)
+        if one.examples and one.share != 1:
+            yield Broken(path, one, "examples", f"leaves no room for share = {one.share}: give one")
+        prefix = one.prefix or f"{one.name}/"
+        if not _NAME.fullmatch(one.name):
+            yield Broken(path, one, "name", _NAMED)
+        elif one.name in names:
+            yield Broken(path, one, "name", "names another set, too")
+        elif prefix in prefixes:
+            yield Broken(path, one, "prefix", f"leaves {prefix!r}, as of another set")
+        names.add(one.name)
+        prefixes.add(prefix)
+
+
+def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
+    """The sections that have data of their own."""
+    for index, one in enumerate(run.evaluation_sets):
+        yield f"run.evaluation_sets[{index}]", one
+    if run.test.data is not None:
+        yield "run.test", run.test
+
+
+def _data(
+    path: str, section: base_config.Config, origins: Mapping[str, str], *, evaluates: bool
+) -> Iterator[Broken]:
+    data, path = section.data, f"{path}.data"
+    if evaluates and data.global_batch_size < 1:
+        yield Broken(path, data, "global_batch_size", "must be 1 or more")
+    if data.is_training:
+        yield Broken(path, data, "is_training", "must be False: these data are evaluated")
+    if f"{path}.drop_remainder" in origins and data.drop_remainder:
+        needs = "has no effect: every example counts; leave it out"
+        yield Broken(path, data, "drop_remainder", needs)
+
+
+def _without_effect(
+    experiment: cfg.ExperimentConfig, origins: Mapping[str, str]
+) -> Iterator[Broken]:
+    """Values that were given and that nothing reads."""
+    run = experiment.run
+    for name in ("early_stopping", "plateau"):
+        section = getattr(run, name)
+        for field in () if _watches(section) else vars(section):
+            if f"run.{name}.{field}" in origins and field not in ("higher", "lower"):
+                needs = f"has no effect without {type(section).__name__}.higher or lower"
+                yield Broken(f"run.{name}", section, field, needs)
+    if run.epochs.stopping_from and not _watches(run.early_stopping):
+        needs = "has no effect without EarlyStoppingConfig.higher or lower"
+        yield Broken("run.epochs", run.epochs, "stopping_from", needs)
+    if run.epochs.examples and not list(epochs.given(experiment)):
+        needs = "has no effect: nothing is given in epochs"
+        yield Broken("run.epochs", run.epochs, "examples", needs)
+    exported = experiment.trainer.best_checkpoint_eval_metric or _watches(run.retention)
+    if "run.retention.best" in origins and not exported:
+        metrics = "TrainerConfig.best_checkpoint_eval_metric, RetentionConfig.higher or lower"
+        yield Broken("run.retention", run.retention, "best", f"has no effect without {metrics}")
+    if run.test.last and run.test.data is None:
+        yield Broken("run.test", run.test, "last", "has no effect without TestConfig.data")
+
+
+def _watches(section: Any) -> bool:
+    """Whether a section names a metric."""
+    return bool(section.higher or section.lower)

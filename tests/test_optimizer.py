@@ -1,0 +1,185 @@
+"""Decisions scale the rate that training applies, whatever the optimizer and its schedule."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+import toy
+from official.core import config_definitions as cfg
+from official.modeling.optimization import optimizer_factory
+from official.modeling.optimization.configs import optimization_config
+
+from runner import optimizer
+
+# Official names them and ships no code for them; a configuration with them is refused.
+UNIMPLEMENTED = ("slide", "adafactor")
+
+OPTIMIZERS = [
+    name
+    for name, made in optimizer_factory.LEGACY_OPTIMIZERS_CLS.items()
+    if not isinstance(made, str)
+]
+SCHEDULES = {
+    "constant": {"learning_rate": 0.1},
+    "stepwise": {"boundaries": [1, 3], "values": [0.1, 0.05, 0.01]},
+    "exponential": {"initial_learning_rate": 0.1, "decay_steps": 2, "decay_rate": 0.5},
+    "polynomial": {"initial_learning_rate": 0.1, "decay_steps": 10},
+    "cosine": {"initial_learning_rate": 0.1, "decay_steps": 10},
+    "power": {"initial_learning_rate": 0.1},
+    "power_linear": {"initial_learning_rate": 0.1, "total_decay_steps": 10},
+    "power_with_offset": {"initial_learning_rate": 0.1, "offset": 1, "pre_offset_learning_rate": 1},
+    "step_cosine_with_offset": {"boundaries": [0, 5], "values": [0.1, 0.05]},
+}
+WARMUPS = {
+    None: {},
+    "linear": {"warmup_steps": 6, "warmup_learning_rate": 0.01},
+    "polynomial": {"warmup_steps": 6, "power": 2.0},
+}
+SCALE, FLOOR, STEPS = 0.25, 0.02, 4
+GRADIENT = np.arange(1, 13, dtype=np.float32).reshape(4, 3) / 10
+
+
+def config(kind, rate="constant", warmup=None, **fields):
+    chosen = {
+        "optimizer": {"type": kind},
+        "learning_rate": {"type": rate, rate: SCHEDULES[rate]},
+        "warmup": {"type": warmup, **({warmup: WARMUPS[warmup]} if warmup else {})},
+        **fields,
+    }
+    return optimization_config.OptimizationConfig(chosen)
+
+
+def build(chosen, **runtime):
+    """What a task of official's makes of it."""
+    experiment = cfg.ExperimentConfig(
+        runtime=cfg.RuntimeConfig(**runtime), trainer=cfg.TrainerConfig(optimizer_config=chosen)
+    )
+    return optimizer.build(toy.ToyTask(toy.ToyConfig()), experiment)
+
+
+def scheduled(chosen, step):
+    """The rate that official's own schedule gives."""
+    rate = optimizer_factory.OptimizerFactory(chosen).build_learning_rate()
+    return float(rate(tf.constant(step))) if callable(rate) else rate
+
+
+def in_force(rate):
+    """What the documentation promises."""
+    return max(SCALE * rate, min(rate, FLOOR))
+
+
+def seen(made):
+    """The rate as it is logged: that of the next step from a schedule, else of the last step."""
+    rate = made.learning_rate
+    return float(rate(made.iterations) if callable(rate) else rate)
+
+
+class Training:
+    """A weight that an optimizer moves, one traced step at a time."""
+
+    def __init__(self, made):
+        self.made = made
+        model = tf_keras.Sequential([tf_keras.layers.Dense(3, use_bias=False)])
+        model.build((None, 4))
+        (self.weight,) = model.weights
+        self.weight.assign(tf.fill((4, 3), 2.0))
+        if optimizer.average(made):
+            optimizer.Averages(made, model)
+
+    @functools.cached_property
+    def _traced(self):
+        @tf.function
+        def step():
+            gradient = tf.constant(GRADIENT)
+            if isinstance(self.made, tf_keras.mixed_precision.LossScaleOptimizer):
+                gradient = gradient * self.made.loss_scale
+                (gradient,) = self.made.get_unscaled_gradients([gradient])
+            self.made.apply_gradients([(gradient, self.weight)])
+
+        return step
+
+    def step(self, times=1):
+        """The change of the weight over the last step."""
+        for _ in range(times):
+            before = self.weight.numpy()
+            self._traced()
+        return self.weight.numpy() - before
+
+
+def check(chosen, **runtime):
+    """The rate in force is what it should be, from a step that was traced before it was scaled."""
+    made = build(chosen, **runtime)
+    scale = optimizer.scale_rate(made, floor=FLOOR)
+    training = Training(made)
+    training.step(STEPS)
+    scale.assign(SCALE)
+    training.step()
+    done = STEPS if innermost_is_new(made) else STEPS + 1
+    np.testing.assert_allclose(seen(made), in_force(scheduled(chosen, done)), rtol=1e-5)
+
+
+def innermost_is_new(made):
+    return not isinstance(optimizer._layers(made)[-1], tf_keras.optimizers.legacy.Optimizer)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+def test_every_optimizer_takes_the_scale(kind, rate, warmup):
+    check(config(kind, rate, warmup))
+
+
+@pytest.mark.parametrize("warmup", WARMUPS)
+@pytest.mark.parametrize("rate", SCHEDULES)
+@pytest.mark.parametrize("kind", ["sgd", "sgd_experimental"])
+def test_every_schedule_and_warm_up_is_scaled_down_to_the_floor(kind, rate, warmup):
+    """Plain SGD changes a weight by the rate times the gradient: what is logged is applied."""
+    chosen = config(kind, rate, warmup)
+    made = build(chosen)
+    scale = optimizer.scale_rate(made, floor=FLOOR)
+    training = Training(made)
+    before = training.step(STEPS)
+    np.testing.assert_allclose(before / -GRADIENT, scheduled(chosen, STEPS - 1), rtol=1e-3)
+    scale.assign(SCALE)
+    after = training.step()
+    np.testing.assert_allclose(after / -GRADIENT, in_force(scheduled(chosen, STEPS)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+def test_a_scale_of_1_leaves_every_bit_as_it_was(kind, rate, warmup):
+    chosen = config(kind, rate, warmup)
+    plain, scaled = build(chosen), build(chosen)
+    optimizer.scale_rate(scaled, floor=FLOOR)
+    runs = [Training(plain), Training(scaled)]
+    for run in runs:
+        run.step(STEPS)
+    assert np.array_equal(runs[0].weight.numpy(), runs[1].weight.numpy())
+
+
+def test_without_a_floor_the_rate_is_the_scheduled_one_times_the_scale_to_the_bit():
+    rate = optimizer.ScaledRate(0.1)
+    rate.scale.assign(0.3)
+    assert float(rate(0)) == np.float32(0.1) * np.float32(0.3)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw", "lamb", "lars", "rmsprop", "adagrad"])
+@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+def test_below_averaged_weights_the_rate_is_scaled(kind, rate, warmup):
+    check(config(kind, rate, warmup, ema={"average_decay": 0.9}))
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw_experimental"])
+@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+def test_below_a_loss_scale_the_rate_is_scaled(kind, rate, warmup):
+    chosen = config(kind, rate, warmup)
+    made = build(chosen, mixed_precision_dtype="float16", loss_scale="dynamic")
+    assert isinstance(made, tf_keras.mixed_precision.LossScaleOptimizer)
+    check(chosen, mixed_precision_dtype="float16", loss_scale="dynamic")
+
+
+@pytest.mark.parametrize("kind", UNIMPLEMENTED)
+def test_what_official_does_not_implement_is_still_not_implemented(kind):
+    with pytest.raises(TypeError):
+        build(config(kind))
