@@ -169,7 +169,7 @@ def _places(experiment: config.Experiment) -> dict[str, str]:
     names = [one.name for one in experiment.run.evaluation_sets]
     return {
         re.sub(rf"^{_SETS}\[(\d+)\]", lambda m: f"{_SETS}[{names[int(m[1])]}]", path): place
-        for path, place in vars(experiment).get("_origins", {}).items()
+        for path, place in config.origins(experiment).items()
     }
 
 

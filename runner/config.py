@@ -1,13 +1,15 @@
 """The experiment's configuration: dataclasses, built by gin, checked, locked."""
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 from official.core import config_definitions as cfg
 
-from runner import epochs, gin_build, limits
+from runner import epochs, gin_build, limits, overriding, registered, yaml_files
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
@@ -17,28 +19,102 @@ class Experiment(cfg.ExperimentConfig):
     """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
 
     # A loaded experiment remembers by path where its values were given; that is no value itself.
-    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, "_origins")
+    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, "_origins", "_base")
 
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
 
-def load(gin_files: Iterable[str], gin_params: Iterable[str] = ()) -> Experiment:
-    """The experiment that gin files describe, locked with all its sections.
+def load(
+    gin_files: Iterable[str] = (),
+    gin_params: Iterable[str] = (),
+    *,
+    experiment: str | None = None,
+    config_files: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+    trains: bool | None = None,
+    evaluates: bool | None = None,
+) -> Experiment:
+    """The experiment that is described, locked with all its sections.
+
+    What comes later counts over what came before, in the order of the arguments.
 
     Args:
         gin_files: Names or paths of files, applied in order. A name is looked for in the working
             folder, then among the project's experiments.
         gin_params: `Name.parameter=value` strings, applied in order after the files.
+        experiment: The name of a registered experiment, which is there before gin.
+        config_files: YAML or JSON files, applied in order.
+        overrides: Texts as of `--params_override`, applied in order.
+        flags: Single values by path, each with the flag that gave it.
+        trains: Whether a mode that trains is meant, for the check of ranges; None: no check.
+        evaluates: Whether a mode that evaluates is meant.
 
     Raises:
-        ConfigError: anything in them that is wrong or has no effect, a line each with its place.
+        ConfigError: all that is wrong in any of them or has no effect, a line each with its place.
     """
-    experiment, origins = gin_build.build(Experiment, gin_files, gin_params)
-    experiment.__dict__["_origins"] = origins
-    epochs.resolve(experiment)
-    for _, section in limits.sections(experiment):
+    gin_files, gin_params = list(gin_files), list(gin_params)
+    made, (origins, problems) = _begun(experiment, gin_files, gin_params)
+    given = dict(origins)
+    for read in _layers(config_files, overrides, flags or {}):
+        try:
+            given |= overriding.apply(made, read())
+        except ConfigError as error:
+            problems.append(str(error))
+    made.__dict__["_origins"] = given
+    made.__dict__["_base"] = f"--experiment={experiment}" if experiment else ""
+    try:
+        epochs.resolve(made)
+    except ConfigError as error:
+        problems.append(str(error))
+    if trains is not None and evaluates is not None:
+        problems += limits.problems(
+            made, given, trains=trains, evaluates=evaluates, given_only=bool(problems)
+        )
+    if problems:
+        raise ConfigError("\n".join(problems))
+    for _, section in limits.sections(made):
         section.lock()
-    return experiment
+    return made
+
+
+def _begun(
+    name: str | None, gin_files: list[str], gin_params: list[str]
+) -> tuple[Experiment, gin_build.Made]:
+    """The registered experiment, or the one that gin builds."""
+    if name is None:
+        return gin_build.build(Experiment, gin_files, gin_params)
+    gin_build.import_modules(gin_files, gin_params)
+    made = from_official(registered.experiment(name))
+    return made, gin_build.override(made, gin_files, gin_params)
+
+
+def from_official(params: cfg.ExperimentConfig) -> Experiment:
+    """The same experiment with our section, at its defaults.
+
+    Raises:
+        ConfigError: it has sections of its own, which nothing here would read.
+    """
+    if isinstance(params, Experiment):
+        return params
+    names = [name for name in vars(params) if name not in params.RESERVED_ATTR]
+    if more := set(names) - {"task", "trainer", "runtime"}:
+        raise ConfigError(
+            f"{type(params).__name__} has sections that this runner does not know: "
+            f"{', '.join(sorted(more))}"
+        )
+    return Experiment(task=params.task, trainer=params.trainer, runtime=params.runtime)
+
+
+def _layers(
+    config_files: Iterable[str], overrides: Iterable[str], flags: Mapping[str, tuple[str, Any]]
+) -> Iterator[Callable[[], yaml_files.Layer]]:
+    for file in config_files:
+        yield functools.partial(yaml_files.read_file, Path(file))
+    for text in overrides:
+        yield functools.partial(yaml_files.read_override, text)
+    for path, (flag, value) in flags.items():
+        yield functools.partial(yaml_files.single, path, value, flag)
 
 
 def validate(experiment: Experiment, *, trains: bool, evaluates: bool) -> None:
@@ -52,10 +128,14 @@ def validate(experiment: Experiment, *, trains: bool, evaluates: bool) -> None:
     Raises:
         ConfigError: all that is out of range, a line each, with its place if it was loaded.
     """
-    origins = vars(experiment).get("_origins", {})
-    found = limits.problems(experiment, origins, trains=trains, evaluates=evaluates)
+    found = limits.problems(experiment, origins(experiment), trains=trains, evaluates=evaluates)
     if found:
         raise ConfigError("\n".join(found))
+
+
+def origins(experiment: Experiment) -> Mapping[str, str]:
+    """By path (`trainer.train_steps`), the place where a value was given; of a loaded one."""
+    return vars(experiment).get("_origins", {})
 
 
 def as_yaml(experiment: Experiment) -> str:

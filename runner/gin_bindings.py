@@ -49,15 +49,19 @@ class Bound:
 
 def resolve(
     statements: Sequence[gin_files.Statement], *, known: Iterable[type] = ()
-) -> list[Bound]:
+) -> tuple[list[Bound], list[str]]:
     """All bindings in their order, with macros replaced by their values.
 
     Args:
         statements: Of all files.
         known: Classes that need no import.
 
+    Returns:
+        Those that nothing is wrong with, and a line for each other one: an unknown class, parameter
+        or macro, or a value of a wrong type.
+
     Raises:
-        ConfigError: unknown modules, classes, parameters and macros, and values of a wrong type.
+        ConfigError: a module cannot be imported.
     """
     resolver = _Resolver(statements, known)
     bound = []
@@ -68,9 +72,7 @@ def resolve(
                 bound.append(resolver.bound(each))
             except ConfigError as error:
                 problems.setdefault(str(error), each.place)  # A block repeats its unknown class.
-    if problems:
-        raise ConfigError("\n".join(f"{place}: {what}" for what, place in problems.items()))
-    return bound
+    return bound, [f"{place}: {what}" for what, place in problems.items()]
 
 
 def unused_macros(statements: Sequence[gin_files.Statement]) -> Iterator[tuple[str, str]]:

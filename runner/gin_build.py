@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import gin
 from official.modeling.hyperparams import base_config
@@ -25,35 +25,43 @@ T = TypeVar("T")
 _GIN = threading.RLock()  # gin keeps all its state in globals of its module.
 
 
-def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T, dict[str, str]]:
+class Made(NamedTuple):
+    """What gin made.
+
+    Attributes:
+        origins: By path (`trainer.train_steps`), the place where each given value is written.
+        problems: What is wrong with bindings that were left out for it, a line each.
+    """
+
+    origins: dict[str, str]
+    problems: list[str]
+
+
+def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T, Made]:
     """Has gin build a `root` from files and `Name.param=value` strings, applied in that order.
 
     The working folder and the folders of the files become importable, and stay so. What gin had
     been told before, by an earlier call or by somebody else, is forgotten.
 
-    Returns:
-        The object, and by path (`trainer.train_steps`) the place where each given value is written.
-
     Raises:
-        ConfigError: whatever is wrong, each mistake on a line with its place.
+        ConfigError: what is wrong is such that nothing can be built, each mistake on a line.
     """
     with _cleared():
         statements = list(gin_files.read(files, params))
         if not any(_sets(each, root) for each in statements):
             raise ConfigError(f"nothing sets {root.__name__}; a file needs: include 'base.gin'")
         _make_importable(statements)
-        tree = gin_tree.Tree(gin_bindings.resolve(statements))
+        bound, problems = gin_bindings.resolve(statements)
+        tree = gin_tree.Tree(bound)
         tree.grow(root)
-        _hand_over(tree, statements)
+        _hand_over(tree, statements, problems)
         try:
-            return gin.get_configurable(root)(), tree.origins
+            return gin.get_configurable(root)(), Made(tree.origins, problems)
         except Exception as error:  # Whatever a user's constructor may raise.
-            raise ConfigError(_refusal(error, tree)) from error
+            raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
 
 
-def override(
-    base: base_config.Config, files: Iterable[str], params: Iterable[str]
-) -> dict[str, str]:
+def override(base: base_config.Config, files: Iterable[str], params: Iterable[str]) -> Made:
     """Sets what files and parameters bind in an object that is there already, section by section.
 
     A binding counts for every section of its class. Sections that the bindings refer to (`@...()`)
@@ -64,24 +72,33 @@ def override(
         files: As for `build`.
         params: As for `build`.
 
-    Returns:
-        By path, the place where each given value is written.
-
     Raises:
-        ConfigError: whatever is wrong, each mistake on a line with its place.
+        ConfigError: as `build` does.
     """
     with _cleared():
         statements = list(gin_files.read(files, params))
         _make_importable(statements)
         kinds = list(dict.fromkeys(type(each) for _, each in gin_tree.sections(base)))
-        tree = gin_tree.Tree(gin_bindings.resolve(statements, known=kinds))
+        bound, problems = gin_bindings.resolve(statements, known=kinds)
+        tree = gin_tree.Tree(bound)
         tree.adopt(base)
-        _hand_over(tree, statements)
+        _hand_over(tree, statements, problems)
         try:
             _set(base, tree)
         except Exception as error:  # Whatever a user's constructor may raise.
-            raise ConfigError(_refusal(error, tree)) from error
-        return tree.origins
+            raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
+        return Made(tree.origins, problems)
+
+
+def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
+    """Imports what the files import: a user's module may register an experiment.
+
+    Raises:
+        ConfigError: a file or a module is missing or broken.
+    """
+    statements = list(gin_files.read(files, params))
+    _make_importable(statements)
+    gin_names.Names(statements)
 
 
 @contextlib.contextmanager
@@ -91,14 +108,21 @@ def _cleared() -> Iterator[None]:
         yield
 
 
-def _hand_over(tree: gin_tree.Tree, statements: Sequence[gin_files.Statement]) -> None:
-    """Gives gin the bindings that count, once nothing is wrong with any."""
-    problems = [*tree.problems, *tree.unused()]
-    for place, macro in gin_bindings.unused_macros(statements):
-        owner = tree.owner(macro)
-        problems.append(f"{place}: nothing uses {macro}; to set a parameter: {owner}.{macro} = ...")
+def _hand_over(
+    tree: gin_tree.Tree, statements: Sequence[gin_files.Statement], known: Sequence[str]
+) -> None:
+    """Gives gin the bindings that count, unless something is wrong with the tree.
+
+    Where single bindings are wrong (`known`), others may have no effect only because of that.
+    """
+    problems = list(tree.problems)
+    if not known:
+        problems += tree.unused()
+        for place, macro in gin_bindings.unused_macros(statements):
+            use = f"{tree.owner(macro)}.{macro} = ..."
+            problems.append(f"{place}: nothing uses {macro}; to set a parameter: {use}")
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join([*known, *problems]))
     _parse(tree.bindings)
 
 

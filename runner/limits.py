@@ -20,7 +20,12 @@ _COUNTS = (
 
 
 def problems(
-    experiment: cfg.ExperimentConfig, origins: Mapping[str, str], *, trains: bool, evaluates: bool
+    experiment: cfg.ExperimentConfig,
+    origins: Mapping[str, str],
+    *,
+    trains: bool,
+    evaluates: bool,
+    given_only: bool = False,
 ) -> list[str]:
     """A line for each value that is out of its range, with the place where it was given, if it was.
 
@@ -29,6 +34,7 @@ def problems(
         origins: By path (`trainer.train_steps`), the place where a value was given.
         trains: Whether the mode trains, so that what only training needs must be there.
         evaluates: Whether the mode evaluates.
+        given_only: Leave out what is only missing: where a name is misspelt, one line is enough.
     """
     rows = [
         *_trainer(experiment.trainer, trains=trains),
@@ -37,8 +43,9 @@ def problems(
         *_combinations(experiment, origins),
         *run_limits.problems(experiment, origins, evaluates=evaluates),
     ]
-    lines = [_line(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
-    if type(experiment.task) is cfg.TaskConfig:
+    places = [(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
+    lines = [_line(row, place) for row, place in places if place or not given_only]
+    if type(experiment.task) is cfg.TaskConfig and not given_only:
         lines.insert(0, "no task is set; a file needs: Experiment.task = @MyTaskConfig()")
     return lines
 

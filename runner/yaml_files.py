@@ -28,7 +28,7 @@ class _Loader(yaml.SafeLoader):
     A date stays the text that it is: no field holds one.
     """
 
-    yaml_implicit_resolvers: ClassVar = {
+    yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
         first: [(tag, rule) for tag, rule in rules if tag != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -74,6 +74,14 @@ def read_override(text: str) -> Layer:
         return _pairs(text)
     place = _flag(text)
     return _read(text, place, lambda _: place)
+
+
+def single(path: str, value: Any, place: str) -> Layer:
+    """One value, as a flag gives it."""
+    nested: Any = value
+    for name in reversed(path.split(".")):
+        nested = {name: nested}
+    return Layer(nested, {path: place})
 
 
 def _read(text: str, name: str, place: Callable[[int], str]) -> Layer:

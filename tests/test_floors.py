@@ -13,23 +13,32 @@ FLOORS = [
     {"errors", "files", "spelling", "installation", "heartbeat", "claim_file"},
     {
         "config", "run_config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files",
-        "typecheck", "rules",
-        "limits", "changes", "claim", "inputs", "history", "status", "strategy", "signals",
-        "progress", "overview", "flops", "products", "loops",
+        "gin_text", "yaml_files", "overriding", "registered", "config_text", "unread", "run_record",
+        "typecheck", "rules", "retention",
+        "limits", "run_limits", "epochs",
+        "changes", "harmless", "claim", "inputs", "history", "status", "watch", "strategy", "signals",
+        "progress", "table", "overview", "flops", "products", "loops",
     },
     {
         "optimizer", "evaluator", "trainer", "placement", "memory", "exactness", "checkpoints",
-        "controller", "divergence", "actions", "evaluation", "tensors", "comparison", "causes",
-        "checkpoint_files", "restoring", "matching", "best", "initialization",
-        "starts",
+        "controller", "decisions", "divergence", "actions", "evaluation", "tensors", "comparison", "causes",
+        "checkpoint_files", "restoring", "matching", "best", "spool", "pending", "initialization",
+        "starts", "batches", "evaluation_sets", "watched_metrics", "selection", "final_test",
     },
     {"build", "training", "sidecar"},
     {"modes", "resumption"},
-    {"main", "__main__", "__init__"},
+    {"flags", "main", "__main__", "__init__"},
 ]  # fmt: skip
 
 # What `runner --help`, a watcher of a folder and a report can use without TensorFlow.
-WITHOUT_TENSORFLOW = ["runner", "runner.main", "runner.history", "runner.status", "runner.claim"]
+WITHOUT_TENSORFLOW = [
+    "runner",
+    "runner.main",
+    "runner.history",
+    "runner.status",
+    "runner.claim",
+    "runner.watch",
+]
 
 
 def imported(path):

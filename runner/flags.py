@@ -1,0 +1,228 @@
+"""The command's flags, checked as far as that needs no TensorFlow, and its help."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from runner import gin_files, modes
+from runner.errors import ConfigError
+from runner.spelling import did_you_mean
+
+_EPILOG = """\
+more help: --help=modes, --help=experiments
+
+The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr.
+Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
+files, gin params, YAML files, --params_override, single flags.
+exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
+130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it again.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises ConfigError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The flags, checked.
+
+    Raises:
+        ConfigError: an unknown flag, mode or topic of help, or a flag that is missing or for
+            another mode.
+        SystemExit: help was asked for and printed.
+    """
+    _help_on_topic(arguments)
+    parser = _parser()
+    flags, rest = parser.parse_known_args([_long_form(argument) for argument in arguments])
+    if rest:
+        raise ConfigError(_unknown(rest[0], parser))
+    if flags.mode not in modes.MODES:
+        raise ConfigError(modes.unknown(flags.mode))
+    if flags.checkpoint is not None and flags.mode != "eval":
+        raise ConfigError(f"--checkpoint is for --mode=eval, not --mode={flags.mode}")
+    if not flags.gin_file and not flags.experiment:
+        raise ConfigError("what is to be run? give a --gin_file or a registered --experiment")
+    if flags.model_dir is None and not flags.print_config:
+        raise ConfigError("--model_dir is missing: the run's folder")
+    return flags
+
+
+def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
+    """The single values that flags stand for, by path, each with its flag."""
+    found: dict[str, tuple[str, Any]] = {}
+    if given.tpu is not None:
+        found["runtime.tpu"] = (f"--tpu={given.tpu}", given.tpu)
+    if given.tf_data_service is not None:
+        for data in ("train_data", "validation_data"):
+            path = f"task.{data}.tf_data_service_address"
+            found[path] = (f"--tf_data_service={given.tf_data_service}", given.tf_data_service)
+    return found
+
+
+def configuring(given: argparse.Namespace) -> list[str]:
+    """The flags again that make the configuration, for a process that is to have the same."""
+    found = [f"--experiment={given.experiment}"] if given.experiment else []
+    for name in ("gin_file", "gin_params", "config_file", "params_override"):
+        found += [f"--{name}={value}" for value in getattr(given, name)]
+    for name in ("tpu", "tf_data_service"):
+        if getattr(given, name) is not None:
+            found.append(f"--{name}={getattr(given, name)}")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="runner",
+        usage="runner --mode=MODE --gin_file=FILE --model_dir=FOLDER [...]",
+        description="An experiment runner for TensorFlow.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    _add_running(parser)
+    _add_configuration(parser)
+    _add_looking(parser)
+    return parser
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "run",
+        "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits",
+    )
+    group.add_argument("--mode", required=True, help=", ".join(modes.MODES))
+    group.add_argument("--model_dir", metavar="FOLDER", help="the run's folder")
+    group.add_argument(
+        "--allow_config_change",
+        action="store_true",
+        help="go on with a run although its configuration has changed",
+    )
+    group = parser.add_argument_group(
+        "evaluate",
+        "runner --mode=eval --checkpoint=all --gin_file=digits.gin --model_dir=runs/digits",
+    )
+    group.add_argument(
+        "--checkpoint",
+        metavar="WHICH",
+        help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
+        "1000:5000, or the path of a checkpoint or a folder, also of another run",
+    )
+
+
+def _add_configuration(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "configure",
+        "runner --mode=train --gin_file=digits.gin --gin.TrainerConfig.train_steps=500 ...\n"
+        "runner --mode=train --experiment=resnet_imagenet --config_file=mine.yaml ...",
+    )
+    add = group.add_argument
+    add(
+        "--experiment",
+        metavar="NAME",
+        help="an experiment registered with Model Garden, or by a module that a gin file imports",
+    )
+    add(
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="repeatable, in order. Looked for in the working folder, then among the experiments "
+        "that come with the runner",
+    )
+    add(
+        "--gin_params",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a binding, after the files; repeatable, in order. --gin.NAME=VALUE is short for it",
+    )
+    add(
+        "--config_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="YAML or JSON that overrides single values; repeatable, in order",
+    )
+    add(
+        "--params_override",
+        action="append",
+        default=[],
+        metavar="VALUES",
+        help="the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
+    )
+    add("--tpu", metavar="ADDRESS", help="stands for runtime.tpu")
+    add(
+        "--tf_data_service",
+        metavar="ADDRESS",
+        help="stands for tf_data_service_address of the training and the validation data",
+    )
+
+
+def _add_looking(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "look before you run",
+        "runner --mode=train --gin_file=digits.gin --print_config=changed",
+    )
+    group.add_argument(
+        "--print_config",
+        nargs="?",
+        const="all",
+        choices=("all", "changed"),
+        help="print every value with its origin and end; =changed: without the defaults",
+    )
+    group.add_argument("--help", "-h", action="help", help="this; --help=modes, --help=experiments")
+
+
+def _help_on_topic(arguments: Sequence[str]) -> None:
+    """Prints the help on a topic and exits, if that is asked for."""
+    topics = {"modes": _modes, "experiments": _experiments}
+    for argument in arguments:
+        flag, equals, topic = argument.partition("=")
+        if flag == "--help" and equals:
+            if topic not in topics:
+                raise ConfigError(
+                    f"--help={topic}: no such topic{did_you_mean(topic, topics)}; "
+                    f"there are {', '.join(topics)}"
+                )
+            print(topics[topic]())
+            raise SystemExit(0)
+
+
+def _modes() -> str:
+    width = max(map(len, modes.MODES))
+    rows = [
+        f"{name:<{width}}  {(mode.function.__doc__ or '').splitlines()[0]}"
+        for name, mode in modes.MODES.items()
+    ]
+    return "\n".join(rows)
+
+
+def _experiments() -> str:
+    """The gin files with the first line of their headers."""
+    files = sorted(gin_files.EXPERIMENTS.glob("*.gin"))
+    width = max((len(file.name) for file in files), default=0)
+    rows = []
+    for file in files:
+        with file.open(encoding="utf-8") as lines:
+            title = lines.readline()
+        rows.append(f"{file.name:<{width}}  {title.lstrip('# ').strip()}")
+    return "\n".join([*rows, "", "and those that Model Garden registers: --experiment=NAME"])
+
+
+def _long_form(argument: str) -> str:
+    """`--gin.NAME=VALUE` as `--gin_params=NAME=VALUE`."""
+    if argument.startswith("--gin."):
+        return f"--gin_params={argument.removeprefix('--gin.')}"
+    return argument
+
+
+def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
+    if not argument.startswith("-"):
+        return f"{argument!r} is no flag; flags look like --mode=train"
+    known = [option for action in parser._actions for option in action.option_strings]
+    name = argument.split("=")[0]
+    return f"unknown flag {name}{did_you_mean(name, known)}"
