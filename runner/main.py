@@ -1,10 +1,12 @@
 """The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
 
 import argparse
+import atexit
 import errno
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -22,8 +24,22 @@ def console() -> NoReturn:
         code = main(sys.argv[1:])
     except signals.Interrupted as error:
         print(f"runner: {error}", file=sys.stderr, flush=True)
-        os._exit(error.exit_code)  # all is saved, and TensorFlow takes a second to tidy up
-    sys.exit(code)
+        os._exit(error.exit_code)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process without TensorFlow's tidying up, which takes a second and saves nothing.
+
+    What somebody registered for the exit is done; where threads are still at work, so is all else.
+    """
+    others = (each for each in threading.enumerate() if each is not threading.main_thread())
+    if any(not each.daemon for each in others):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
