@@ -105,34 +105,80 @@ class TrainingLog:
         self.newest = _metrics(kept[-1]) if kept else {}
 
 
+class Boards:
+    """TensorBoard's folders of an evaluation: one a set of data, all with the same charts.
+
+    Args:
+        folders: By the set's name, which is empty for the validation data.
+        purge_from: As `TensorBoard`'s.
+    """
+
+    def __init__(self, folders: Mapping[str, Path], *, purge_from: int | None = None) -> None:
+        self._boards = {
+            name: TensorBoard(folder, purge_from=purge_from) for name, folder in folders.items()
+        }
+
+    def write(self, step: int, points: Mapping[str, Mapping[str, float]]) -> None:
+        """Adds the points of some sets; they are on disk when this returns."""
+        for name, values in points.items():
+            self._boards[name].write(step, values)
+            self._boards[name].flush()
+
+    def close(self) -> None:
+        """Flushes, and ends the threads."""
+        for board in self._boards.values():
+            board.close()
+
+
 class EvaluationLog:
     """After an evaluation: a row of history, TensorBoard's points, the best checkpoint, a line.
 
     Args:
         rows: The history to add to.
-        board: Where the points go.
-        keeper: The best checkpoint's folder, None keeps none.
+        boards: Where the points go.
+        keeper: The folders of the best checkpoints.
         line: What a person sees.
+        home: The folder whose checkpoints are recorded by their names; others, by their paths.
     """
 
     def __init__(
         self,
         rows: history.History,
-        board: TensorBoard,
-        keeper: best.BestCheckpoint | None,
+        boards: Boards,
+        keeper: best.BestCheckpoints,
         line: progress.Progress,
+        *,
+        home: Path,
     ) -> None:
         self._rows = rows
-        self._board = board
+        self._boards = boards
         self._best = keeper
         self._line = line
+        self._home = home.resolve()
 
-    def write(self, step: int, logs: Mapping[str, Any], *, seconds: float, source: Path) -> None:
-        """Records the evaluation of checkpoint `source`, which is whole on disk."""
-        row = history.Row(step, scalars(logs), round(seconds, 3), time.time(), source.name)
+    def write(
+        self,
+        step: int,
+        logs: Mapping[str, Any],
+        points: Mapping[str, Mapping[str, float]],
+        *,
+        seconds: float,
+        source: Path,
+    ) -> None:
+        """Records the evaluation of checkpoint `source`, which is whole on disk.
+
+        Args:
+            step: The checkpoint's.
+            logs: All results, by the names that they have in the row.
+            points: The results of each set by its name, as its charts are named.
+            seconds: How long it took.
+            source: The checkpoint.
+        """
+        row = history.Row(
+            step, scalars(logs), round(seconds, 3), time.time(), checkpoint_name(source, self._home)
+        )
         self._rows.append(row)
-        self._board.write(step, row.metrics)
-        self._board.flush()
+        self._boards.write(step, points)
         self._line.evaluated(row, self.catch_up(source))
 
     def catch_up(self, source: Path) -> history.Row | None:
@@ -144,11 +190,13 @@ class EvaluationLog:
         Returns:
             The best evaluation, None while there is none.
         """
-        return self._best.update(self._rows.rows, source) if self._best else None
+        return self._best.update(self._rows.rows, source)
 
-    def close(self) -> None:
-        """Flushes TensorBoard's points."""
-        self._board.close()
+
+def checkpoint_name(path: Path, home: Path) -> str:
+    """What a row calls a checkpoint: its name, or its path where it is outside of `home`."""
+    path = path.resolve()
+    return path.name if path.is_relative_to(home.resolve()) else str(path)
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:

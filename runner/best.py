@@ -1,7 +1,8 @@
-"""The best checkpoint so far, kept in a folder of its own."""
+"""The best checkpoints so far, kept in folders of their own."""
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,18 @@ from runner import checkpoint_files, files, history, restoring, rules
 
 
 class BestCheckpoint:
-    """A folder that holds the best checkpoint so far, and info.json about it.
+    """A folder that holds the best checkpoints so far by one metric, and info.json about them.
 
     It follows from the evaluations alone, so after a crash `update` puts it right. At any moment
-    info.json names a checkpoint that is whole. It has Model Garden's keys: the metrics and
-    `best_ckpt_global_step`; `checkpoint` and `averaged_weights` are ours and name files beside it.
+    info.json names checkpoints that are whole. It has Model Garden's keys about the very best one,
+    which is also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours
+    are `checkpoint` and `averaged_weights`, the names of files beside it, and, where several are
+    kept, `checkpoints`: the best first, each with its step, value and the names of its files.
 
     Args:
         folder: `best` in the run's or the evaluator's folder.
         rule: The metric that decides.
+        keep: How many are kept.
         write_averages: Writes the averaged model-only weights to a path, where there are any.
     """
 
@@ -26,20 +30,22 @@ class BestCheckpoint:
         folder: Path,
         rule: rules.BestRule,
         *,
+        keep: int = 1,
         write_averages: Callable[[Path], None] | None = None,
     ) -> None:
         self._folder = folder
         self.rule = rule
+        self._keep = keep
         self._write_averages = write_averages
 
-    def update(self, rows: Iterable[history.Row], source: Path) -> history.Row | None:
-        """Makes the folder hold the best of `rows`.
+    def update(self, rows: Sequence[history.Row], source: Path) -> history.Row | None:
+        """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
 
         Args:
             rows: The evaluations.
             source: The checkpoint that the newest of them evaluated, and whose averages are at
-                hand. An older one is looked for beside it, where it is the best and the folder
-                lost it; it comes without averages.
+                hand. An older one is looked for beside it, where it is among the best and the
+                folder lost it; it comes without averages.
 
         Returns:
             The best row, None while there is none.
@@ -47,51 +53,99 @@ class BestCheckpoint:
         Raises:
             RunnerError: the folder cannot be written; what it held before is still there.
         """
-        row = rules.best(rows, self.rule)
-        if row is None:
-            return None
-        best = source.with_name(row.checkpoint)
-        if self._held() != row.step and checkpoint_files.exists(best):
-            try:
-                self._export(row, best, with_averages=best == source)
-            except checkpoint_files.UNWRITABLE as error:
-                kept = "the one before it is kept" if self._info() else "there is none before it"
-                path = self._folder / best.name
-                raise checkpoint_files.not_written(path, error, kept=kept) from error
-        self._prune()
-        return row
+        places = (self._folder, source.parent)
+        there = [row for row in rows if any(_has(place, row) for place in places)]
+        wanted = rules.best_of(there, self.rule, self._keep)
+        try:
+            if wanted:
+                self._hold(wanted, source)
+        except checkpoint_files.UNWRITABLE as error:
+            kept = "the one before it is kept" if self._named() else "there is none before it"
+            path = self._folder / wanted[0].checkpoint
+            raise checkpoint_files.not_written(path, error, kept=kept) from error
+        return rules.best(rows, self.rule)
+
+    def _hold(self, wanted: Sequence[history.Row], source: Path) -> None:
+        """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
+        restoring.clear_leftovers(self._folder)
+        named = self._named()
+        for row in wanted:
+            if row.checkpoint not in named:
+                with contextlib.suppress(FileNotFoundError):  # training removed it meanwhile
+                    beside = source.with_name(row.checkpoint)
+                    checkpoint_files.link(beside, self._folder / row.checkpoint)
+            averages = _averages(row.step)
+            if self._write_averages and row.checkpoint == source.name and averages not in named:
+                self._write_averages(self._folder / averages)
+        if held := [row for row in wanted if _has(self._folder, row)]:
+            self._write(held)
+            self._prune()
+
+    def _write(self, held: Sequence[history.Row]) -> None:
+        """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
+        info = self._describe(held)
+        if info != self._info():
+            names = [row.checkpoint for row in reversed(held)]
+            checkpoint_files.list_committed(self._folder, names)
+            files.write_json(self._folder / "info.json", info)
+
+    def _describe(self, held: Sequence[history.Row]) -> dict[str, Any]:
+        best = held[0]
+        info: dict[str, Any] = {
+            **history.plain(best.metrics),
+            "best_ckpt_global_step": float(best.step),
+            **self._files(best),
+        }
+        if self._keep > 1:
+            info["checkpoints"] = [
+                {"step": row.step, **self._value(row), **self._files(row)} for row in held
+            ]
+        return info
+
+    def _value(self, row: history.Row) -> dict[str, float | str]:
+        return history.plain({"value": row.metrics[self.rule.metric]})
+
+    def _files(self, row: history.Row) -> dict[str, str]:
+        averages = _averages(row.step)
+        there = checkpoint_files.exists(self._folder / averages)
+        return {"checkpoint": row.checkpoint, **({"averaged_weights": averages} if there else {})}
 
     def _info(self) -> dict[str, Any]:
-        """What info.json says, where what it names is there."""
-        info = files.read_json(self._folder / "info.json") or {}
-        name = info.get("checkpoint")
-        return info if name and checkpoint_files.exists(self._folder / name) else {}
+        return files.read_json(self._folder / "info.json") or {}
 
-    def _held(self) -> int | None:
+    def _named(self) -> set[str]:
+        """What info.json names, of what is there."""
         info = self._info()
-        return int(info["best_ckpt_global_step"]) if info else None
-
-    def _export(self, row: history.Row, best: Path, *, with_averages: bool) -> None:
-        checkpoint_files.link(best, self._folder / best.name)
-        info: dict[str, Any] = {
-            **history.plain(row.metrics),
-            "best_ckpt_global_step": float(row.step),
-            "checkpoint": best.name,
-        }
-        if self._write_averages and with_averages:
-            info["averaged_weights"] = f"averaged-{row.step}"
-            self._write_averages(self._folder / info["averaged_weights"])
-        checkpoint_files.list_committed(self._folder, [best.name])
-        files.write_json(self._folder / "info.json", info)
+        keys = ("checkpoint", "averaged_weights")
+        names = {each.get(key) for each in info.get("checkpoints", [info]) for key in keys}
+        return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
 
     def _prune(self) -> None:
         """Removes what info.json does not name: an older best, and what a crash left."""
-        info = self._info()
-        if not info:
-            return
-        restoring.clear_leftovers(self._folder)
-        kept = (info["checkpoint"], info.get("averaged_weights"))
+        named = self._named()
         for file in self._folder.iterdir():
             part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
-            if part and part[1] not in kept:
+            if part and part[1] not in named:
                 file.unlink(missing_ok=True)
+
+
+class BestCheckpoints:
+    """Several of these folders, each by a metric of its own; the first is the run's."""
+
+    def __init__(self, folders: Sequence[BestCheckpoint]) -> None:
+        self._folders = tuple(folders)
+
+    def update(self, rows: Sequence[history.Row], source: Path) -> history.Row | None:
+        """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
+        best = [folder.update(rows, source) for folder in self._folders]
+        return best[0] if best else None
+
+
+def _has(folder: Path, row: history.Row) -> bool:
+    """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
+    return "/" not in row.checkpoint and checkpoint_files.exists(folder / row.checkpoint)
+
+
+def _averages(step: int) -> str:
+    """The name of the averaged weights of `step`."""
+    return f"averaged-{step}"

@@ -1,6 +1,6 @@
 """Assembles what a mode drives from its configuration, inside the strategy's scope."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from runner import (
     best,
     controller,
     evaluation,
+    evaluation_sets,
     evaluator,
+    final_test,
     history,
     memory,
     optimizer,
@@ -26,7 +28,6 @@ from runner import (
 )
 from runner.config import Experiment
 from runner.errors import ConfigError
-from runner.spelling import did_you_mean
 
 
 def build_trainer(
@@ -51,7 +52,7 @@ def build_trainer(
         task = task_factory.get_task(config.task, logging_dir=str(logging_dir))
         model = task.build_model()
         made = optimizer.build(task, config)
-        rate_scale = optimizer.scale_rate(made)
+        rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
         built = trainer.Trainer(
             config,
             task,
@@ -103,20 +104,89 @@ def build_evaluation(
     built: evaluator.Evaluator,
     folder: Path,
     *,
-    board: actions.TensorBoard,
+    boards: actions.Boards,
     rows: history.History,
     line: progress.Progress,
     eval_actions: Sequence[controller.Action],
+    grid: controller.Grid | None = None,
+    keeps_best: bool = True,
 ) -> evaluation.Evaluation:
-    """The evaluation of what `built` holds, recorded in `folder`."""
-    rule = best_rule(config)
-    keeper = None
-    if rule:
-        averages = built.write_averages if built.averages else None
-        keeper = best.BestCheckpoint(folder / best_folder(config), rule, write_averages=averages)
-    log = actions.EvaluationLog(rows, board, keeper, line)
+    """The evaluation of what `built` holds, recorded in `folder`.
+
+    Args:
+        config: The experiment.
+        built: The evaluator.
+        folder: The run's, or the sidecar's own within it.
+        boards: Where the points go.
+        rows: The history in `folder`.
+        line: What a person sees.
+        eval_actions: Called with each result.
+        grid: When each set of data is due, and none is read if nothing ever is; None: always.
+        keeps_best: Whether best checkpoints are kept in `folder`.
+    """
+    averages = built.write_averages if built.averages else None
+    kept = config.run.retention.best
+    keeper = best.BestCheckpoints(
+        [
+            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=averages)
+            for name, rule in best_rules(config).items()
+            if keeps_best
+        ]
+    )
+    sets: Sequence[evaluation_sets.EvaluationSet] = ()
+    if grid is None or grid.evaluations:
+        with built.strategy.scope():
+            sets = evaluation_sets.build(config, built.task)
+    log = actions.EvaluationLog(rows, boards, keeper, line, home=folder.parent)
     batches = config.trainer.validation_steps
-    return evaluation.Evaluation(built, log, batches=batches, actions=eval_actions)
+    return evaluation.Evaluation(
+        built, log, batches=batches, sets=sets, grid=grid, actions=eval_actions
+    )
+
+
+def build_boards(
+    config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
+) -> actions.Boards:
+    """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
+    sets = {each.name: folder / "sets" / each.name for each in config.run.evaluation_sets}
+    return actions.Boards({"": folder / validation, **sets}, purge_from=purge_from)
+
+
+def build_test(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    folder: Path,
+    *,
+    restore: Callable[[Path], None],
+    rows: history.History,
+    line: progress.Progress,
+) -> final_test.FinalTest | None:
+    """The test at the end, recorded in `folder`; None where no test data are configured.
+
+    Args:
+        config: The experiment.
+        built: Holds the last weights at the end.
+        folder: The run's, or the sidecar's own.
+        restore: Reads a checkpoint into `built`.
+        rows: The history in `folder`.
+        line: What a person sees.
+    """
+    options = config.run.test
+    if options.data is None:
+        return None
+    with built.strategy.scope():
+        dataset = evaluation_sets.dataset(config, built.task, options.data, "TestConfig.data")
+    best_folders = [folder / name for name in best_rules(config)]
+    return final_test.FinalTest(
+        built,
+        dataset,
+        folder,
+        best=best_folders[0] if best_folders else None,
+        restore=restore,
+        rows=rows,
+        line=line,
+        last=options.last,
+    )
 
 
 def build_overview(built: trainer.Trainer) -> overview.Overview:
@@ -130,39 +200,16 @@ def build_overview(built: trainer.Trainer) -> overview.Overview:
     return overview.build(built.model, forward=forward, training_step=step)
 
 
-def check_metric(config: Experiment, built: evaluator.Evaluator, *, evaluates: bool) -> None:
-    """Raises ConfigError where the task does not produce the best checkpoint's metric.
-
-    The task is taken at its word for the metrics that it declares. What it aggregates itself has no
-    declaration; where the mode evaluates, a rehearsal on one batch tells.
-    """
-    rule = best_rule(config)
-    if rule is None:
-        return
-    declared = {metric.name for metric in built.task.build_metrics(training=False)}
-    names = sorted(declared | {"validation_loss"})
-    if rule.metric in declared:
-        return
-    if evaluates:
-        names = sorted(evaluation.metric_names(built))
-    elif _aggregates(built.task):
-        return
-    if rule.metric not in names:
-        raise ConfigError(
-            f"TrainerConfig.best_checkpoint_eval_metric = {rule.metric!r}: the evaluation produces "
-            f"{', '.join(names)}{did_you_mean(rule.metric, names)}"
-        )
-
-
 def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
     """When things fall due."""
     options = config.trainer
+    sets = (each.interval for each in config.run.evaluation_sets if each.interval)
     return controller.Grid(
         end=options.train_steps,
         loop=options.steps_per_loop,
         summary=options.summary_interval,
         checkpoint=options.checkpoint_interval,
-        evaluations=(options.validation_interval,) if evaluates else (),
+        evaluations=(options.validation_interval, *sets) if evaluates else (),
     )
 
 
@@ -173,6 +220,29 @@ def best_rule(config: Experiment) -> rules.BestRule | None:
         return None
     metric = options.best_checkpoint_eval_metric.replace("|", "/")  # as Model Garden nests names
     return rules.BestRule(metric, higher=options.best_checkpoint_metric_comp == "higher")
+
+
+def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
+    """By the name of its folder, each metric whose best checkpoints are kept; official's first.
+
+    Raises:
+        ConfigError: two would share a folder.
+    """
+    retention = config.run.retention
+    found = [(best_folder(config), rule)] if (rule := best_rule(config)) else []
+    for names, higher in ((retention.higher, True), (retention.lower, False)):
+        for name in names:
+            rule = rules.BestRule(name.replace("|", "/"), higher=higher)
+            found.append((f"best-{rule.metric.replace('/', '-')}", rule))
+    folders: dict[str, rules.BestRule] = {}
+    for folder, rule in found:
+        if folder in folders:
+            raise ConfigError(
+                f"RetentionConfig.higher, lower: the best by {rule.metric!r} and the best by "
+                f"{folders[folder].metric!r} would share the folder {folder}; leave one out"
+            )
+        folders[folder] = rule
+    return folders
 
 
 def best_folder(config: Experiment) -> str:
@@ -192,10 +262,4 @@ def _devices(config: Experiment) -> tf.distribute.Strategy:
 
 
 def _validation_inputs(config: Experiment, task: base_task.Task) -> Any:
-    data = config.task.validation_data
-    strategy.check_batch(tf.distribute.get_strategy(), data, "validation_data")
-    return placement.validation(task, data, threads=config.runtime.dataset_num_private_threads)
-
-
-def _aggregates(task: base_task.Task) -> bool:
-    return type(task).reduce_aggregated_logs is not base_task.Task.reduce_aggregated_logs
+    return evaluation_sets.dataset(config, task, config.task.validation_data, "validation_data")

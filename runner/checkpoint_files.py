@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,8 @@ def latest(folder: Path) -> Path | None:
 def list_committed(folder: Path, names: Sequence[str]) -> None:
     """Writes the file `checkpoint`: `names`, the newest last; None of them removes it.
 
-    It is a CheckpointState as text. `tf.train.CheckpointManager` prunes only what has a time.
+    It is a CheckpointState as text. With times in it, a `tf.train.CheckpointManager` that comes
+    after knows them as its own.
     """
     if not names:
         (folder / "checkpoint").unlink(missing_ok=True)
@@ -93,13 +95,29 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same checkpoint: hard links where possible, else copies.
 
+    At any moment `target` is the one that was there before, whole, or not there at all.
+
     Raises:
         FileNotFoundError: `source` is not there, or was removed meanwhile.
     """
+    if exists(source) and exists(target) and not _same(index(source), index(target)):
+        remove(target)
     for part in (*data(source), index(source)):
         linked = _renamed(part, source, target)
-        if not (linked.exists() and linked.samefile(part)):
+        if not _same(part, linked):
             files.link(part, linked)
+
+
+def unshare(path: Path) -> None:
+    """Gives `path` an index of its own, for it to be overwritten and its links to stay as they are.
+
+    TensorFlow renames new data into place, but writes into the index that is there.
+    """
+    shared = index(path)
+    if exists(path) and shared.stat().st_nlink > 1:
+        own = shared.with_name(f".{shared.name}.{os.getpid()}.tmp")
+        shutil.copy2(shared, own)
+        own.replace(shared)
 
 
 def move(source: Path, target: Path) -> None:
@@ -155,6 +173,15 @@ def _entries(folder: Path) -> list[Path]:
 
 def _renamed(part: Path, source: Path, target: Path) -> Path:
     return target.with_name(target.name + part.name.removeprefix(source.name))
+
+
+def _same(file: Path, linked: Path) -> bool:
+    """Whether `linked` is a link or a copy of `file`."""
+    try:
+        one, other = file.stat(), linked.stat()
+    except FileNotFoundError:
+        return False
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
 def _flush(file: Path) -> None:

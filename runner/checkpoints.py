@@ -1,15 +1,15 @@
-"""Checkpoints: committing, finding, restoring, pinning.
+"""Checkpoints: committing, retiring, finding, restoring.
 
 What points to a checkpoint (the `checkpoint` file, info.json) is written after it is whole.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
 
-from runner import checkpoint_files, matching, restoring
+from runner import checkpoint_files, heartbeat, matching, restoring, retention
 from runner.checkpoint_files import latest as latest
 from runner.errors import ConfigError, RunnerError
 
@@ -17,14 +17,19 @@ from runner.errors import ConfigError, RunnerError
 class Checkpoints:
     """The checkpoints of one training run, `ckpt-<step>` in its folder.
 
-    An older one is removed only when a newer one is on the disk.
+    A new one is flushed to the disk, then listed in the file `checkpoint`; then those that need not
+    be kept are removed, if the new one can be read. All that happens where it is written: in a
+    thread, if it is asynchronous. Those of earlier starts count as well.
 
     Args:
         checkpoint: What is saved. All its variables exist: an asynchronous save copies those that
             it finds at its first call, and only those.
         directory: The run's folder.
-        max_to_keep: How many of the newest are kept.
+        keep: Which are kept.
         asynchronous: Write in a thread, from a copy, while training goes on.
+        before_removal: Called with each that is about to be removed; an OSError keeps that one
+            until the next commit.
+        note: Is told why one that need not be kept is not removed.
     """
 
     def __init__(
@@ -32,17 +37,18 @@ class Checkpoints:
         checkpoint: tf.train.Checkpoint,
         directory: Path,
         *,
-        max_to_keep: int,
+        keep: retention.Keep,
         asynchronous: bool,
+        before_removal: Callable[[Path], None] = lambda _: None,
+        note: heartbeat.Note = heartbeat.say,
     ) -> None:
+        self._checkpoint = checkpoint
         self._directory = directory
-        self._manager = tf.train.CheckpointManager(
-            checkpoint,
-            str(directory),
-            max_to_keep=max_to_keep,
-            checkpoint_name=checkpoint_files.NAME,
-        )
+        self._keep = keep
         self._asynchronous = asynchronous
+        self._before_removal = before_removal
+        self._note = note
+        self._removes = True
         self._committed: int | None = None
         self._before: int | None = None
 
@@ -65,20 +71,23 @@ class Checkpoints:
         if self._committed == step:
             return
         self.wait()
-        options = tf.train.CheckpointOptions(  # not kept: the manager adds to its callbacks
+        path = self.path(step)
+        options = tf.train.CheckpointOptions(
             enable_async=self._asynchronous,
-            experimental_write_callbacks=[checkpoint_files.flush],
+            experimental_write_callbacks=[self._written],
         )
+        self._checkpoint.save_counter.assign_add(1)  # `restore` expects one in the file
         try:
-            self._manager.save(checkpoint_number=step, options=options)
+            checkpoint_files.unshare(path)
+            self._checkpoint.write(str(path), options=options)
         except checkpoint_files.UNWRITABLE as error:
             raise self._not_written(step, error) from error
         self._before, self._committed = self._committed, step
 
     def wait(self) -> None:
         """Returns when every commit is on the disk; raises as `commit` does where one is not."""
-        self._manager.sync()
-        saver = self._manager.checkpoint._async_checkpointer_impl
+        self._checkpoint.sync()
+        saver = self._checkpoint._async_checkpointer_impl
         if saver is None or saver._async_error is None:  # `sync` keeps it to itself
             return
         error, saver._async_error = saver._async_error, None
@@ -90,8 +99,44 @@ class Checkpoints:
     def restore(self, path: Path) -> None:
         """Restores everything from `path`, and knows that its step is committed."""
         self.wait()
-        restore(self._manager.checkpoint, path)
+        restore(self._checkpoint, path)
         self._committed = step_of(path)
+
+    def _written(self, prefix: str) -> None:
+        """Makes what was just written count; it is the newest, whatever its step."""
+        checkpoint_files.flush(prefix)
+        newest = Path(prefix)
+        there = self._list(newest)
+        removable = self._keep.removable([step_of(path) for path in there])
+        if removable and self._good(newest):
+            for step in removable:
+                self._remove(self.path(step))
+            self._list(newest)
+
+    def _list(self, newest: Path) -> list[Path]:
+        """Lists what is there, `newest` last."""
+        older = [path for path in checkpoint_files.there(self._directory) if path != newest]
+        there = [*older, newest]
+        checkpoint_files.list_committed(self._directory, [path.name for path in there])
+        return there
+
+    def _good(self, newest: Path) -> bool:
+        """Whether `newest` makes older ones dispensable."""
+        reason = restoring.damage(newest)
+        if reason:
+            self._note(f"{newest} is damaged ({reason}): nothing is removed for it")
+        return reason is None
+
+    def _remove(self, path: Path) -> None:
+        try:
+            self._before_removal(path)
+            checkpoint_files.remove(path)
+            self._removes = True
+        except OSError as error:
+            if self._removes:  # said once for as long as it lasts
+                why = checkpoint_files.reason(error)
+                self._note(f"{path} stays though it need not be kept: {why}")
+            self._removes = False
 
     def _not_written(self, step: int, error: Exception) -> RunnerError:
         """Clears away what a failed commit left, and says what there is without it."""
@@ -141,7 +186,18 @@ def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
         return str(error).strip().partition("\n")[0]
     finally:
         status.expect_partial()  # else it logs the same when it is deleted
+        _forget(checkpoint)
     return ""
+
+
+def _forget(checkpoint: tf.train.Checkpoint) -> None:
+    """Has TensorFlow let go of what it found no object for.
+
+    It keeps that, and with it all that belongs to the reading, for objects that are still to come;
+    here all exist, and who restores often would need more and more memory.
+    """
+    for each in tf.train.TrackableView(checkpoint).descendants():
+        each._deferred_dependencies.clear()
 
 
 def step_of(path: Path) -> int:
@@ -152,53 +208,3 @@ def step_of(path: Path) -> int:
     reader = tf.train.load_checkpoint(str(path))
     key = "global_step/.ATTRIBUTES/VARIABLE_VALUE"
     return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0
-
-
-def find(model_dir: Path, which: str, *, best: str) -> Path | None:
-    """The checkpoint that `--checkpoint` names.
-
-    Args:
-        model_dir: The run's folder.
-        which: `latest`, `best`, a step, or the path of a checkpoint (also of another run).
-        best: The name of the best checkpoint's folder.
-
-    Returns:
-        Its path without `.index`; None where `latest` is asked for and there is none.
-
-    Raises:
-        ConfigError: there is no such checkpoint; the message lists those there are.
-    """
-    if which == "latest":
-        return latest(model_dir)
-    if which == "best":
-        path = latest(model_dir / best)
-    elif which.isdigit():
-        path = model_dir / checkpoint_files.name_of(int(which))
-    else:
-        path = Path(which.removesuffix(".index"))
-        path = latest(path) if path.is_dir() else path
-    if path is not None and checkpoint_files.exists(path):
-        return path
-    steps = [checkpoint_files.step_in(each.name) for each in checkpoint_files.there(model_dir)]
-    has_best = ", best" if latest(model_dir / best) else ""
-    there = f"there are {', '.join(map(str, steps))}{has_best}" if steps else "there is none yet"
-    raise ConfigError(f"--checkpoint={which}: no such checkpoint in {model_dir}; {there}")
-
-
-@contextlib.contextmanager
-def pinned(path: Path, folder: Path) -> Iterator[Path]:
-    """`path` linked into `folder` for as long as it is read: its owner may prune it meanwhile.
-
-    One is pinned at a time; what is there from before was left by a kill.
-
-    Raises:
-        FileNotFoundError: it was pruned before.
-    """
-    for left in checkpoint_files.there(folder):
-        checkpoint_files.remove(left)
-    pin = folder / path.name
-    try:
-        checkpoint_files.link(path, pin)
-        yield pin
-    finally:
-        checkpoint_files.remove(pin)

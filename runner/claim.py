@@ -1,7 +1,7 @@
-"""One trainer a folder: whoever holds its `claim.json` trains there. No TensorFlow.
+"""One writer a folder: whoever holds its `claim.json` writes there. No TensorFlow.
 
     with claim.claimed(model_dir, note=print) as mine:
-        ...           # train
+        ...           # train, or evaluate in a folder of one's own
         mine.check()  # before a commit
         ...
 
@@ -31,7 +31,7 @@ _MOMENT_SECONDS = 0.5  # longer than a process takes to die, or to replace a cla
 
 
 class Claim:
-    """A folder held for training by this process."""
+    """A folder held by this process."""
 
     def __init__(self, path: Path, holder: claim_file.Holder, descriptor: int) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class Claim:
         found = claim_file.look(self._path)
         if found is None or found.holder != self._holder:
             now = f"{found.holder} has it" if found else f"{self._path} was deleted"
-            raise RunnerError(f"{self._path.parent} is no longer this process's to train: {now}")
+            raise RunnerError(f"{self._path.parent} is no longer this process's to write: {now}")
 
     def beat(self) -> None:
         """Gives a sign of life."""
@@ -66,34 +66,36 @@ class Claim:
 
 @contextlib.contextmanager
 def claimed(
-    model_dir: Path,
+    folder: Path,
     *,
     note: heartbeat.Note,
+    instead: str = "--model_dir",
     patience: float = _PATIENCE_SECONDS,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
-    """Inside, this process alone trains in `model_dir`; a thread gives its signs of life.
+    """Inside, this process alone writes in `folder`; a thread gives its signs of life.
 
     The claim of a process that is gone is taken over: at once if it ran on this machine, else when
     its heartbeat has run out, which is waited for.
 
     Args:
-        model_dir: The run's folder, created where there is none.
+        folder: A run's, or an evaluator's; created where there is none.
         note: Told of a wait, and of a claim that is taken over.
+        instead: What to choose another of, when the folder is taken.
         patience: Seconds after which a heartbeat has run out.
         clock: Seconds since the epoch, for tests to inject.
         sleep: Waits for seconds, for tests to inject.
 
     Raises:
-        RunnerError: another process trains there, or the folder cannot be written. The exit code
+        RunnerError: another process writes there, or the folder cannot be written. The exit code
             is 1: nothing is wrong with flags or configuration, and later they may do.
     """
     try:
-        model_dir.mkdir(parents=True, exist_ok=True)
-        mine = _Start(model_dir / "claim.json", note, patience, clock, sleep).claim()
+        folder.mkdir(parents=True, exist_ok=True)
+        mine = _Start(folder / "claim.json", note, instead, patience, clock, sleep).claim()
     except OSError as error:
-        raise RunnerError(f"{model_dir} cannot be trained in: {error.strerror}") from error
+        raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
     try:
         with heartbeat.beating(mine.beat, note=note):
             yield mine
@@ -107,6 +109,7 @@ class _Start:
 
     path: Path
     note: heartbeat.Note
+    instead: str
     patience: float
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -178,8 +181,8 @@ class _Start:
 
     def _refusal(self, seen: claim_file.Seen) -> str:
         return (
-            f"{self.path.parent} is being trained by {self._described(seen)}; "
-            "stop that one first, or choose another --model_dir"
+            f"{self.path.parent} is being written by {self._described(seen)}; "
+            f"stop that one first, or choose another {self.instead}"
         )
 
     def _described(self, seen: claim_file.Seen) -> str:

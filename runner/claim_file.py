@@ -1,4 +1,4 @@
-"""The file that says who trains in a folder. Standard library only.
+"""The file that says who writes in a folder. Standard library only.
 
 It appears whole and already locked, by a link that fails where there is one. The lock (flock) goes
 with the process, however that ends. The file's modification time is its holder's heartbeat.
@@ -95,6 +95,15 @@ def look(path: Path) -> Seen | None:
             return read(file)
     except FileNotFoundError:
         return None
+
+
+def abandoned(path: Path) -> bool:
+    """Whether the claim's holder ran on this machine and is gone, as far as a lock can tell."""
+    try:
+        with path.open("r+", encoding="utf-8") as file:
+            return read(file).holder.is_here and lock(file) is True
+    except OSError:
+        return False
 
 
 def read(file: TextIO) -> Seen:

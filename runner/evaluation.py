@@ -3,34 +3,40 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import orbit
 import tensorflow as tf
 
-from runner import actions, controller
+from runner import actions, controller, evaluation_sets, evaluator
 
 
 class Evaluation:
-    """Evaluates an evaluator's present weights and records the result.
+    """Evaluates an evaluator's present weights on what is due, and records the result in one row.
 
     Args:
-        evaluator: Orbit's evaluator, with its weights restored or trained.
+        built: The evaluator, with its weights restored or trained.
         log: Where results go; also an attribute.
-        batches: How many batches; -1 for the whole set.
+        batches: How many batches of the validation data; -1 for all of them.
+        sets: What is evaluated, the validation data among them.
+        grid: When each set is due; None: all of them always.
         actions: Called with each result.
     """
 
     def __init__(
         self,
-        evaluator: orbit.AbstractEvaluator,
+        built: evaluator.Evaluator,
         log: actions.EvaluationLog,
         *,
         batches: int,
+        sets: Sequence[evaluation_sets.EvaluationSet],
+        grid: controller.Grid | None = None,
         actions: Sequence[controller.Action] = (),
     ) -> None:
-        self._evaluator = evaluator
+        self._evaluator = built
         self.log = log
         self._batches = batches
+        self._sets = tuple(sets)
+        self._grid = grid
         self._actions = tuple(actions)
 
     def run(
@@ -42,14 +48,24 @@ class Evaluation:
             The reason to stop that an action gave, or None.
         """
         start = time.perf_counter()
-        logs = self._evaluator.evaluate(tf.constant(self._batches)) or {}
+        logs: dict[str, Any] = {}
+        points: dict[str, dict[str, float]] = {}
+        for each in self._due(step):
+            found = self._evaluate(each)
+            logs.update(evaluation_sets.named(found, each.prefix))
+            points[each.name] = actions.scalars(found)
         seconds = time.perf_counter() - start
         before_record()
-        self.log.write(step, logs, seconds=seconds, source=source)
+        self.log.write(step, logs, points, seconds=seconds, source=source)
         reasons = [action(logs) for action in self._actions]
         return next((reason for reason in reasons if isinstance(reason, str)), None)
 
+    def _due(self, step: int) -> Sequence[evaluation_sets.EvaluationSet]:
+        if self._grid is None:
+            return self._sets
+        return [each for each in self._sets if self._grid.due(step, each.interval)]
 
-def metric_names(evaluator: orbit.AbstractEvaluator) -> set[str]:
-    """The names of an evaluation's results, from one batch that is not recorded."""
-    return set(actions.scalars(evaluator.evaluate(tf.constant(1)) or {}))
+    def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
+        if each.dataset is None:
+            return self._evaluator.evaluate(tf.constant(self._batches))
+        return self._evaluator.evaluate_on(each.dataset, f"the set {each.name!r}")

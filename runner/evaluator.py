@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
-from runner import heartbeat, initialization
+from runner import batches, heartbeat, initialization
 from runner import optimizer as optimizers
 from runner.errors import RunnerError
 
@@ -63,6 +63,7 @@ class Evaluator(base_trainer.Trainer):
         )
         self._optimizer = optimizer
         self._check = check
+        self._checked_loop = orbit.utils.create_loop_fn(self._checked_step())
         self._evaluated = tf_keras.metrics.Sum("evaluated", dtype=tf.float32)
 
     @property
@@ -103,22 +104,52 @@ class Evaluator(base_trainer.Trainer):
         Raises:
             RunnerError: there was not one example.
         """
-        averages = self._averages.in_force() if self._averages else contextlib.nullcontext()
-        with averages:
-            return super().evaluate(num_steps)
+        with self._averages_in_force():
+            logs = super().evaluate(num_steps)
+        self._refuse_none("the validation data are empty (task.validation_data)")
+        return logs
+
+    def evaluate_on(self, dataset: Any, name: str) -> Logs:
+        """Evaluates as `evaluate` does, but all of another dataset.
+
+        Batches of the same specification share one graph, whichever dataset they are of.
+
+        Args:
+            dataset: Distributed, with an end.
+            name: Names it where it is empty.
+        """
+        with self._averages_in_force():
+            self.eval_begin()
+            aggregated = self._checked_loop(
+                tf.nest.map_structure(iter, dataset), tf.constant(-1), reduce_fn=self.eval_reduce
+            )
+            logs = self.eval_end(aggregated)
+        self._refuse_none(f"{name} is empty")
+        return logs
 
     def create_eval_loop_fn(self, has_state: bool) -> Callable[..., Any]:
         """Official's loop, which looks up before each batch."""
-        options = self.config.trainer
-        if options.eval_tf_while_loop:
+        if self.config.trainer.eval_tf_while_loop:
             return super().create_eval_loop_fn(has_state)
-        step = tf.function(self.eval_step) if options.eval_tf_function else self.eval_step
+        return self._checked_loop
+
+    def _checked_step(self) -> Callable[[Any], Any]:
+        step = self.eval_step
+        if self.config.trainer.eval_tf_function:
+            step = tf.function(step)
 
         def checked_step(iterator: Any) -> Any:
             self._check()
             return step(iterator)
 
-        return orbit.utils.create_loop_fn(checked_step)
+        return checked_step
+
+    def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
+        return self._averages.in_force() if self._averages else contextlib.nullcontext()
+
+    def _refuse_none(self, why: str) -> None:
+        if not float(self._evaluated.result()):
+            raise RunnerError(f"the evaluation saw no example: {why}")
 
     def eval_begin(self) -> None:
         """Resets the metrics."""
@@ -132,7 +163,7 @@ class Evaluator(base_trainer.Trainer):
             logs = self.task.validation_step(
                 inputs, model=self.model, metrics=self.validation_metrics
             )
-            weight = logs.get(WEIGHT, tf.cast(_examples(inputs), tf.float32))
+            weight = logs.get(WEIGHT, tf.cast(batches.examples(inputs), tf.float32))
             if self.task.loss in logs:
                 self._validation_loss.update_state(logs[self.task.loss], sample_weight=weight)
             self._evaluated.update_state(weight)
@@ -145,11 +176,6 @@ class Evaluator(base_trainer.Trainer):
 
     def eval_end(self, aggregated_logs: Any = None) -> Logs:
         """Reads the metrics."""
-        if not float(self._evaluated.result()):
-            raise RunnerError(
-                "the evaluation saw no example: the validation data are empty "
-                "(task.validation_data)"
-            )
         logs = {metric.name: metric.result() for metric in self.validation_metrics}
         if self.validation_loss.count.numpy():
             logs[self.validation_loss.name] = self.validation_loss.result()
@@ -160,14 +186,6 @@ class Evaluator(base_trainer.Trainer):
         return logs
 
 
-def _examples(inputs: Any) -> tf.Tensor:
-    """How many examples a replica got: the first dimension of the first tensor."""
-    first = tf.nest.flatten(inputs)[0]
-    if isinstance(first, tf.RaggedTensor):
-        return first.nrows()
-    return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)
-
-
 def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`step`, but a replica without examples does nothing and returns empty tensors.
 
@@ -175,7 +193,7 @@ def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """
 
     def guarded(inputs: Any) -> Any:
-        examples = _examples(inputs)
+        examples = batches.examples(inputs)
         if tf.get_static_value(examples) or tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return step(inputs)
         traced = []

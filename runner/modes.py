@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, files, heartbeat, history, rules, signals, status
-from runner.errors import ConfigError, DivergedError
+from runner import claim, files, heartbeat, history, rules, signals, status, watch
+from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.spelling import did_you_mean
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
@@ -23,7 +23,7 @@ class Request:
     Attributes:
         config: The experiment, locked.
         model_dir: The training run's folder.
-        checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
+        checkpoint: What `eval` evaluates: see `runner.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
         arguments: The command's flags that make `config`, for a mode that starts processes.
         train_actions: Called with the logs of each training loop.
@@ -52,30 +52,49 @@ def train_and_eval(request: Request) -> Results:
 
 
 def evaluate(request: Request) -> Results:
-    """Evaluates one checkpoint."""
-    from runner import build, checkpoints
+    """Evaluates the checkpoints that the request names."""
+    from runner import build, selection
 
     experiment, model_dir = request.config, request.model_dir
-    path = checkpoints.find(model_dir, request.checkpoint, best=build.best_folder(experiment))
+    folders = list(build.best_rules(experiment))
+    paths = selection.select(model_dir, request.checkpoint, best=folders)
     initial = experiment.task.init_checkpoint
-    if path is None and not initial:
+    if not paths and not initial:
         raise ConfigError(f"--mode=eval: there is no checkpoint in {model_dir} to evaluate")
-    with _sidecar(request, "once") as run:
-        if path is None:
-            run.evaluate_initial(Path(initial))
+    with _sidecar(request, "once", keeps_best=False) as run:
+        before = len(run.rows.rows)
+        if len(paths) > 1:
+            _evaluate_each(paths, run, build.shown(experiment))
+        elif paths:
+            run.evaluate(paths[0])
         else:
-            run.evaluate(path)
-    return _results("done", run.rows.rows, None, model_dir)
+            run.evaluate_initial(Path(initial))
+        rows = run.rows.rows[before:]
+    rule = build.best_rule(experiment) if len(paths) > 1 else None
+    return {
+        **_results("done", rows, rule, model_dir),
+        "evaluations": [
+            {
+                "step": row.step,
+                "checkpoint": row.checkpoint,
+                "metrics": history.plain(row.metrics),
+            }
+            for row in rows
+        ],
+    }
 
 
 def continuous_eval(request: Request) -> Results:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
     from runner import build
 
+    timeout = request.config.trainer.continuous_eval_timeout
     with _sidecar(request, "continuous") as run:
-        run.follow(request.config.trainer.continuous_eval_timeout)
+        training = watch.Watch(request.model_dir, timeout=timeout, note=run.line.note)
+        run.follow(training)
     rule = build.best_rule(request.config)
-    return _results("done", run.rows.rows, rule, request.model_dir)
+    results = _results("done", run.rows.rows, rule, request.model_dir)
+    return {**results, "training": training.state}
 
 
 def verify_resume(request: Request) -> Results:
@@ -119,9 +138,11 @@ def run(mode: str, request: Request) -> Results:
     """
     if mode not in MODES:
         raise ConfigError(unknown(mode))
-    from runner import config
+    from runner import config, epochs
 
     row = MODES[mode]
+    for line in epochs.resolve(request.config):
+        heartbeat.say(line)
     config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
     return row.function(request)
 
@@ -145,11 +166,14 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             run.report()
             driver = run.build_controller(beat, request.train_actions, request.eval_actions)
             driver.run()
+            tested = run.test(driver.step)
         reason = driver.stop_reason
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
     results = _results(state, run.rows.rows, build.best_rule(experiment), model_dir)
     results["step"] = driver.step
+    if tested:
+        results["test"] = tested
     if reason:
         results["reason"] = reason
     if not evaluates:
@@ -185,18 +209,38 @@ def _end(error: BaseException) -> status.State:
 
 
 @contextlib.contextmanager
-def _sidecar(request: Request, name: str) -> Iterator["sidecar.Sidecar"]:
+def _sidecar(
+    request: Request, name: str, *, keeps_best: bool = True
+) -> Iterator["sidecar.Sidecar"]:
+    """An evaluator in a folder of its own, which nobody else writes meanwhile."""
     from runner import sidecar
 
-    run = sidecar.Sidecar(
-        request.config,
-        request.model_dir,
-        request.config.run.evaluator.name or name,
-        stop=request.stop,
-        eval_actions=request.eval_actions,
-    )
-    with contextlib.closing(run):
-        yield run
+    folder = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
+    with claim.claimed(folder, note=heartbeat.say, instead="EvaluatorConfig.name") as held:
+        run = sidecar.Sidecar(
+            request.config,
+            request.model_dir,
+            folder,
+            stop=request.stop,
+            check=held.check,
+            eval_actions=request.eval_actions,
+            keeps_best=keeps_best,
+        )
+        with contextlib.closing(run):
+            yield run
+
+
+def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.BestRule) -> None:
+    """Evaluates what can be read of several checkpoints, and prints a table of them."""
+    from runner import table
+
+    known = len(run.rows.rows), len(run.rows.of(history.Unreadable))
+    for path in paths:
+        run.attempt(path)
+    rows, unreadable = run.rows.rows[known[0] :], run.rows.of(history.Unreadable)[known[1] :]
+    run.line.note(table.evaluations(rows, unreadable, best=rules.best(rows, rule)))
+    if not rows:
+        raise RunnerError(f"not one of {len(paths)} checkpoints could be read")
 
 
 def _results(

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from runner import flops, products
+from runner import flops, products, table
 
 _SHOWN_ROWS = 40
 
@@ -138,14 +138,7 @@ def render(overview: Overview) -> str:
         (row.layer, row.kind, _shapes(row), f"{row.trainable:,}", f"{row.not_trainable:,}")
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if index < 3 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in cells
-    ]
+    lines = table.aligned(cells, left=3)
     if len(rows) > _SHOWN_ROWS:
         half = _SHOWN_ROWS // 2
         lines[1 + half : -half] = [f"... {len(rows) - 2 * half} more rows in overview.json"]

@@ -12,6 +12,8 @@ import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
+from runner import batches
+
 Window = tuple[int, int]
 """Batches that training leaves out: the first, and the one after the last."""
 
@@ -51,13 +53,39 @@ def training(
 
 
 def validation(
-    task: base_task.Task, data: config_definitions.DataConfig, *, threads: int | None = None
+    task: base_task.Task,
+    data: config_definitions.DataConfig,
+    *,
+    threads: int | None = None,
+    examples: int | None = None,
 ) -> Any:
-    """The validation inputs, whole: official's default would drop the last, partial batch."""
+    """Inputs to evaluate, shared out to the replicas of the strategy in scope.
+
+    Args:
+        task: Builds the inputs.
+        data: Describes them.
+        threads: The size of a thread pool of their own; None shares TensorFlow's.
+        examples: Only the first so many, None for all. Several input pipelines share the number:
+            the first of what each of them reads.
+    """
+
+    def build(context: tf.distribute.InputContext) -> Any:
+        dataset = task.build_inputs(whole(data), context)
+        if examples is None:
+            return dataset
+        own, more = divmod(examples, context.num_input_pipelines)
+        own += context.input_pipeline_id < more
+        return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
+
+    return _distributed(build, threads)
+
+
+def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
+    """`data` with their last, partial batch, which official's default would drop."""
     on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
     if getattr(data, "drop_remainder", False) and not on_tpu:  # a TPU needs batches of one shape
-        data = data.replace(drop_remainder=False)
-    return _distributed(lambda context: task.build_inputs(data, context), threads)
+        return data.replace(drop_remainder=False)
+    return data
 
 
 def is_placed(data: config_definitions.DataConfig) -> bool:

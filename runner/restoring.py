@@ -7,7 +7,7 @@ to `damaged/`, and said: training that was done is going to be done again.
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -44,15 +44,17 @@ def damage(path: Path) -> str | None:
     return None
 
 
-def newest_good(model_dir: Path, *, best_folder: str, note: Callable[[str], None]) -> Path | None:
+def newest_good(
+    model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
+) -> Path | None:
     """The newest checkpoint that is whole, in `model_dir`; None where nothing was ever committed.
 
-    One that only the best checkpoint's folder still has is linked back. What a kill left behind is
+    One that only a folder of best checkpoints still has is linked back. What a kill left behind is
     cleared, and afterwards the file `checkpoint` lists exactly what is there.
 
     Args:
         model_dir: The run's folder.
-        best_folder: The name of the best checkpoint's folder in it.
+        best_folders: The names of the folders of best checkpoints in it.
         note: Is told about each damaged checkpoint.
 
     Raises:
@@ -62,7 +64,7 @@ def newest_good(model_dir: Path, *, best_folder: str, note: Callable[[str], None
     listed = [path.name for path in checkpoint_files.committed(model_dir)]
     found: Path | None = None
     damaged: dict[Path, str] = {}
-    for path in _candidates(model_dir, model_dir / best_folder, listed):
+    for path in _candidates(model_dir, best_folders, listed):
         reason = damage(path)
         if reason is None:
             found = path
@@ -135,13 +137,15 @@ def _missing(path: Path) -> str | None:
     return f"{total - len(data)} of its {total} data files missing" if len(data) < total else None
 
 
-def _candidates(model_dir: Path, best: Path, listed: list[str]) -> list[Path]:
+def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str]) -> list[Path]:
     """What a run could go on from, the newest first; of equals the one in `model_dir`.
 
     Among them is the newest that was committed, even if it is gone.
     """
     names = {path.name for path in checkpoint_files.there(model_dir)} | set(listed[-1:])
-    paths = [model_dir / name for name in names] + checkpoint_files.there(best)
+    paths = [model_dir / name for name in names]
+    for folder in best_folders:
+        paths += checkpoint_files.there(model_dir / folder)
     known = [path for path in paths if checkpoint_files.step_in(path.name) is not None]
     return sorted(
         known,

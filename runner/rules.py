@@ -115,7 +115,8 @@ class StoppingRule:
         best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items())
         of = f" of eval-{self.source}" if self.source else ""
         since = f"since step {state.step:,} ({best})" if state.best else "at all"
-        return f"early stopping: {names}{of} no better in {state.worse} evaluations, {since}"
+        count = f"{state.worse} evaluation{'s' if state.worse != 1 else ''}"
+        return f"early stopping: {names}{of} no better in {count}, {since}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +173,14 @@ def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
         if rule.better(value, found.metrics[rule.metric] if found else None):
             found = row
     return found
+
+
+def best_of(rows: Iterable[Row], rule: BestRule, count: int) -> list[Row]:
+    """The `count` best rows by `rule`, the best first, of equals the earliest; one a step."""
+    given = [row for row in rows if not math.isnan(row.metrics.get(rule.metric, math.nan))]
+    given.sort(key=lambda row: row.metrics[rule.metric], reverse=rule.higher)
+    first = {row.step: row for row in reversed(given)}
+    return [row for row in given if row is first[row.step]][:count]
 
 
 def skipped(rollbacks: Iterable[Rollback]) -> list[tuple[int, int]]:

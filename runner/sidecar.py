@@ -1,30 +1,44 @@
 """A process that only evaluates, and writes only in its own folder."""
 
+import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from runner import actions, build, checkpoints, controller, history, progress, signals, status
+from runner import (
+    build,
+    checkpoint_files,
+    checkpoints,
+    controller,
+    history,
+    pending,
+    progress,
+    signals,
+    spool,
+    watch,
+    watched_metrics,
+)
 from runner.config import Experiment
-from runner.errors import RunnerError
+from runner.errors import ConfigError, RunnerError
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.2
 
 
 class Sidecar:
-    """Evaluates checkpoints of the run in `model_dir`, and records in `eval-<name>` there.
+    """Evaluates checkpoints of the run in `model_dir`, and records in a folder of its own there.
 
     Args:
         config: The experiment.
         model_dir: The training run's folder; it need not exist yet.
-        name: The sidecar's.
+        folder: The sidecar's own.
         stop: Whether a signal has come.
+        check: Called before a result is recorded; raises where another process records there.
         eval_actions: Called with each result.
+        keeps_best: Whether the best checkpoints are kept in `folder`.
 
     Attributes:
         trainer: Holds the weights.
-        rows: What it has evaluated.
+        rows: What it has evaluated, or could not read.
         line: What a person sees.
     """
 
@@ -32,78 +46,128 @@ class Sidecar:
         self,
         config: Experiment,
         model_dir: Path,
-        name: str,
+        folder: Path,
         *,
         stop: signals.Stop,
+        check: Callable[[], None] = lambda: None,
         eval_actions: Sequence[controller.Action] = (),
+        keeps_best: bool = True,
     ) -> None:
+        self._options = config.run.evaluator
         self._model_dir = model_dir
-        self._folder = model_dir / f"eval-{name}"
-        self.trainer = build.build_evaluator(config, self._folder, stop=stop)
-        build.check_metric(config, self.trainer, evaluates=True)
-        self.rows = history.History(self._folder / "history.jsonl")
+        self._folder = folder
+        self._check = check
+        self.trainer = build.build_evaluator(config, folder, stop=stop)
+        name = folder.name.removeprefix("eval-")
+        self._metrics = watched_metrics.check(
+            config, self.trainer, model_dir, evaluates=True, sidecar=name
+        )
+        self.rows = history.History(folder / "history.jsonl")
         self.line = progress.Progress()
-        self._board = actions.TensorBoard(self._folder)
+        self._boards = build.build_boards(config, folder)
         self._evaluation = build.build_evaluation(
             config,
             self.trainer,
-            self._folder,
-            board=self._board,
+            folder,
+            boards=self._boards,
             rows=self.rows,
             line=self.line,
             eval_actions=eval_actions,
+            keeps_best=keeps_best,
         )
         if newest := checkpoints.latest(model_dir):
             self._evaluation.log.catch_up(newest)
 
     def evaluate(self, path: Path) -> None:
-        """Restores a checkpoint, evaluates it and records the result."""
-        checkpoints.restore(self.trainer.checkpoint, path, partly=True)
-        self._evaluation.run(checkpoints.step_of(path), path)
+        """Restores a checkpoint, evaluates it and records the result.
+
+        Raises:
+            RunnerError: it cannot be read.
+            ConfigError: it was written for another model.
+        """
+        self._restore(path)
+        self._record(checkpoints.step_of(path), path)
+
+    def attempt(self, path: Path) -> None:
+        """Does as `evaluate`, but a checkpoint that cannot be read is recorded as such.
+
+        Raises:
+            ConfigError: it was written for another model.
+        """
+        try:
+            self._restore(path)
+        except ConfigError:
+            raise
+        except RunnerError as error:
+            step = checkpoint_files.step_in(path.name) or 0
+            self.rows.append(history.Unreadable(step, path.name, str(error), time.time()))
+            self.line.note(f"{error}; going on without it")
+        else:
+            self._record(checkpoints.step_of(path), path)
 
     def evaluate_initial(self, path: Path) -> None:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0."""
         self.trainer.initialize()
-        self._evaluation.run(0, path)
+        self._record(0, path)
 
-    def follow(self, timeout: float | None) -> None:
-        """Evaluates each new checkpoint while training writes them, until that has ended.
+    def follow(
+        self,
+        training: watch.Watch,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Evaluates checkpoints while training writes them, and the last when that has ended.
+
+        Args:
+            training: The state of the run.
+            clock: Seconds, for tests to inject.
+            sleep: Waits for seconds, for tests to inject.
 
         Raises:
-            RunnerError: no new checkpoint and no sign of life for `timeout` seconds.
+            RunnerError: no sign of life for too long.
+            ConfigError: a checkpoint was written for another model.
         """
-        for path in self._new_checkpoints(timeout):
-            try:
-                with checkpoints.pinned(path, self._folder) as pin:
-                    self.evaluate(pin)
-            except FileNotFoundError:
-                self.line.note(f"{path.name} was deleted before it could be evaluated")
+        kept = pending.Pending(self._model_dir, self._folder, self.rows, self._options)
+        with contextlib.closing(kept) as todo:
+            with spool.registered(
+                self._folder, policy=self._options.policy, metrics=self._metrics or ()
+            ):
+                self._follow(training, todo, clock, sleep)
+            todo.clear()
 
     def close(self) -> None:
         """Flushes what is still in memory."""
         self.line.close()
-        self._board.close()
+        self._boards.close()
 
-    def _new_checkpoints(self, timeout: float | None) -> Iterator[Path]:
-        """The newest checkpoint whenever there is a new one, until the run has ended."""
-        seen: tuple[Any, ...] | None = None
-        tried: Path | None = None
-        alive = time.monotonic()
-        while True:
-            state = status.read(self._model_dir)  # what it ended with is on disk by then
-            newest = checkpoints.latest(self._model_dir)
-            if newest and newest != tried and not self.rows.has(checkpoints.step_of(newest)):
-                tried = newest
-                yield newest
-                alive = time.monotonic()
-                continue
-            if state is not None and state.ended:
+    def _follow(
+        self,
+        training: watch.Watch,
+        todo: pending.Pending,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        earliest = clock()
+        while not self._enough():
+            state = training.look()  # first: what the run ended with is on the disk by then
+            waits = state == "running" and clock() < earliest
+            path = None if waits else todo.next()
+            if path:
+                earliest = clock() + self._options.min_seconds
+                self.attempt(path)
+            elif state in watch.ENDED:
                 return
-            if (state, newest) != seen:
-                seen, alive = (state, newest), time.monotonic()
-            if timeout and time.monotonic() - alive > timeout:
-                raise RunnerError(
-                    f"no new checkpoint and no sign of life in {self._model_dir} for {timeout:g} s "
-                    "(TrainerConfig.continuous_eval_timeout)"
-                )
-            time.sleep(_POLL_SECONDS)
+            else:
+                training.wait()
+                sleep(_POLL_SECONDS)
+
+    def _restore(self, path: Path) -> None:
+        checkpoints.restore(self.trainer.checkpoint, path, partly=True)
+
+    def _record(self, step: int, path: Path) -> None:
+        self._evaluation.run(step, path, before_record=self._check)
+
+    def _enough(self) -> bool:
+        most = self._options.max_evaluations
+        return 0 < most <= len({row.step for row in self.rows.rows})

@@ -63,7 +63,7 @@ class StatusFile:
         clock: Seconds since the epoch, for tests to inject.
 
     Attributes:
-        step: The last training step done.
+        step: The last training step done, by an earlier start at first.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class StatusFile:
         note: heartbeat.Note = heartbeat.say,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.step = 0
+        before = read(model_dir)
+        self.step = before.step if before else 0  # until this start has got as far as to know
         self._path = model_dir / "status.json"
         self._clock = clock
         self._state: State = "running"

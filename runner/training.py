@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runner import (
     actions,
@@ -9,6 +10,7 @@ from runner import (
     checkpoints,
     claim,
     controller,
+    decisions,
     divergence,
     evaluation,
     exactness,
@@ -19,9 +21,11 @@ from runner import (
     overview,
     progress,
     restoring,
-    rules,
+    retention,
     signals,
+    spool,
     status,
+    watched_metrics,
 )
 from runner.config import Experiment
 
@@ -62,7 +66,7 @@ class Training:
         self._stop = stop
         self._grid = build.grid(config, evaluates=evaluates)
         self._source = restoring.newest_good(
-            model_dir, best_folder=build.best_folder(config), note=heartbeat.say
+            model_dir, best_folders=list(build.best_rules(config)), note=heartbeat.say
         )
         start = checkpoints.step_of(self._source) if self._source else 0
         self.rows = history.History(model_dir / "history.jsonl")
@@ -73,19 +77,36 @@ class Training:
         self._store = checkpoints.Checkpoints(
             self.trainer.checkpoint,
             model_dir,
-            max_to_keep=config.trainer.max_to_keep,
+            keep=retention.Keep(config.trainer.max_to_keep, config.run.retention.every),
             asynchronous=config.run.async_checkpoints,
+            before_removal=lambda path: spool.hand_over(path, model_dir),
         )
+        self._decisions = decisions.Decisions(config, model_dir, self.rows)
         self._begin()
-        build.check_metric(config, self.trainer, evaluates=evaluates)
+        watched_metrics.check(config, self.trainer, model_dir, evaluates=evaluates)
         self.line = progress.Progress(
             self._grid.end,
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
         )
         self.log = actions.TrainingLog(model_dir, resumed_at=start)
-        self._board = actions.TensorBoard(
-            model_dir / config.trainer.validation_summary_subdir, purge_from=start + 1
+        self._final_test = (
+            build.build_test(
+                config,
+                self.trainer,
+                model_dir,
+                restore=self._restore,
+                rows=self.rows,
+                line=self.line,
+            )
+            if evaluates
+            else None
+        )
+        self._boards = build.build_boards(
+            config,
+            model_dir,
+            validation=config.trainer.validation_summary_subdir,
+            purge_from=start + 1,
         )
 
     def report(self) -> None:
@@ -108,6 +129,10 @@ class Training:
             )
         )
 
+    def test(self, step: int) -> dict[str, Any]:
+        """Tests weights as the configuration asks for; the run ended at `step`, and stays there."""
+        return self._final_test.run(step, self._store.path(step)) if self._final_test else {}
+
     def build_controller(
         self,
         beat: status.StatusFile,
@@ -119,10 +144,11 @@ class Training:
             self._config,
             self.trainer,
             self._model_dir,
-            board=self._board,
+            boards=self._boards,
             rows=self.rows,
             line=self.line,
             eval_actions=eval_actions,
+            grid=self._grid,
         )
         if self._source:
             evaluate.log.catch_up(self._source)
@@ -148,6 +174,7 @@ class Training:
             position=lambda: self.trainer.step,
             broken=guard.found,
             recover=guard.recover,
+            decide=self._decide,
             commit=self._commit,
             wait=self._store.wait,
             evaluate=lambda step: self._evaluate(evaluate, step),
@@ -161,7 +188,7 @@ class Training:
         """Flushes what is still in memory."""
         self.line.close()
         self.log.close()
-        self._board.close()
+        self._boards.close()
 
     def _begin(self) -> None:
         """Restores the newest checkpoint, or starts."""
@@ -178,7 +205,7 @@ class Training:
     def _restore(self, path: Path) -> None:
         with optimizer.as_configured(self.trainer.optimizer):
             self._store.restore(path)
-        self._rate_scale.assign(rules.rollback_scale(self.rows.rollbacks))
+        self._rate_scale.assign(self._decisions.rate_scale)
 
     def _go_back(self, step: int) -> None:
         self._restore(self._store.path(step))
@@ -190,10 +217,18 @@ class Training:
         self.log.rewind(step)
         self.line.note(f"{self.rows.rollbacks[-1].reason}: rolled back to step {step:,}")
 
+    def _decide(self, step: int) -> str | None:
+        self._decisions.before_commit(step)
+        self._rate_scale.assign(self._decisions.rate_scale)
+        return self._decisions.stop_reason
+
     def _commit(self, step: int) -> None:
         self._held.check()
         self.trainer.remember()
         self._store.commit(step)
 
     def _evaluate(self, evaluate: evaluation.Evaluation, step: int) -> str | None:
-        return evaluate.run(step, self._store.path(step), before_record=self._store.wait)
+        reason = evaluate.run(step, self._store.path(step), before_record=self._store.wait)
+        self._decisions.evaluated()
+        self._rate_scale.assign(self._decisions.rate_scale)
+        return reason or self._decisions.stop_reason

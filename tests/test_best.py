@@ -4,9 +4,11 @@ import os
 
 import pytest
 import tensorflow as tf
+import toy
 
-from runner import best, checkpoint_files, checkpoints, history, restoring, rules
-from runner.errors import RunnerError
+import runner
+from runner import best, build, checkpoint_files, checkpoints, history, restoring, retention, rules
+from runner.errors import ConfigError, RunnerError
 
 RULE = rules.BestRule("accuracy")
 DATA = "data-00000-of-00001"
@@ -21,7 +23,7 @@ def commit(folder, *steps, keep=5):
     """Checkpoints whose weights are their step."""
     model = Model()
     made = checkpoints.Checkpoints(
-        tf.train.Checkpoint(model=model), folder, max_to_keep=keep, asynchronous=False
+        tf.train.Checkpoint(model=model), folder, keep=retention.Keep(keep), asynchronous=False
     )
     for step in steps:
         model.weights.assign(tf.fill([3], float(step)))
@@ -110,6 +112,178 @@ def test_weights_that_are_no_checkpoint_of_the_run_are_not_exported(tmp_path):
     assert not (tmp_path / "best").exists()
 
 
+def entries(folder):
+    """What info.json lists, and the checkpoints that are there."""
+    listed = [(each["step"], each["value"]) for each in info(folder)["checkpoints"]]
+    there = {checkpoint_files.step_in(path.name) for path in checkpoint_files.there(folder)}
+    assert {step for step, _ in listed} == there
+    assert tf.train.latest_checkpoint(str(folder)) == str(folder / info(folder)["checkpoint"])
+    return listed
+
+
+ACCURACIES = {10: 0.5, 20: 0.75, 30: math.nan, 40: 0.75, 50: 0.25, 60: 0.875}
+
+
+def test_the_best_few_are_kept_the_best_first_and_of_equals_the_earlier(tmp_path):
+    folder = tmp_path / "best"
+    keeper = best.BestCheckpoint(folder, RULE, keep=3)
+    rows, seen = [], []
+    for path in commit(tmp_path, *ACCURACIES, keep=1):
+        step = checkpoints.step_of(path)
+        rows.append(row(step, ACCURACIES[step]))
+        seen.append(keeper.update(rows, path).step)
+    assert entries(folder) == [(60, 0.875), (20, 0.75), (40, 0.75)]
+    assert seen == [10, 20, 20, 20, 20, 60]
+    assert info(folder)["best_ckpt_global_step"] == 60.0
+    assert info(folder)["accuracy"] == 0.875
+    for step in (20, 40, 60):
+        assert weights(folder / f"ckpt-{step}") == [float(step)] * 3
+
+
+def test_of_a_metric_of_which_lower_is_better_the_lowest_are_kept(tmp_path):
+    rule = rules.BestRule("accuracy", higher=False)
+    *_, newest = commit(tmp_path, *ACCURACIES, keep=9)
+    rows = [row(*each) for each in ACCURACIES.items()]
+    best.BestCheckpoint(tmp_path / "best", rule, keep=2).update(rows, newest)
+    assert entries(tmp_path / "best") == [(50, 0.25), (10, 0.5)]
+
+
+def test_another_number_to_keep_holds_from_the_next_update_as_far_as_checkpoints_are_there(
+    tmp_path,
+):
+    folder = tmp_path / "best"
+    *_, newest = commit(tmp_path, 10, 20, 30, 40, keep=9)
+    rows = [row(10, 0.1), row(20, 0.2), row(30, 0.3), row(40, 0.4)]
+
+    def update(keep):
+        best.BestCheckpoint(folder, RULE, keep=keep).update(rows, newest)
+
+    update(3)
+    assert [step for step, _ in entries(folder)] == [40, 30, 20]
+    update(2)
+    assert [step for step, _ in entries(folder)] == [40, 30]
+    checkpoint_files.remove(tmp_path / "ckpt-20")
+    update(3)
+    assert [step for step, _ in entries(folder)] == [40, 30, 10]
+    update(1)
+    assert "checkpoints" not in info(folder)
+    assert [path.name for path in checkpoint_files.there(folder)] == ["ckpt-40"]
+    update(2)
+    assert [step for step, _ in entries(folder)] == [40, 30]
+
+
+def test_each_of_several_has_its_averages_if_they_were_at_hand(tmp_path):
+    folder = tmp_path / "best"
+    keeper = best.BestCheckpoint(folder, RULE, keep=2, write_averages=write_averages)
+    rows = [row(10, 0.9)]
+    ten, twenty, thirty = commit(tmp_path, 10, 20, 30)
+    keeper.update(rows, ten)
+    rows += [row(20, 0.7), row(30, 0.1)]
+    keeper.update(rows, thirty)
+    first, second = info(folder)["checkpoints"]
+    assert first == {
+        "step": 10,
+        "value": 0.9,
+        "checkpoint": "ckpt-10",
+        "averaged_weights": "averaged-10",
+    }
+    assert "averaged_weights" not in second
+    assert weights(folder / "averaged-10") == [10.5] * 3
+    keeper.update(rows, twenty)
+    assert info(folder)["checkpoints"][1]["averaged_weights"] == "averaged-20"
+
+
+def test_a_step_that_was_evaluated_twice_counts_once(tmp_path):
+    ten, _ = commit(tmp_path, 10, 20)
+    rows = [row(10, 0.9), row(20, 0.5), row(10, 0.9)]
+    best.BestCheckpoint(tmp_path / "best", RULE, keep=2).update(rows, ten)
+    assert entries(tmp_path / "best") == [(10, 0.9), (20, 0.5)]
+
+
+def test_the_checkpoint_of_another_run_is_not_taken_for_one_of_this(tmp_path):
+    [ten] = commit(tmp_path, 10)
+    rows = [history.Row(10, {"accuracy": 0.9}, 0.0, 0.0, "/elsewhere/ckpt-10")]
+    best.BestCheckpoint(tmp_path / "best", RULE).update(rows, ten)
+    assert not (tmp_path / "best").exists()
+
+
+def test_what_the_folder_holds_whole_is_not_touched_by_what_became_of_it_elsewhere(tmp_path):
+    ten, twenty = commit(tmp_path, 10, 20)
+    keeper = best.BestCheckpoint(tmp_path / "best", RULE)
+    keeper.update([row(10, 0.9)], ten)
+    checkpoint_files.remove(ten)
+    ten.with_name("ckpt-10.index").write_bytes(b"damaged")
+    keeper.update([row(10, 0.9), row(20, 0.5)], twenty)
+    assert weights(tmp_path / "best" / "ckpt-10") == [10.0] * 3
+
+
+def test_one_that_training_removes_meanwhile_is_left_out(tmp_path, monkeypatch):
+    folder = tmp_path / "best"
+    ten, _, thirty = commit(tmp_path, 10, 20, 30)
+    rows = [row(10, 0.9), row(20, 0.5), row(30, 0.1)]
+    keeper = best.BestCheckpoint(folder, RULE, keep=2)
+    data = checkpoint_files.data
+
+    def remove_first(path):
+        if path == ten:
+            checkpoint_files.index(ten).unlink(missing_ok=True)
+        return data(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_files, "data", remove_first)
+        keeper.update(rows, thirty)
+    assert entries(folder) == [(20, 0.5)]
+    keeper.update(rows, thirty)
+    assert entries(folder) == [(20, 0.5), (30, 0.1)]
+
+
+def test_each_metric_has_its_folder_and_the_first_is_the_runs(tmp_path):
+    loss = rules.BestRule("loss", higher=False)
+    keeper = best.BestCheckpoints(
+        [best.BestCheckpoint(tmp_path / "best", RULE), best.BestCheckpoint(tmp_path / "low", loss)]
+    )
+    rows = [
+        history.Row(10, {"accuracy": 0.5, "loss": 1.0}, 0.0, 0.0, "ckpt-10"),
+        history.Row(20, {"accuracy": 0.7, "loss": 2.0}, 0.0, 0.0, "ckpt-20"),
+    ]
+    _, twenty = commit(tmp_path, 10, 20)
+    assert keeper.update(rows, twenty).step == 20
+    assert info(tmp_path / "best")["checkpoint"] == "ckpt-20"
+    assert info(tmp_path / "low")["checkpoint"] == "ckpt-10"
+    assert best.BestCheckpoints([]).update(rows, twenty) is None
+
+
+def test_a_run_keeps_the_best_by_each_metric_that_its_configuration_names(tmp_path):
+    config = toy.experiment(
+        {
+            "trainer": {"validation_interval": 10, "checkpoint_interval": 10, "max_to_keep": 1},
+            "run": {"retention": {"best": 2, "every": 20, "lower": ["validation_loss"]}},
+        }
+    )
+    runner.run(config, tmp_path, "train_and_eval")
+    kept = [path.name for path in checkpoint_files.there(tmp_path)]
+    assert kept == ["ckpt-20", "ckpt-40"]
+    scores = [each.metrics for each in history.History(tmp_path / "history.jsonl").rows]
+    highest = sorted((each["accuracy"] for each in scores), reverse=True)[:2]
+    lowest = sorted(each["validation_loss"] for each in scores)[:2]
+    assert [value for _, value in entries(tmp_path / "best")] == highest
+    assert [value for _, value in entries(tmp_path / "best-validation_loss")] == lowest
+
+
+@pytest.mark.parametrize(
+    "retention_section",
+    [
+        {"higher": ["accuracy"], "lower": ["accuracy"]},
+        {"higher": ["a/b", "a-b"]},
+        {"higher": ["top", "top"]},
+    ],
+)
+def test_two_metrics_that_would_share_a_folder_are_a_mistake(retention_section):
+    config = toy.experiment({"run": {"retention": retention_section}})
+    with pytest.raises(ConfigError, match=r"RetentionConfig.*share the folder best-"):
+        build.best_rules(config)
+
+
 class Killed(BaseException):
     """The process ends here: whatever it tries afterwards does not happen."""
 
@@ -175,6 +349,44 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
             *(f"{name}.{part}" for name in ("ckpt-20", "averaged-20") for part in ("index", DATA)),
         }
         assert checkpoints.latest(folder) == folder / "ckpt-20"
+        changes += 1
+    assert changes > 10
+
+
+def test_killed_at_any_point_several_are_whole_and_put_right(tmp_path, monkeypatch):
+    ten, twenty, thirty = commit(tmp_path, 10, 20, 30)
+    rows = [row(10, 0.5), row(20, 0.4), row(30, 0.9)]
+    changes = 0
+    finished = False
+    while not finished:
+        folder = tmp_path / f"best-{changes}"
+
+        def keeper(write=write_averages, folder=folder):
+            return best.BestCheckpoint(folder, RULE, keep=2, write_averages=write)
+
+        keeper().update(rows[:1], ten)
+        keeper().update(rows[:2], twenty)
+        with monkeypatch.context() as patch:
+            mortal = Mortal(patch, changes)
+            try:
+                keeper(mortal.write_averages).update(rows, thirty)
+                finished = True
+            except Killed:
+                pass
+        assert [each["step"] for each in info(folder)["checkpoints"]] in ([10, 20], [30, 10])
+        for each in info(folder)["checkpoints"]:
+            assert restoring.damage(folder / each["checkpoint"]) is None
+            assert restoring.damage(folder / each["averaged_weights"]) is None
+
+        keeper().update(rows, thirty)
+        assert entries(folder) == [(30, 0.9), (10, 0.5)]
+        assert weights(folder / "averaged-30") == [30.5] * 3
+        names = ("ckpt-10", "averaged-10", "ckpt-30", "averaged-30")
+        assert {path.name for path in folder.iterdir()} == {
+            "checkpoint",
+            "info.json",
+            *(f"{name}.{part}" for name in names for part in ("index", DATA)),
+        }
         changes += 1
     assert changes > 10
 

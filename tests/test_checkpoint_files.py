@@ -37,6 +37,39 @@ def test_a_link_that_is_cut_off_has_no_index(sharded, tmp_path, monkeypatch):
     assert parts(tmp_path / "there") == ["data-00000-of-00002", "data-00001-of-00002", "index"]
 
 
+def test_a_different_one_in_the_way_is_never_seen_mixed_with_the_new(
+    sharded, tmp_path, monkeypatch
+):
+    target = tmp_path / "there" / "ckpt-10"
+    checkpoint_files.link(sharded, target)
+    for part in (*checkpoint_files.data(sharded), checkpoint_files.index(sharded)):
+        part.unlink()
+        part.write_text("of another timeline")
+    link, seen = os.link, []
+
+    def look(source, beside):
+        seen.append(checkpoint_files.exists(target))
+        link(source, beside)
+
+    monkeypatch.setattr(os, "link", look)
+    checkpoint_files.link(sharded, target)
+    assert seen == [False] * 3
+    assert checkpoint_files.index(target).read_text() == "of another timeline"
+
+
+def test_what_is_linked_or_copied_already_is_left(sharded, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        checkpoint_files.link(sharded, tmp_path / "there" / "ckpt-10")
+    index = checkpoint_files.index(tmp_path / "there" / "ckpt-10")
+    before = index.stat().st_ino
+    checkpoint_files.link(sharded, tmp_path / "there" / "ckpt-10")
+    assert index.stat().st_ino == before
+
+
 def test_every_file_is_moved_under_the_new_name_and_no_other(sharded, tmp_path):
     checkpoint_files.move(sharded, tmp_path / "there" / "old")
     assert parts(tmp_path / "there") == ["data-00000-of-00002", "data-00001-of-00002", "index"]

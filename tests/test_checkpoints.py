@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, history, restoring, rules
+from runner import checkpoint_files, checkpoints, restoring, retention
 from runner.errors import ConfigError, RunnerError
 
 
@@ -19,7 +19,10 @@ class Model(tf.Module):
 def store(tmp_path, value=0.0, *, keep=5, asynchronous=False):
     model = Model(value)
     made = checkpoints.Checkpoints(
-        tf.train.Checkpoint(model=model), tmp_path, max_to_keep=keep, asynchronous=asynchronous
+        tf.train.Checkpoint(model=model),
+        tmp_path,
+        keep=retention.Keep(keep),
+        asynchronous=asynchronous,
     )
     return model, made
 
@@ -58,6 +61,146 @@ def test_only_the_newest_are_kept(tmp_path):
         "ckpt-3.index",
         "ckpt-4.index",
     ]
+
+
+def there(folder):
+    return [path.name for path in checkpoint_files.there(folder)]
+
+
+def test_those_of_every_so_many_steps_are_kept_for_ever_and_listed(tmp_path):
+    model = tf.train.Checkpoint(model=Model())
+    made = checkpoints.Checkpoints(
+        model, tmp_path, keep=retention.Keep(2, every=30), asynchronous=True
+    )
+    for step in range(0, 110, 10):
+        made.commit(step)
+    made.wait()
+    kept = ["ckpt-0", "ckpt-30", "ckpt-60", "ckpt-90", "ckpt-100"]
+    assert there(tmp_path) == kept
+    assert [path.name for path in checkpoint_files.committed(tmp_path)] == kept
+
+
+def test_what_an_earlier_start_kept_is_pruned_at_the_next_commit(tmp_path):
+    _, made = store(tmp_path)
+    for step in (10, 20, 30):
+        made.commit(step)
+    _, again = store(tmp_path, keep=2)
+    assert there(tmp_path) == ["ckpt-10", "ckpt-20", "ckpt-30"]
+    again.commit(40)
+    assert there(tmp_path) == ["ckpt-30", "ckpt-40"]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_where_the_newest_cannot_be_read_nothing_is_removed_and_that_is_said(
+    tmp_path, monkeypatch, asynchronous
+):
+    notes = []
+    made = checkpoints.Checkpoints(
+        tf.train.Checkpoint(model=Model()),
+        tmp_path,
+        keep=retention.Keep(1),
+        asynchronous=asynchronous,
+        note=notes.append,
+    )
+    written(made, 10)
+    flush = checkpoint_files.flush
+
+    def spoil(path):
+        flush(path)
+        data = checkpoint_files.data(tmp_path / path)[0]
+        data.write_bytes(b"\0" * data.stat().st_size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_files, "flush", spoil)
+        written(made, 20)
+    [note] = notes
+    assert "ckpt-20 is damaged (" in note
+    assert there(tmp_path) == ["ckpt-10", "ckpt-20"]
+    assert restoring.damage(tmp_path / "ckpt-10") is None
+    written(made, 30)
+    assert there(tmp_path) == ["ckpt-30"]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_one_that_is_about_to_be_removed_is_still_whole_and_the_new_one_listed(
+    tmp_path, asynchronous
+):
+    seen = []
+
+    def look(path):
+        newest = checkpoints.latest(tmp_path)
+        seen.append((path.name, restoring.damage(path), newest.name, restoring.damage(newest)))
+
+    made = checkpoints.Checkpoints(
+        tf.train.Checkpoint(model=Model()),
+        tmp_path,
+        keep=retention.Keep(1),
+        asynchronous=asynchronous,
+        before_removal=look,
+    )
+    written(made, 10, 20, 30)
+    assert seen == [("ckpt-10", None, "ckpt-20", None), ("ckpt-20", None, "ckpt-30", None)]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_mistake_in_what_is_called_before_a_removal_does_not_vanish(tmp_path, asynchronous):
+    def wrong(_):
+        raise ZeroDivisionError
+
+    made = checkpoints.Checkpoints(
+        tf.train.Checkpoint(model=Model()),
+        tmp_path,
+        keep=retention.Keep(1),
+        asynchronous=asynchronous,
+        before_removal=wrong,
+    )
+    written(made, 10)
+    with pytest.raises(ZeroDivisionError):
+        written(made, 20)
+    assert there(tmp_path) == ["ckpt-10", "ckpt-20"]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_step_that_is_committed_again_leaves_links_to_the_one_before_whole(
+    tmp_path, asynchronous
+):
+    model, made = store(tmp_path, asynchronous=asynchronous)
+    written(made, 10, 20)
+    checkpoint_files.link(tmp_path / "ckpt-20", tmp_path / "best" / "ckpt-20")
+    made.restore(tmp_path / "ckpt-10")
+    model.weights.assign([5.0, 5.0, 5.0])
+    written(made, 20)
+    for folder, value in ((tmp_path, 5.0), (tmp_path / "best", 0.0)):
+        again, other = store(tmp_path)
+        other.restore(folder / "ckpt-20")
+        assert again.weights.numpy().tolist() == [value] * 3
+
+
+def test_after_going_back_the_newest_is_the_one_committed_last(tmp_path):
+    _, made = store(tmp_path, keep=3)
+    written(made, 10, 20, 30)
+    made.restore(tmp_path / "ckpt-10")
+    written(made, 15)
+    assert checkpoints.latest(tmp_path) == tmp_path / "ckpt-15"
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_tensorflows_manager_and_this_one_read_what_the_other_wrote(tmp_path, asynchronous):
+    saved = tf.train.Checkpoint(model=Model(7.0))
+    options = tf.train.CheckpointOptions(enable_async=asynchronous)
+    manager = tf.train.CheckpointManager(saved, str(tmp_path), 5, checkpoint_name="ckpt")
+    manager.save(checkpoint_number=10, options=options)
+    manager.sync()
+    model, made = store(tmp_path, asynchronous=asynchronous)
+    made.restore(tmp_path / "ckpt-10")
+    assert model.weights.numpy().tolist() == [7.0] * 3
+    model.weights.assign([8.0, 8.0, 8.0])
+    written(made, 20)
+
+    again = tf.train.CheckpointManager(saved, str(tmp_path), 5, checkpoint_name="ckpt")
+    assert again.checkpoints == [str(tmp_path / "ckpt-10"), str(tmp_path / "ckpt-20")]
+    saved.restore(again.latest_checkpoint).assert_consumed()
+    assert saved.model.weights.numpy().tolist() == [8.0] * 3
 
 
 def test_a_run_can_go_back_and_on_in_one_process(tmp_path):
@@ -105,7 +248,7 @@ def test_what_only_the_checkpoint_has_is_an_error_for_training_but_not_for_evalu
 def test_what_is_no_variable_is_missed_too(tmp_path):
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     made = checkpoints.Checkpoints(
-        tf.train.Checkpoint(table=table), tmp_path, max_to_keep=1, asynchronous=False
+        tf.train.Checkpoint(table=table), tmp_path, keep=retention.Keep(1), asynchronous=False
     )
     made.commit(1)
     with pytest.raises(ConfigError, match=r"unexpected .*: 1\n    table\n"):
@@ -125,59 +268,6 @@ def test_a_damaged_checkpoint_is_no_changed_model(tmp_path):
     with pytest.raises(RunnerError, match=r"ckpt-1 cannot be read: .*hecksum") as error:
         checkpoints.restore(tf.train.Checkpoint(model=Model()), tmp_path / "ckpt-1")
     assert error.value.exit_code == 1
-
-
-@pytest.mark.parametrize("which", ["latest", "best", "10", "ckpt-10", "best/ckpt-10.index"])
-def test_a_checkpoint_is_found_by(tmp_path, which):
-    _, made = store(tmp_path)
-    made.commit(10)
-    row = history.Row(10, {"accuracy": 0.5}, 0.0, 0.0, "ckpt-10")
-    keeper = best.BestCheckpoint(tmp_path / "best", rules.BestRule("accuracy"))
-    keeper.update([row], tmp_path / "ckpt-10")
-    found = checkpoints.find(tmp_path, which, best="best")
-    assert found is not None
-    assert checkpoints.step_of(found) == 10
-
-
-def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are(tmp_path):
-    _, made = store(tmp_path)
-    for step in (10, 20):
-        made.commit(step)
-    with pytest.raises(ConfigError, match=r"--checkpoint=15.*there are 10, 20"):
-        checkpoints.find(tmp_path, "15", best="best")
-    with pytest.raises(ConfigError, match="there is none yet"):
-        checkpoints.find(tmp_path / "nowhere", "best", best="best")
-
-
-def test_without_any_checkpoint_there_is_no_latest(tmp_path):
-    assert checkpoints.find(tmp_path, "latest", best="best") is None
-
-
-def test_a_pinned_checkpoint_outlives_its_deletion(tmp_path):
-    _, made = store(tmp_path, keep=1)
-    made.commit(10)
-    with checkpoints.pinned(tmp_path / "ckpt-10", tmp_path / "eval-x") as pin:
-        made.commit(20)
-        assert not (tmp_path / "ckpt-10.index").exists()
-        checkpoints.restore(tf.train.Checkpoint(model=Model()), pin, partly=True)
-    assert list((tmp_path / "eval-x").iterdir()) == []
-
-
-def test_pinning_what_is_gone_says_so(tmp_path):
-    with (
-        pytest.raises(FileNotFoundError),
-        checkpoints.pinned(tmp_path / "ckpt-10", tmp_path / "eval-x"),
-    ):
-        pass
-
-
-def test_a_pin_that_a_kill_left_goes_with_the_next(tmp_path):
-    _, made = store(tmp_path)
-    for step in (10, 20):
-        made.commit(step)
-    checkpoint_files.link(tmp_path / "ckpt-10", tmp_path / "eval-x" / "ckpt-10")
-    with checkpoints.pinned(tmp_path / "ckpt-20", tmp_path / "eval-x") as pin:
-        assert checkpoint_files.there(tmp_path / "eval-x") == [pin]
 
 
 def written(made, *steps):
@@ -204,7 +294,7 @@ def test_what_cannot_be_written_is_one_message_and_nothing_is_lost(tmp_path, asy
     made = checkpoints.Checkpoints(
         tf.train.Checkpoint(model=model, more=[tf.Variable(0.0) for _ in range(40)]),
         tmp_path,
-        max_to_keep=1,
+        keep=retention.Keep(1),
         asynchronous=asynchronous,
     )
     made.commit(10)
@@ -266,7 +356,9 @@ def test_a_list_that_cannot_be_written_leaves_whole_checkpoints(tmp_path):
         made.commit(20)
     listed.rmdir()
     assert restoring.damage(tmp_path / "ckpt-10") is None  # not pruned
-    assert restoring.newest_good(tmp_path, best_folder="best", note=print) == tmp_path / "ckpt-20"
+    assert (
+        restoring.newest_good(tmp_path, best_folders=["best"], note=print) == tmp_path / "ckpt-20"
+    )
 
 
 @pytest.fixture
@@ -295,7 +387,7 @@ def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(disk, 
     made = checkpoints.Checkpoints(
         tf.train.Checkpoint(model=Model(size=8000)),
         folder,
-        max_to_keep=5,
+        keep=retention.Keep(5),
         asynchronous=asynchronous,
     )
     with pytest.raises(RunnerError, match=r"No space left on device; .*/ckpt-3"):
@@ -313,7 +405,10 @@ def test_a_disk_that_fills_up_at_any_point_of_a_save_never_holds_a_damaged_one(d
     for pages in range(1, 30):
         folder = disk(f"size={4 * pages}k")
         made = checkpoints.Checkpoints(
-            tf.train.Checkpoint(variables=variables), folder, max_to_keep=1, asynchronous=False
+            tf.train.Checkpoint(variables=variables),
+            folder,
+            keep=retention.Keep(1),
+            asynchronous=False,
         )
         with contextlib.suppress(RunnerError):
             written(made, 1, 2, 3)
@@ -331,4 +426,4 @@ def test_a_read_only_folder_is_one_message(disk):
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
     with pytest.raises(RunnerError, match=r"Read-only file system; the newest .*/ckpt-10"):
         made.commit(20)
-    assert restoring.newest_good(folder, best_folder="best", note=print) == folder / "ckpt-10"
+    assert restoring.newest_good(folder, best_folders=["best"], note=print) == folder / "ckpt-10"

@@ -310,7 +310,7 @@ def test_without_hard_links_a_folder_still_has_one_trainer(tmp_path, monkeypatch
     monkeypatch.setattr(os, "link", unsupported)
     with (
         claim.claimed(tmp_path, note=print) as first,
-        pytest.raises(RunnerError, match="being trained"),
+        pytest.raises(RunnerError, match="being written"),
         claim.claimed(tmp_path, note=print),
     ):
         first.check()
@@ -349,7 +349,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "run"
     with (
-        pytest.raises(RunnerError, match=rf"{folder} cannot be trained in: .*Not a directory"),
+        pytest.raises(RunnerError, match=rf"{folder} cannot be written: .*Not a directory"),
         claim.claimed(folder, note=print),
     ):
         pass
@@ -359,7 +359,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):
 def test_a_read_only_folder_is_one_clear_message(tmp_path):
     tmp_path.chmod(0o500)
     with (
-        pytest.raises(RunnerError, match=r"cannot be trained in: .*Permission denied"),
+        pytest.raises(RunnerError, match=r"cannot be written: .*Permission denied"),
         claim.claimed(tmp_path, note=print),
     ):
         pass

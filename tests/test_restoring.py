@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, files, history, restoring, rules
+from runner import best, checkpoint_files, checkpoints, files, history, restoring, retention, rules
 from runner.errors import RunnerError
 
 DATA = "data-00000-of-00001"
@@ -18,7 +18,7 @@ DATA = "data-00000-of-00001"
 def store(folder, *, keep=5):
     weights = tf.Variable([0.0, 0.0, 0.0])
     made = checkpoints.Checkpoints(
-        tf.train.Checkpoint(weights=weights), folder, max_to_keep=keep, asynchronous=False
+        tf.train.Checkpoint(weights=weights), folder, keep=retention.Keep(keep), asynchronous=False
     )
     return weights, made
 
@@ -39,7 +39,9 @@ def restored(path):
 
 def newest(folder, notes=None):
     return restoring.newest_good(
-        folder, best_folder="best", note=[].append if notes is None else notes.append
+        folder,
+        best_folders=["best", "best-loss"],
+        note=[].append if notes is None else notes.append,
     )
 
 
@@ -161,6 +163,17 @@ def test_where_only_the_best_folder_has_a_whole_one_it_is_linked_back(tmp_path):
     assert len(notes) == 1
 
 
+def test_every_folder_of_best_ones_is_looked_into(tmp_path):
+    commit(tmp_path, 10, 20, 30)
+    for folder, step in (("best", 10), ("best-loss", 20)):
+        name = f"ckpt-{step}"
+        checkpoint_files.link(tmp_path / name, tmp_path / folder / name)
+    for step in (10, 20, 30):
+        (tmp_path / f"ckpt-{step}.{DATA}").unlink()
+    assert newest(tmp_path) == tmp_path / "ckpt-20"
+    assert restored(tmp_path / "ckpt-20") == 20
+
+
 def test_a_best_checkpoint_that_is_damaged_too_makes_room_for_another(tmp_path):
     commit(tmp_path, 10, 20)
     keep_best(tmp_path, 20)
@@ -264,10 +277,10 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
     code = """
         import sys, tensorflow as tf
         from pathlib import Path
-        from runner import checkpoints
+        from runner import checkpoints, retention
         weights = tf.Variable(tf.ones([8_000_000]))
         saved, folder = tf.train.Checkpoint(weights=weights), Path(sys.argv[1])
-        store = checkpoints.Checkpoints(saved, folder, max_to_keep=1, asynchronous=True)
+        store = checkpoints.Checkpoints(saved, folder, keep=retention.Keep(1), asynchronous=True)
         for step in range(1, 1000):
             store.commit(step)
             print(step, flush=True)

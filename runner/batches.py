@@ -1,0 +1,44 @@
+"""Batches of examples, told by the first dimension of their tensors: counted, and cut."""
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def examples(batch: Any) -> tf.Tensor:
+    """How many examples a batch holds: the first dimension of its first tensor."""
+    first = tf.nest.flatten(batch)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows()
+    return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)
+
+
+def count(dataset: tf.data.Dataset) -> int:
+    """How many examples all batches hold; reads every one of them."""
+    return int(dataset.reduce(tf.constant(0, tf.int64), lambda n, batch: n + _examples(batch)))
+
+
+def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
+    """The batches that hold the first `number` examples, the last of them cut; scalars stay.
+
+    All of them where there are no more.
+    """
+
+    def cut(given: tf.Tensor, batch: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, Any]]:
+        left = number - given
+        kept = tf.nest.map_structure(lambda part: _cut(part, tf.maximum(left, 0)), batch)
+        return given + _examples(batch), (left, kept)
+
+    counted = dataset.scan(tf.constant(0, tf.int64), cut)
+    return counted.take_while(lambda left, _: left > 0).map(lambda _, batch: batch)
+
+
+def _examples(batch: Any) -> tf.Tensor:
+    return tf.cast(examples(batch), tf.int64)
+
+
+def _cut(part: Any, size: tf.Tensor) -> Any:
+    if isinstance(part, tf.SparseTensor):
+        rest = tf.shape(part, tf.int64)[1:]
+        return tf.sparse.slice(part, tf.zeros_like(part.dense_shape), tf.concat([[size], rest], 0))
+    return part if part.shape.rank == 0 else part[:size]

@@ -1,0 +1,107 @@
+"""The test at the end of a run: the best weights, once."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from runner import (
+    actions,
+    checkpoint_files,
+    checkpoints,
+    evaluation_sets,
+    evaluator,
+    history,
+    progress,
+)
+
+Weights = Literal["best", "last"]
+
+
+class FinalTest:
+    """Tests the best weights of a run, and the last ones where that is asked for.
+
+    Each result is a row of history, named `test/...`, and a point in the folder `test` at the step
+    of the weights. A test that history has already is not done again.
+
+    Args:
+        built: The evaluator, which holds the last weights.
+        dataset: The test data, distributed.
+        folder: The run's, or the sidecar's own.
+        best: The folder of the best checkpoint, None where none is kept.
+        restore: Reads a checkpoint into the evaluator.
+        rows: The history in `folder`.
+        line: What a person sees.
+        last: Whether the last weights are tested, too.
+    """
+
+    def __init__(
+        self,
+        built: evaluator.Evaluator,
+        dataset: Any,
+        folder: Path,
+        *,
+        best: Path | None,
+        restore: Callable[[Path], None],
+        rows: history.History,
+        line: progress.Progress,
+        last: bool,
+    ) -> None:
+        self._evaluator = built
+        self._dataset = dataset
+        self._folder = folder
+        self._best = best
+        self._restore = restore
+        self._rows = rows
+        self._line = line
+        self._last = last
+
+    def run(self, step: int, last: Path) -> dict[str, Any]:
+        """Tests the present weights if asked to, then the best; these are the present ones after.
+
+        Without a best checkpoint the last weights are tested.
+
+        Args:
+            step: Where the run ended.
+            last: The checkpoint of the present weights.
+
+        Returns:
+            For JSON: `best` and `last`, what was tested of them, each with `step` and `metrics`.
+        """
+        best = checkpoint_files.latest(self._best) if self._best else None
+        if best is None:
+            self._line.note("there is no best checkpoint: the last weights are tested")
+        tested: dict[str, history.Test] = {}
+        if self._last or best is None:
+            tested["last"] = self._test(step, "last", last)
+        if best is not None:
+            tested["best"] = self._test(step, "best", best)
+        return {
+            weights: {"step": row.tested, "metrics": history.plain(row.metrics)}
+            for weights, row in tested.items()
+        }
+
+    def _test(self, step: int, weights: Weights, path: Path) -> history.Test:
+        key = (step, weights, checkpoints.step_of(path))
+        for row in self._rows.of(history.Test):
+            if (row.step, row.weights, row.tested) == key:
+                return row
+        if weights == "best":
+            self._restore(path)
+        start = time.perf_counter()
+        logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
+        seconds = round(time.perf_counter() - start, 3)
+        metrics = actions.scalars(evaluation_sets.named(logs, evaluation_sets.TEST))
+        row = history.Test(*key, metrics, seconds, time.time(), path.name)
+        self._rows.append(row)
+        self._draw(row.tested, actions.scalars(logs))
+        self._line.note(
+            f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s: "
+            f"{progress.values(metrics)}"
+        )
+        return row
+
+    def _draw(self, step: int, points: dict[str, float]) -> None:
+        board = actions.TensorBoard(self._folder / "test")
+        board.write(step, points)
+        board.close()

@@ -1,0 +1,115 @@
+"""What training keeps for sidecars that are to evaluate every checkpoint.
+
+Such a sidecar registers in its folder, `eval-<name>/sidecar.json`. Before training removes a
+checkpoint it links it into the `queue/` of each sidecar that lives. So a checkpoint that was there
+when a sidecar registered, or came later, is in the run's folder or in the queue until the sidecar
+has evaluated it and removed it there. It may be in both, and come to the queue after it was
+evaluated: the sidecar's own rows say what it has done. (What training had begun to remove at the
+very moment of registering counts as removed before.)
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import checkpoint_files, files, heartbeat, restoring
+
+GRACE_SECONDS = 600.0
+"""How long after its last sign of life a sidecar still counts as living.
+
+One that was killed, and is started again within that time, has missed nothing. For one that never
+comes back, no more than that is kept: its queue would fill the disk.
+"""
+
+_FILE = "sidecar.json"
+
+
+@contextlib.contextmanager
+def registered(
+    folder: Path,
+    *,
+    policy: str,
+    metrics: Sequence[str],
+    seconds: float = heartbeat.SECONDS,
+    note: heartbeat.Note = heartbeat.say,
+) -> Iterator[None]:
+    """Inside, the sidecar of `folder` counts as living.
+
+    The registration goes with a clean end. It stays when an error, a signal or a kill ends the
+    block: the sidecar is expected back.
+
+    Args:
+        folder: `eval-<name>` in the run's folder.
+        policy: `latest` or `every`, as in `run_config.EvaluatorConfig`.
+        metrics: The names that its evaluations produce.
+        seconds: How often it gives a sign of life.
+        note: Told when it cannot.
+    """
+    path = folder / _FILE
+    said = {"policy": policy, "metrics": list(metrics), "host": socket.gethostname()}
+    files.write_json(path, {**said, "pid": os.getpid()})
+    with heartbeat.beating(lambda: os.utime(path), seconds=seconds, note=note):
+        yield
+    path.unlink(missing_ok=True)
+
+
+def live(model_dir: Path, *, clock: Callable[[], float] = time.time) -> list[Path]:
+    """The folders of the sidecars that are to get every checkpoint.
+
+    Args:
+        model_dir: The run's folder.
+        clock: Seconds since the epoch.
+    """
+    return [
+        path.parent
+        for path in sorted(model_dir.glob(f"eval-*/{_FILE}"))
+        if _said(path).get("policy") == "every" and clock() - _last_sign(path) < GRACE_SECONDS
+    ]
+
+
+def hand_over(path: Path, model_dir: Path) -> None:
+    """Links checkpoint `path`, which is about to be removed, into the queue of each living sidecar.
+
+    One that lost its index is left out.
+
+    Raises:
+        OSError: a queue cannot be written.
+    """
+    done: set[Path] = set()
+    while checkpoint_files.exists(path) and (folders := set(live(model_dir)) - done):
+        for folder in folders:
+            restoring.clear_leftovers(folder / "queue")  # what a killed trainer half linked
+            checkpoint_files.link(path, folder / "queue" / path.name)
+        done |= folders  # copies take time, and others may have registered meanwhile
+
+
+def waiting(folder: Path) -> list[Path]:
+    """The checkpoints in a sidecar's queue, all of them whole, the oldest first."""
+    return checkpoint_files.there(folder / "queue")
+
+
+def metrics_of(model_dir: Path, name: str) -> list[str] | None:
+    """The names that the evaluations of sidecar `name` produce, None where none is registered."""
+    metrics = _said(model_dir / f"eval-{name}" / _FILE).get("metrics")
+    return [str(metric) for metric in metrics] if isinstance(metrics, list) else None
+
+
+def _said(path: Path) -> dict[str, Any]:
+    """What a sidecar wrote; nothing where it cannot be read: that must not end training."""
+    try:
+        said = files.read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _last_sign(path: Path) -> float:
+    """When the file was touched; never, where it has just been removed."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return float("-inf")

@@ -1,0 +1,58 @@
+"""Text in columns. No TensorFlow."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from runner import history
+
+
+def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
+    """Lines whose cells stand below each other; the first `left` columns begin in line."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def evaluations(
+    rows: Iterable[history.Row],
+    unreadable: Iterable[history.Unreadable] = (),
+    *,
+    best: history.Row | None = None,
+) -> str:
+    """A line a checkpoint, by steps: its metrics, or why it could not be read.
+
+    Args:
+        rows: Evaluations.
+        unreadable: Checkpoints without one.
+        best: The row to mark.
+    """
+    rows = list(rows)
+    names = sorted({name for row in rows for name in row.metrics})
+    head = ["step", *names, "seconds"]
+    lines = {
+        (row.step, row.checkpoint): [
+            f"{row.step:,}",
+            *(_value(row.metrics.get(name)) for name in names),
+            f"{row.seconds:.1f}",
+        ]
+        for row in rows
+    }
+    notes = {(row.step, row.checkpoint): "  best" for row in rows if row is best}
+    for each in unreadable:
+        lines[each.step, each.checkpoint] = [f"{each.step:,}", *[""] * (len(names) + 1)]
+        notes[each.step, each.checkpoint] = f"  {each.reason}"
+    order = sorted(lines)
+    first, *others = aligned([head, *(lines[key] for key in order)], left=0)
+    marked = [line + notes.get(key, "") for key, line in zip(order, others, strict=True)]
+    return "\n".join([first, *marked])
+
+
+def _value(number: float | None) -> str:
+    if number is None:
+        return "-"
+    return f"{number:.4g}" if math.isfinite(number) else str(number)

@@ -1,0 +1,29 @@
+from runner import history, table
+
+
+def row(step, **metrics):
+    return history.Row(step, metrics, 1.26, 0.0, f"ckpt-{step}")
+
+
+def test_cells_stand_below_each_other():
+    lines = table.aligned([["name", "n"], ["a", "1,000"]], left=1)
+    assert lines == ["name      n", "a     1,000"]
+
+
+def test_a_line_a_checkpoint_with_its_metrics_and_the_best_marked():
+    rows = [row(1000, loss=0.25), row(20, accuracy=0.5, loss=float("nan"))]
+    unreadable = [history.Unreadable(300, "ckpt-300", "cut short", 0.0)]
+    assert table.evaluations(rows, unreadable, best=rows[0]).splitlines() == [
+        " step  accuracy  loss  seconds",
+        "   20       0.5   nan      1.3",
+        "  300  cut short",
+        "1,000         -  0.25      1.3  best",
+    ]
+
+
+def test_without_any_evaluation_the_reasons_are_left():
+    unreadable = [history.Unreadable(3, "ckpt-3", "gone", 0.0)]
+    assert table.evaluations([], unreadable).splitlines() == [
+        "step  seconds",
+        "   3  gone",
+    ]
