@@ -14,6 +14,14 @@ from runner.checkpoint_files import latest as latest
 from runner.errors import ConfigError, RunnerError
 
 
+class UnreadableError(RunnerError):
+    """A checkpoint is damaged, or gone; `reason` is the message without its path."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.reason = f"cannot be read: {why}"
+        super().__init__(f"{path} {self.reason}")
+
+
 class Checkpoints:
     """The checkpoints of one training run, `ckpt-<step>` in its folder.
 
@@ -158,7 +166,7 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         partly: The file may hold more (an evaluator needs no optimizer).
 
     Raises:
-        RunnerError: the file is damaged.
+        UnreadableError: the file is damaged, or gone.
         ConfigError: it was written for another model; the message lists the differences.
     """
     try:
@@ -166,7 +174,7 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         complaint = "" if report.different else _read(checkpoint, path, partly=partly)
     except restoring.UNREADABLE as error:
         why = restoring.damage(path) or checkpoint_files.reason(error)
-        raise RunnerError(f"{path} cannot be read: {why}") from error
+        raise UnreadableError(path, why) from error
     if report.different or complaint:
         differences = report.render(unexpected=not partly) or f"  {complaint}"
         raise ConfigError(

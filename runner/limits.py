@@ -40,8 +40,8 @@ def problems(
         *_trainer(experiment.trainer, trains=trains),
         *_data(experiment.task, trains=trains, evaluates=evaluates),
         *_choices(experiment, trains=trains),
-        *_combinations(experiment, origins),
-        *run_limits.problems(experiment, origins, evaluates=evaluates),
+        *_combinations(experiment),
+        *run_limits.problems(experiment, evaluates=evaluates),
     ]
     places = [(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
     lines = [_line(row, place) for row, place in places if place or not given_only]
@@ -93,7 +93,7 @@ def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Br
             yield Broken(f"task.{name}", data, "global_batch_size", "must be 1 or more")
 
 
-def _combinations(experiment: cfg.ExperimentConfig, origins: Mapping[str, str]) -> Iterator[Broken]:
+def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     """Values that cannot be had together."""
     trainer, runtime = experiment.trainer, experiment.runtime
     if trainer.train_tf_while_loop and not trainer.train_tf_function:
@@ -106,9 +106,10 @@ def _combinations(experiment: cfg.ExperimentConfig, origins: Mapping[str, str]) 
         needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
         yield Broken("runtime", runtime, "mixed_precision_dtype", needs)
     whole = "task.validation_data"
-    if f"{whole}.drop_remainder" in origins and experiment.task.validation_data.drop_remainder:
+    data = getattr(experiment.task, "validation_data", None)
+    if run_limits.drops_remainder(data):
         needs = "has no effect: the whole validation set counts; leave it out"
-        yield Broken(whole, experiment.task.validation_data, "drop_remainder", needs)
+        yield Broken(whole, data, "drop_remainder", needs)
 
 
 def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Broken]:

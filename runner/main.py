@@ -92,6 +92,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
         given.checkpoint or "latest",
         allow_config_change=given.allow_config_change,
         arguments=flags.configuring(given),
+        flags={name: value for name, value in vars(given).items() if value},
         stop=stop,
     )
     return modes.run(given.mode, request)

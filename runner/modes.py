@@ -2,12 +2,13 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, files, heartbeat, history, rules, signals, status, watch
-from runner.errors import ConfigError, DivergedError, RunnerError
+from runner import claim, heartbeat, history, rules, run_record, signals, status, watch
+from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
@@ -26,6 +27,7 @@ class Request:
         checkpoint: What `eval` evaluates: see `runner.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
         arguments: The command's flags that make `config`, for a mode that starts processes.
+        flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
         eval_actions: Called with the results of each evaluation.
         stop: Whether a signal has come.
@@ -36,6 +38,7 @@ class Request:
     checkpoint: str = "latest"
     allow_config_change: bool = False
     arguments: Sequence[str] = ()
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_actions: Sequence["controller.Action"] = ()
     eval_actions: Sequence["controller.Action"] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
@@ -154,17 +157,30 @@ def unknown(mode: str) -> str:
 
 
 def _train(request: Request, *, evaluates: bool) -> Results:
-    from runner import build, training
+    from runner import build, config, folder, training, unread
 
     experiment, model_dir = request.config, request.model_dir
-    with claim.claimed(model_dir, note=heartbeat.say) as held, _started(request) as beat:
+    places = config.origins(experiment)
+    command = _command("train_and_eval" if evaluates else "train", request)
+    allow = request.allow_config_change
+    with (
+        claim.claimed(model_dir, note=heartbeat.say) as held,
+        folder.training(experiment, model_dir, command, allow=allow) as (beat, record),
+        unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
+    ):
         run = training.Training(
             experiment, model_dir, evaluates=evaluates, stop=request.stop, held=held
         )
         beat.beat(run.trainer.step)
         with contextlib.closing(run):
             run.report()
-            driver = run.build_controller(beat, request.train_actions, request.eval_actions)
+            record.note(devices=run.devices)
+            report = unread.Report(
+                reads, places, note=run.line.note, record=lambda paths: record.note(unread=paths)
+            )
+            driver = run.build_controller(
+                beat, (report, *request.train_actions), request.eval_actions
+            )
             driver.run()
             tested = run.test(driver.step)
         reason = driver.stop_reason
@@ -181,31 +197,8 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     return results
 
 
-@contextlib.contextmanager
-def _started(request: Request) -> Iterator[status.StatusFile]:
-    """Compares and writes the configuration; status.json says what is done and how it ended."""
-    from runner import changes, config
-
-    changes.check(
-        request.model_dir,
-        request.config,
-        allow=request.allow_config_change,
-        note=heartbeat.say,
-    )
-    files.write_text(request.model_dir / "params.yaml", config.as_yaml(request.config))
-    with status.StatusFile(request.model_dir) as beat:
-        try:
-            yield beat
-        except BaseException as error:
-            with contextlib.suppress(OSError):  # a full disk must not hide what happened
-                beat.write(_end(error), beat.step, str(error) or type(error).__name__)
-            raise
-
-
-def _end(error: BaseException) -> status.State:
-    if isinstance(error, signals.Interrupted):
-        return "preempted" if error.is_preemption else "stopped"
-    return "diverged" if isinstance(error, DivergedError) else "failed"
+def _command(mode: str, request: Request) -> run_record.Command:
+    return run_record.Command(mode, sys.argv, request.flags)
 
 
 @contextlib.contextmanager
@@ -213,14 +206,19 @@ def _sidecar(
     request: Request, name: str, *, keeps_best: bool = True
 ) -> Iterator["sidecar.Sidecar"]:
     """An evaluator in a folder of its own, which nobody else writes meanwhile."""
-    from runner import sidecar
+    from runner import folder, sidecar
 
-    folder = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
-    with claim.claimed(folder, note=heartbeat.say, instead="EvaluatorConfig.name") as held:
+    own = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
+    command = _command("continuous_eval" if keeps_best else "eval", request)
+    with (
+        claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
+        folder.recorded(own, command),
+    ):
+        folder.write_configuration(request.config, own)
         run = sidecar.Sidecar(
             request.config,
             request.model_dir,
-            folder,
+            own,
             stop=request.stop,
             check=held.check,
             eval_actions=request.eval_actions,

@@ -64,7 +64,8 @@ class Pending:
     def _due(self) -> list[Path]:
         """What is to be evaluated, the oldest first; what is kept here for nothing is removed."""
         if self._glance.changed():
-            self._committed = checkpoint_files.committed(self._model_dir)
+            listed = checkpoint_files.committed(self._model_dir)
+            self._committed = [self._model_dir / path.name for path in listed]
         kept = [*spool.waiting(self._folder), *checkpoint_files.there(self._folder)]
         steps = {checkpoint_files.step_in(path.name): path for path in (*self._committed, *kept)}
         due = self._lacking(step for step in steps if step is not None)

@@ -32,6 +32,7 @@ _SHARES = {
     "summary_interval": 10,
     "steps_per_loop": 20,
 }
+_IN_EPOCHS = ("train", "validation_interval", "checkpoint_interval", "summary_interval")
 
 
 class Request(Protocol):
@@ -111,7 +112,9 @@ def shortening(train_steps: int) -> list[str]:
         train_steps: The run's own length; it is not made longer.
     """
     steps = min(_STEPS, train_steps)
-    return [f"--gin.TrainerConfig.{name}={max(1, steps // n)}" for name, n in _SHARES.items()]
+    values = [f"trainer.{name}={max(1, steps // n)}" for name, n in _SHARES.items()]
+    values += [f"run.epochs.{name}=0" for name in _IN_EPOCHS]
+    return [f"--params_override={','.join(values)}"]
 
 
 def _interrupted(

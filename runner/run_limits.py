@@ -1,5 +1,6 @@
 """Ranges and combinations that the values of our own section, `run`, must keep to."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -60,14 +61,11 @@ class Broken(NamedTuple):
     needs: str
 
 
-def problems(
-    experiment: cfg.ExperimentConfig, origins: Mapping[str, str], *, evaluates: bool
-) -> Iterator[Broken]:
+def problems(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> Iterator[Broken]:
     """What is out of its range, or has no effect.
 
     Args:
         experiment: All values.
-        origins: By path (`run.seed`), the place where a value was given.
         evaluates: Whether the mode evaluates, so that its data must have a batch size.
     """
     run = experiment.run
@@ -78,8 +76,8 @@ def problems(
     yield from _names(run)
     yield from _sets(run)
     for path, section in _evaluated(run):
-        yield from _data(path, section, origins, evaluates=evaluates)
-    yield from _without_effect(experiment, origins)
+        yield from _data(path, section, evaluates=evaluates)
+    yield from _without_effect(experiment)
 
 
 def _outside(
@@ -152,30 +150,28 @@ def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
         yield "run.test", run.test
 
 
-def _data(
-    path: str, section: base_config.Config, origins: Mapping[str, str], *, evaluates: bool
-) -> Iterator[Broken]:
+def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterator[Broken]:
     data, path = section.data, f"{path}.data"
     if evaluates and data.global_batch_size < 1:
         yield Broken(path, data, "global_batch_size", "must be 1 or more")
     if data.is_training:
         yield Broken(path, data, "is_training", "must be False: these data are evaluated")
-    if f"{path}.drop_remainder" in origins and data.drop_remainder:
+    if drops_remainder(data):
         needs = "has no effect: every example counts; leave it out"
         yield Broken(path, data, "drop_remainder", needs)
 
 
-def _without_effect(
-    experiment: cfg.ExperimentConfig, origins: Mapping[str, str]
-) -> Iterator[Broken]:
+def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     """Values that were given and that nothing reads."""
     run = experiment.run
     for name in ("early_stopping", "plateau"):
         section = getattr(run, name)
-        for field in () if _watches(section) else vars(section):
-            if f"run.{name}.{field}" in origins and field not in ("higher", "lower"):
+        fields = () if _watches(section) else dataclasses.fields(section)
+        for field in fields:
+            follows = field.name == "from_step" and run.epochs.stopping_from
+            if getattr(section, field.name) != field.default and not follows:
                 needs = f"has no effect without {type(section).__name__}.higher or lower"
-                yield Broken(f"run.{name}", section, field, needs)
+                yield Broken(f"run.{name}", section, field.name, needs)
     if run.epochs.stopping_from and not _watches(run.early_stopping):
         needs = "has no effect without EarlyStoppingConfig.higher or lower"
         yield Broken("run.epochs", run.epochs, "stopping_from", needs)
@@ -183,11 +179,16 @@ def _without_effect(
         needs = "has no effect: nothing is given in epochs"
         yield Broken("run.epochs", run.epochs, "examples", needs)
     exported = experiment.trainer.best_checkpoint_eval_metric or _watches(run.retention)
-    if "run.retention.best" in origins and not exported:
+    if run.retention.best != type(run.retention).best and not exported:
         metrics = "TrainerConfig.best_checkpoint_eval_metric, RetentionConfig.higher or lower"
         yield Broken("run.retention", run.retention, "best", f"has no effect without {metrics}")
     if run.test.last and run.test.data is None:
         yield Broken("run.test", run.test, "last", "has no effect without TestConfig.data")
+
+
+def drops_remainder(data: Any) -> bool:
+    """Whether evaluation data are to lose their last batch, other than by official's default."""
+    return bool(getattr(data, "drop_remainder", False)) and not type(data).drop_remainder
 
 
 def _watches(section: Any) -> bool:

@@ -8,9 +8,9 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner import files
 
@@ -37,22 +37,36 @@ _KEYS = re.compile(r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|hf_\w{20,}|sk-[\w-]{2
 _MASK = "***"
 
 
+class Command(NamedTuple):
+    """What was started.
+
+    Attributes:
+        mode: Of the command.
+        arguments: Of the process, the program's name first.
+        flags: What they came to.
+    """
+
+    mode: str
+    arguments: Sequence[str]
+    flags: Mapping[str, Any]
+
+
 class RunRecord:
     """The record of one run: a row for each start, kept in `run.json`.
 
     Args:
         model_dir: The run's folder.
-        mode: What was started.
-        command: Its arguments, the program's name first.
+        command: What was started.
     """
 
-    def __init__(self, model_dir: Path, mode: str, command: Sequence[str]) -> None:
+    def __init__(self, model_dir: Path, command: Command) -> None:
         self._path = model_dir / "run.json"
         before = files.read_json(self._path) or {}
         self._starts: list[dict[str, Any]] = list(before.get("starts", []))
         self._start: dict[str, Any] = {
-            "mode": mode,
-            "command": [masked(argument) for argument in command],
+            "mode": command.mode,
+            "command": [masked(argument) for argument in command.arguments],
+            "flags": _masked_values(command.flags),
             "folder": str(Path.cwd()),
             "started": time.time(),
             "ended": None,
@@ -73,7 +87,7 @@ class RunRecord:
         self._start.update(facts)
         self._write()
 
-    def end(self, state: str, step: int) -> None:
+    def end(self, state: str, step: int | None) -> None:
         """Says how this start ended."""
         self.note(ended=time.time(), state=state, step=step)
 
@@ -117,6 +131,19 @@ def masked(text: str) -> str:
     text = _NAMED.sub(rf"\1{_MASK}", text)
     text = _URL.sub(rf"\1{_MASK}\2", text)
     return _KEYS.sub(_MASK, text)
+
+
+def _masked_values(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with what looks like a secret masked, in lists too."""
+
+    def safe(name: str, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [safe(name, item) for item in value]
+        if not isinstance(value, str):
+            return value
+        return masked(f"{name}={value}").partition("=")[2]
+
+    return {name: safe(name, value) for name, value in flags.items()}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

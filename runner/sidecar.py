@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runner import (
+    actions,
     build,
     checkpoint_files,
     checkpoints,
@@ -19,7 +20,6 @@ from runner import (
     watched_metrics,
 )
 from runner.config import Experiment
-from runner.errors import ConfigError, RunnerError
 
 _POLL_SECONDS = 0.2
 
@@ -75,14 +75,12 @@ class Sidecar:
             eval_actions=eval_actions,
             keeps_best=keeps_best,
         )
-        if newest := checkpoints.latest(model_dir):
-            self._evaluation.log.catch_up(newest)
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
 
         Raises:
-            RunnerError: it cannot be read.
+            checkpoints.UnreadableError: it is damaged, or gone.
             ConfigError: it was written for another model.
         """
         self._restore(path)
@@ -96,12 +94,11 @@ class Sidecar:
         """
         try:
             self._restore(path)
-        except ConfigError:
-            raise
-        except RunnerError as error:
+        except checkpoints.UnreadableError as error:
             step = checkpoint_files.step_in(path.name) or 0
-            self.rows.append(history.Unreadable(step, path.name, str(error), time.time()))
-            self.line.note(f"{error}; going on without it")
+            name = actions.checkpoint_name(path, self._model_dir)
+            self.rows.append(history.Unreadable(step, name, error.reason, time.time()))
+            self.line.note(f"{name} {error.reason}; it is left out")
         else:
             self._record(checkpoints.step_of(path), path)
 
@@ -128,6 +125,7 @@ class Sidecar:
             RunnerError: no sign of life for too long.
             ConfigError: a checkpoint was written for another model.
         """
+        self._catch_up()
         kept = pending.Pending(self._model_dir, self._folder, self.rows, self._options)
         with contextlib.closing(kept) as todo:
             with spool.registered(
@@ -161,6 +159,17 @@ class Sidecar:
             else:
                 training.wait()
                 sleep(_POLL_SECONDS)
+
+    def _catch_up(self) -> None:
+        """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
+        for row in self.rows.rows[-1:]:
+            for folder in (self._folder, self._folder / "queue", self._model_dir):
+                path = folder / row.checkpoint
+                if checkpoint_files.exists(path):
+                    with contextlib.suppress(checkpoints.UnreadableError):
+                        self._restore(path)  # its averaged weights are kept, too
+                        self._evaluation.log.catch_up(path)
+                    return
 
     def _restore(self, path: Path) -> None:
         checkpoints.restore(self.trainer.checkpoint, path, partly=True)

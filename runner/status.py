@@ -90,6 +90,11 @@ class StatusFile:
     def __exit__(self, *error: Any) -> None:
         self._beating.__exit__(*error)
 
+    @property
+    def state(self) -> State:
+        """What was written last."""
+        return self._state
+
     def write(self, state: State, step: int, reason: str = "") -> None:
         """Writes at once; what is not `running` is the last word."""
         with self._writing:

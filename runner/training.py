@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from runner import (
     actions,
     build,
@@ -128,6 +130,12 @@ class Training:
                 deterministic=self._config.run.deterministic,
             )
         )
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices that TensorFlow sees, and the strategy that uses them."""
+        names = [device.name for device in tf.config.list_logical_devices()]
+        return [*names, type(self.trainer.strategy).__name__]
 
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for; the run ended at `step`, and stays there."""

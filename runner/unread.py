@@ -5,19 +5,49 @@ While it is counted, each section is of a subclass of its class that notes what 
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
 
 from official.modeling.hyperparams import base_config
 
-from runner import gin_tree
+from runner import config_text, gin_tree
+
+# What another mode or a later moment reads: these are never said to have had no effect.
+_ELSEWHERE = (
+    "run.evaluator*",
+    "run.epochs*",
+    "task.init_checkpoint*",
+    "trainer.continuous_eval_timeout",
+)
+_IN_EVALUATION = (
+    "run.evaluation_sets*",
+    "run.test*",
+    "run.retention*",
+    "task.validation_data*",
+    "trainer.best_checkpoint_*",
+    "trainer.eval_*",
+    "trainer.validation_*",
+)
+
+
+def concerned(given: Iterable[str], *, evaluates: bool) -> Iterator[str]:
+    """Of the paths of given values, those that a mode that trains reads in its first loop."""
+    elsewhere = _ELSEWHERE if evaluates else (*_ELSEWHERE, *_IN_EVALUATION)
+    for path in given:
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in elsewhere):
+            yield path
 
 
 class Reads:
     """Counts the reads of values that were given.
 
+    Values that are the default of their class have no effect in any case, and are left out.
+
     A section that is exported whole (`as_dict`, `dataclasses.replace`) is read whole. A copy of a
     section counts as the section.
+
+    Used as a context manager, it gives the sections their classes back at the end.
 
     Args:
         experiment: All values.
@@ -25,14 +55,25 @@ class Reads:
     """
 
     def __init__(self, experiment: base_config.Config, given: Iterable[str]) -> None:
-        self._given = frozenset(given)
+        paths = frozenset(given)
+        self._given: set[str] = set()
         self._read: set[str] = set()
         self._counts = True
+        self._kinds: list[tuple[base_config.Config, type]] = []
         for path, section in gin_tree.sections(experiment):
-            fields = {name for name in vars(section) if _join(path, name) in self._given}
+            fields = {name for name in _changed(section) if _join(path, name) in paths}
             if fields:
-                kind = _counting(type(section), path, fields, self._note)
-                object.__setattr__(section, "__class__", kind)
+                self._given |= {_join(path, name) for name in fields}
+                self._kinds.append((section, type(section)))
+                kind = _counting(type(section), section.__class__, path, fields, self._note)
+                _set_class(section, kind)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for section, kind in self._kinds:
+            _set_class(section, kind)
 
     def unread(self) -> list[str]:
         """The paths that nothing has read so far, in order."""
@@ -52,10 +93,50 @@ class Reads:
             self._read.add(path)
 
 
+class Report:
+    """An action: after the first loop, names the values that nothing has read.
+
+    Args:
+        reads: Counts them.
+        places: By path, where a value was given.
+        note: Told a line for each.
+        record: Told their paths.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        places: Mapping[str, str],
+        *,
+        note: Callable[[str], object],
+        record: Callable[[list[str]], object],
+    ) -> None:
+        self._reads = reads
+        self._places = places
+        self._note = note
+        self._record = record
+        self._done = False
+
+    def __call__(self, logs: Mapping[str, Any]) -> None:
+        """Does nothing after later loops."""
+        del logs
+        if self._done:
+            return
+        self._done = True
+        unread = self._reads.unread()
+        for path in unread:
+            self._note(f"{self._places[path]}: {path} had no effect: nothing has read it")
+        self._record(unread)
+
+
 def _counting(
-    kind: type[base_config.Config], path: str, fields: set[str], note: Callable[[str], None]
+    kind: type[base_config.Config],
+    shown: type,
+    path: str,
+    fields: set[str],
+    note: Callable[[str], None],
 ) -> type[base_config.Config]:
-    """A subclass of `kind` that notes the reads of `fields`, and passes for `kind`."""
+    """A subclass of `kind` that notes the reads of `fields`, and passes for `shown`."""
 
     class Counting(kind):
         def __getattribute__(self, name: str) -> Any:
@@ -70,10 +151,27 @@ def _counting(
 
         @property  # type: ignore[misc]
         def __class__(self) -> type:
-            return kind
+            return shown
 
     Counting.__name__, Counting.__qualname__ = kind.__name__, kind.__qualname__
     return Counting
+
+
+def _changed(section: base_config.Config) -> Iterator[str]:
+    """The names of values, not sections, that are not the defaults: others have none anyway."""
+    default = config_text.default_of(section)
+    known = vars(default) if default is not None else {}
+    for name, value in vars(section).items():
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(part, base_config.Config) for part in parts):
+            continue
+        if name not in known or known[name] != value:
+            yield name
+
+
+def _set_class(section: base_config.Config, kind: type) -> None:
+    """Past the section's lock, and past its own idea of its class."""
+    vars(object)["__class__"].__set__(section, kind)
 
 
 def _join(path: str, name: str) -> str:

@@ -2,7 +2,8 @@
 
     python scripts/benchmark_sidecar.py [--rounds=3] [--checkpoints=400]
 
-- From a checkpoint's last file to the start of its evaluation (policy `latest`).
+- From a checkpoint's last file, or the end of the evaluation before where that is later, to the
+  start of its evaluation (policy `latest`).
 - From the end of training, or of the last evaluation where that is later, to the end of the
   sidecar's process.
 - The share of a core that a sidecar takes while it waits.
@@ -108,11 +109,13 @@ def follow(model_dir: Path) -> float:
 
 
 def delays(model_dir: Path) -> list[float]:
-    """Seconds from each evaluated checkpoint's last file to its evaluation."""
-    return [
-        row["time"] - row["seconds"] - (model_dir / f"{row['checkpoint']}.index").stat().st_mtime
-        for row in ledger(model_dir)
-    ]
+    """Seconds until each evaluation, from when there was its checkpoint and nothing else to do."""
+    found, free = [], 0.0
+    for row in ledger(model_dir):
+        complete = (model_dir / f"{row['checkpoint']}.index").stat().st_mtime
+        found.append(row["time"] - row["seconds"] - max(complete, free))
+        free = row["time"]
+    return found
 
 
 def waiting(model_dir: Path) -> float:

@@ -1,4 +1,4 @@
-"""A folder has one trainer. Processes are real; other machines are claims written by hand."""
+"""A folder has one writer. Processes are real; other machines are claims written by hand."""
 
 import contextlib
 import dataclasses
@@ -315,6 +315,29 @@ def test_without_hard_links_a_folder_still_has_one_trainer(tmp_path, monkeypatch
     ):
         first.check()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refusal_says_what_to_choose_another_of(tmp_path):
+    evaluator = functools.partial(claim.claimed, tmp_path, note=print, instead="Config.name")
+    with (
+        evaluator(),
+        pytest.raises(RunnerError, match=r"stop that one first, or choose another Config\.name$"),
+        evaluator(),
+    ):
+        pass
+
+
+def test_a_claim_is_abandoned_when_its_holder_on_this_machine_is_gone(tmp_path, trainers):
+    path = tmp_path / "claim.json"
+    assert not claim_file.abandoned(path)
+    process = trainers(tmp_path)
+    started(process)
+    assert not claim_file.abandoned(path)
+    process.kill()
+    process.wait()
+    assert claim_file.abandoned(path)
+    elsewhere(tmp_path, age=100_000)
+    assert not claim_file.abandoned(path)  # no lock tells
 
 
 def test_a_trainer_that_was_taken_for_dead_may_write_no_more(tmp_path):

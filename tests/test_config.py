@@ -53,6 +53,7 @@ class Model(oneof.OneOfConfig):
 @dataclasses.dataclass
 class DataConfig(cfg.DataConfig):
     scale: Optional[float] = None
+    drop_remainder: bool = False  # True by official's default, which is no user's mistake
     limit: int = None  # An annotation that its own default breaks.
 
 

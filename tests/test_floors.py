@@ -21,11 +21,11 @@ FLOORS = [
     {
         "optimizer", "evaluator", "trainer", "placement", "memory", "exactness", "checkpoints",
         "controller", "decisions", "divergence", "actions", "evaluation", "tensors", "comparison",
-        "causes",
-        "checkpoint_files", "restoring", "matching", "best", "spool", "pending", "initialization",
-        "starts", "batches", "evaluation_sets", "watched_metrics", "selection", "final_test",
+        "causes", "checkpoint_files", "restoring", "matching", "best", "spool", "pending",
+        "initialization", "starts", "batches", "evaluation_sets", "watched_metrics", "selection",
+        "final_test",
     },
-    {"build", "training", "sidecar"},
+    {"build", "training", "sidecar", "folder"},
     {"modes", "resumption"},
     {"flags", "main", "__main__", "__init__"},
 ]  # fmt: skip

@@ -254,28 +254,6 @@ def test_actions_see_every_loop_and_evaluation_and_may_stop(tmp_path):
     assert status.read(tmp_path).reason == "good enough"
 
 
-def sidecar(folder, **overrides):
-    return runner.run(toy.experiment({"trainer": overrides}), folder, "continuous_eval")
-
-
-def test_a_sidecar_evaluates_the_last_checkpoint_of_a_finished_run_once_and_ends(tmp_path):
-    runner.run(toy.experiment(), tmp_path, "train")
-    before = tree(tmp_path)
-    results = sidecar(tmp_path)
-    assert results["step"] == 40
-    assert sidecar(tmp_path) == results  # a restart does not evaluate it again
-    assert steps(tmp_path / "eval-continuous" / "history.jsonl") == [40]
-    assert tree(tmp_path, without="eval-continuous") == before
-    assert [step for step, _ in chart(tmp_path / "eval-continuous", "loss")] == [40]
-    best = json.loads((tmp_path / "eval-continuous" / "best" / "info.json").read_text())
-    assert best["best_ckpt_global_step"] == 40.0
-
-
-def test_a_sidecar_gives_up_without_a_sign_of_life(tmp_path):
-    with pytest.raises(RunnerError, match=r"no sign of life .* 1 s"):
-        sidecar(tmp_path, continuous_eval_timeout=1)
-
-
 def test_two_runs_in_one_process_do_not_see_each_other(tmp_path):
     seen = []
     actions = [lambda logs: seen.append(1)]

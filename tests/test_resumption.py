@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import runner
-from runner import resumption
+from runner import resumption, yaml_files
 from runner.errors import RunnerError
 
 NOISY_TASK = """
@@ -92,13 +92,16 @@ def test_a_command_that_fails_is_quoted():
 
 
 def test_a_run_is_made_short_and_never_longer():
-    flags = dict(flag.split("=") for flag in resumption.shortening(90_000))
-    assert flags == {
-        "--gin.TrainerConfig.train_steps": "200",
-        "--gin.TrainerConfig.validation_interval": "100",
-        "--gin.TrainerConfig.checkpoint_interval": "50",
-        "--gin.TrainerConfig.summary_interval": "20",
-        "--gin.TrainerConfig.steps_per_loop": "10",
+    (flag,) = resumption.shortening(90_000)
+    values = yaml_files.read_override(flag.removeprefix("--params_override=")).values
+    assert values["trainer"] == {
+        "train_steps": 200,
+        "validation_interval": 100,
+        "checkpoint_interval": 50,
+        "summary_interval": 20,
+        "steps_per_loop": 10,
     }
-    assert resumption.shortening(5)[0] == "--gin.TrainerConfig.train_steps=5"
-    assert resumption.shortening(5)[-1] == "--gin.TrainerConfig.steps_per_loop=1"
+    assert set(values["run"]["epochs"].values()) == {0}  # steps count
+    (flag,) = resumption.shortening(5)
+    assert "trainer.train_steps=5," in flag
+    assert "trainer.steps_per_loop=1," in flag

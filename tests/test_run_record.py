@@ -11,14 +11,21 @@ def starts(folder):
     return json.loads((folder / "run.json").read_text())["starts"]
 
 
+def command(*arguments):
+    flags = {"gin_params": [each.removeprefix("--gin.") for each in arguments], "token": "x"}
+    return run_record.Command("train", ["runner", *arguments], flags)
+
+
 def test_every_start_has_a_row_with_its_end(tmp_path):
-    first = run_record.RunRecord(tmp_path, "train", ["runner", "--mode=train"])
+    first = run_record.RunRecord(tmp_path, command("--mode=train", "--gin.X.token=a"))
     assert starts(tmp_path)[0]["state"] == "running"
     first.note(devices=["CPU:0"])
     first.end("preempted", 40)
-    run_record.RunRecord(tmp_path, "train", ["runner"]).end("done", 80)
+    run_record.RunRecord(tmp_path, command()).end("done", 80)
     one, two = starts(tmp_path)
     assert (one["state"], one["step"], one["devices"]) == ("preempted", 40, ["CPU:0"])
+    assert one["command"] == ["runner", "--mode=train", "--gin.X.token=***"]
+    assert one["flags"] == {"gin_params": ["--mode=train", "X.token=***"], "token": "***"}
     assert one["started"] <= one["ended"] <= two["started"]
     assert (two["state"], two["step"], two["pid"]) == ("done", 80, os.getpid())
     assert two["versions"]["tensorflow"].startswith("2.")

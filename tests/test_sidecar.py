@@ -6,9 +6,12 @@ it has evaluated. Those with processes are in test_sidecar_processes.py.
 
 import gc
 import json
+import shutil
 
 import pytest
+import tensorflow as tf
 import toy
+from tensorboard.backend.event_processing import event_accumulator
 
 import runner
 from runner import (
@@ -193,6 +196,38 @@ def test_what_a_kill_left_is_evaluated_and_not_left_again(training):
     assert kept(folder) == []
 
 
+def test_a_best_checkpoint_that_a_kill_kept_from_being_kept_is_made_up_for(tmp_path):
+    averaged = {"trainer": {"train_steps": 20, "optimizer_config": {"ema": {"average_decay": 0.9}}}}
+    config = toy.experiment(averaged)
+    runner.run(config, tmp_path, "train")
+    own = tmp_path / "eval-continuous"
+    runner.run(config, tmp_path, "continuous_eval")
+    before = contents(own / "best")
+    shutil.rmtree(own / "best")
+    checkpoint_files.link(tmp_path / "ckpt-20", own / "ckpt-20")  # it was being evaluated
+    checkpoint_files.remove(tmp_path / "ckpt-20")
+    runner.run(config, tmp_path, "continuous_eval")
+    assert contents(own / "best") == before
+    assert not list(own.glob("ckpt-*"))
+
+
+def contents(folder):
+    """What info.json says, and the tensors of what it names; not the names of layers."""
+    info = json.loads((folder / "info.json").read_text())
+    readers = [
+        tf.train.load_checkpoint(str(folder / info[name]))
+        for name in ("checkpoint", "averaged_weights")
+    ]
+    return info, [
+        {
+            key: reader.get_tensor(key).tolist()
+            for key in reader.get_variable_to_shape_map()
+            if "model/" in key
+        }
+        for reader in readers
+    ]
+
+
 def test_what_came_to_the_queue_after_it_was_evaluated_is_removed_there(training):
     def busy(rows):
         if len(rows) == 1:
@@ -328,7 +363,7 @@ def test_a_checkpoint_deleted_in_the_middle_of_being_restored_is_recorded(traini
     run, _ = follow(training, policy="every")
     assert steps(run) == [20]
     (bad,) = run.rows.of(history.Unreadable)
-    assert "ckpt-10 cannot be read: its index is missing" in bad.reason
+    assert bad.reason == "cannot be read: its index is missing"
 
 
 def test_the_checkpoint_of_another_model_ends_it_with_what_differs(training, monkeypatch):
@@ -380,6 +415,8 @@ def test_the_result_says_how_training_ended_and_a_second_run_says_the_same(train
     assert runner.run(toy.experiment(), training.folder, "continuous_eval") == results
     info = training.folder / "eval-continuous" / "best" / "info.json"
     assert json.loads(info.read_text())["best_ckpt_global_step"] == 40.0
+    events = event_accumulator.EventAccumulator(str(training.folder / "eval-continuous"))
+    assert [event.step for event in events.Reload().Scalars("loss")] == [40]
     after = {path: path.stat().st_mtime_ns for path in training.folder.iterdir()}
     del after[training.folder / "eval-continuous"]
     assert after == before  # it wrote only in its own folder

@@ -46,6 +46,15 @@ def test_a_status_says_what_the_run_does_where_and_since_when(tmp_path):
     )
 
 
+def test_a_run_that_is_started_again_is_where_it_was_until_it_says_otherwise(tmp_path):
+    status.StatusFile(tmp_path).write("preempted", 40)
+    with kept(tmp_path) as file:
+        assert status.read(tmp_path).state == "running"
+        assert status.read(tmp_path).step == 40
+        file.write("failed", file.step)
+    assert status.read(tmp_path).step == 40
+
+
 @pytest.mark.parametrize("state", ["done", "stopped", "preempted", "diverged", "failed"])
 def test_every_state_but_running_is_an_end(tmp_path, state):
     with kept(tmp_path) as file:

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import json
 
 import runner
 from runner import unread
@@ -16,6 +17,9 @@ def test_a_value_is_unread_until_something_reads_it():
     assert "trainer.train_steps" in reads.unread()
     assert experiment.trainer.train_steps == 2000
     assert "trainer.train_steps" not in reads.unread()
+    with reads:
+        assert type(experiment.trainer) is not experiment.trainer.__class__
+    assert type(experiment.trainer) is experiment.trainer.__class__
 
 
 def test_a_counted_section_passes_for_what_it_is():
@@ -43,8 +47,23 @@ def test_a_read_of_a_copy_counts():
     assert "task.model.mlp.dropout" not in reads.unread()
 
 
-def test_a_run_reads_all_but_what_has_no_effect(tmp_path):
+def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, capsys):
     params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
-    experiment, reads = loaded(*params)  # digits.gin trains with Adam
+    experiment = runner.load("digits.gin", params)  # which trains with Adam
     runner.run(experiment, tmp_path, "train_and_eval")
-    assert reads.unread() == ["trainer.optimizer_config.optimizer.sgd.momentum"]
+    path = "trainer.optimizer_config.optimizer.sgd.momentum"
+    said = f'--gin_params "SGDConfig.momentum = 0.5": {path} had no effect: nothing has read it'
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("had no effect") == 1
+    (start,) = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert start["unread"] == [path]
+    assert type(experiment.trainer) is experiment.trainer.__class__
+    runner.run(runner.load("digits.gin", params), tmp_path, "train")  # resumed, evaluating nothing
+    assert said not in capsys.readouterr().err  # no loop, no report
+
+
+def test_what_another_mode_reads_is_not_said_to_have_had_no_effect():
+    given = ["trainer.train_steps", "trainer.validation_interval", "run.evaluator.policy"]
+    assert list(unread.concerned(given, evaluates=True)) == given[:2]
+    assert list(unread.concerned(given, evaluates=False)) == given[:1]

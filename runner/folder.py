@@ -1,0 +1,94 @@
+"""What a start leaves in the run's folder besides its results: configuration, record, status."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from runner import (
+    changes,
+    config,
+    files,
+    gin_text,
+    heartbeat,
+    registered,
+    run_record,
+    signals,
+    status,
+)
+from runner.errors import DivergedError
+
+
+class Start(NamedTuple):
+    """A start of a run that trains, in its folder.
+
+    Attributes:
+        beat: Its status.
+        record: Its row in run.json.
+    """
+
+    beat: status.StatusFile
+    record: run_record.RunRecord
+
+
+@contextlib.contextmanager
+def training(
+    experiment: config.Experiment, model_dir: Path, command: run_record.Command, *, allow: bool
+) -> Iterator[Start]:
+    """Compares and writes the configuration; says in status.json and run.json how it ended.
+
+    Args:
+        experiment: What is trained.
+        model_dir: The run's folder, claimed.
+        command: What was started.
+        allow: Whether a run may go on with another configuration than it had.
+
+    Raises:
+        ConfigError: the configuration has changed, and that is not allowed.
+    """
+    changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
+    write_configuration(experiment, model_dir)
+    with status.StatusFile(model_dir) as beat, recorded(model_dir, command, beat) as record:
+        try:
+            yield Start(beat, record)
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # a full disk must not hide what happened
+                beat.write(_end(error), beat.step, str(error) or type(error).__name__)
+            raise
+
+
+@contextlib.contextmanager
+def recorded(
+    folder: Path, command: run_record.Command, beat: status.StatusFile | None = None
+) -> Iterator[run_record.RunRecord]:
+    """A row of run.json for as long as the start lasts."""
+    record = run_record.RunRecord(folder, command)
+    state = "done"
+    try:
+        yield record
+    except BaseException as error:
+        state = _end(error)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            record.end(beat.state if beat else state, beat.step if beat else None)
+
+
+def write_configuration(experiment: config.Experiment, folder: Path) -> None:
+    """Writes params.yaml and, where gin can spell it, config.gin."""
+    files.write_text(folder / "params.yaml", config.as_yaml(experiment))
+    module = registered.task_module(experiment.task)
+    path = folder / "config.gin"
+    try:
+        text = gin_text.write(experiment, [module] if module else [])
+    except ValueError as error:
+        path.unlink(missing_ok=True)
+        heartbeat.say(f"{path} is not written: {error}")
+    else:
+        files.write_text(path, text)
+
+
+def _end(error: BaseException) -> status.State:
+    if isinstance(error, signals.Interrupted):
+        return "preempted" if error.is_preemption else "stopped"
+    return "diverged" if isinstance(error, DivergedError) else "failed"
