@@ -181,6 +181,10 @@ class EvaluationLog:
         self._boards.write(step, points)
         self._line.evaluated(row, self.catch_up(source))
 
+    def names(self, step: int) -> set[str]:
+        """The names of the metrics that were recorded for `step`."""
+        return {name for row in self._rows.rows if row.step == step for name in row.metrics}
+
     def catch_up(self, source: Path) -> history.Row | None:
         """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
 

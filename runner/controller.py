@@ -97,6 +97,7 @@ class Controller:
         evaluate: Evaluates the trainer's state, given its step, and records the result. It
             returns a reason to stop or None.
         evaluated: Whether a step's evaluation is in the history already.
+        finish: Evaluates what was not due at the step where the run has stopped early.
         after_loop: Called after each loop, before anything is committed.
         actions: Called with the logs of each loop, after `after_loop`.
         stop: Whether a signal has come.
@@ -117,6 +118,7 @@ class Controller:
         wait: Callable[[], None],
         evaluate: Callable[[int], str | None],
         evaluated: Callable[[int], bool],
+        finish: Callable[[int], None],
         after_loop: Callable[[Loop], None],
         actions: Sequence[Action] = (),
         stop: signals.Stop | None = None,
@@ -133,6 +135,7 @@ class Controller:
         self._wait = wait
         self._evaluate = evaluate
         self._evaluated = evaluated
+        self._finish = finish
         self._after_loop = after_loop
         self._actions = tuple(actions)
         self._stop = stop or signals.Stop()
@@ -165,8 +168,8 @@ class Controller:
         while self.step < grid.end and not self.stop_reason:
             self._boundary(self._train())
         self._commit(self.step)
-        if self.stop_reason and grid.evaluations and not self._evaluated(self.step):
-            self._evaluate(self.step)
+        if self.stop_reason and grid.evaluations:
+            self._finish(self.step)
 
     def _boundary(self, loop: Loop) -> None:
         """What falls due after a loop, in its order."""

@@ -1,7 +1,7 @@
 """Evaluating the weights that a trainer holds, and recording the result."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,27 @@ class Evaluation:
         Returns:
             The reason to stop that an action gave, or None.
         """
+        return self._run(self._due(step), step, source, before_record)
+
+    def finish(
+        self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
+    ) -> None:
+        """Evaluates what has no result at `step`, where a run has ended before its last step."""
+        names = self.log.names(step)
+        if left := [each for each in self._sets if not self._is_among(each, names)]:
+            self._run(left, step, source, before_record)
+
+    def _run(
+        self,
+        due: Sequence[evaluation_sets.EvaluationSet],
+        step: int,
+        source: Path,
+        before_record: Callable[[], None],
+    ) -> str | None:
         start = time.perf_counter()
         logs: dict[str, Any] = {}
         points: dict[str, dict[str, float]] = {}
-        for each in self._due(step):
+        for each in due:
             found = self._evaluate(each)
             logs.update(evaluation_sets.named(found, each.prefix))
             points[each.name] = actions.scalars(found)
@@ -64,6 +81,13 @@ class Evaluation:
         if self._grid is None:
             return self._sets
         return [each for each in self._sets if self._grid.due(step, each.interval)]
+
+    def _is_among(self, each: evaluation_sets.EvaluationSet, names: Collection[str]) -> bool:
+        """Whether metrics of these names are of a set."""
+        others = tuple(other.prefix for other in self._sets if other.prefix)
+        if each.prefix:
+            return any(name.startswith(each.prefix) for name in names)
+        return any(not name.startswith(others) for name in names)
 
     def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
         if each.dataset is None:

@@ -25,7 +25,7 @@ class FinalTest:
     of the weights. A test that history has already is not done again.
 
     Args:
-        built: The evaluator, which holds the last weights.
+        built: The evaluator.
         dataset: The test data, distributed.
         folder: The run's, or the sidecar's own.
         best: The folder of the best checkpoint, None where none is kept.
@@ -57,13 +57,13 @@ class FinalTest:
         self._last = last
 
     def run(self, step: int, last: Path) -> dict[str, Any]:
-        """Tests the present weights if asked to, then the best; these are the present ones after.
+        """Tests the last weights if asked to, then the best; these are the present ones after.
 
         Without a best checkpoint the last weights are tested.
 
         Args:
             step: Where the run ended.
-            last: The checkpoint of the present weights.
+            last: The last checkpoint.
 
         Returns:
             For JSON: `best` and `last`, what was tested of them, each with `step` and `metrics`.
@@ -86,8 +86,7 @@ class FinalTest:
         for row in self._rows.of(history.Test):
             if (row.step, row.weights, row.tested) == key:
                 return row
-        if weights == "best":
-            self._restore(path)
+        self._restore(path)
         start = time.perf_counter()
         logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
         seconds = round(time.perf_counter() - start, 3)

@@ -1,5 +1,6 @@
 """The modes: one small function each, and one table of them."""
 
+import collections
 import contextlib
 import dataclasses
 import sys
@@ -95,9 +96,10 @@ def continuous_eval(request: Request) -> Results:
     with _sidecar(request, "continuous") as run:
         training = watch.Watch(request.model_dir, timeout=timeout, note=run.line.note)
         run.follow(training)
+        tested = run.test() if training.state in ("done", "stopped") else {}
     rule = build.best_rule(request.config)
     results = _results("done", run.rows.rows, rule, request.model_dir)
-    return {**results, "training": training.state}
+    return {**results, "training": training.state, **({"test": tested} if tested else {})}
 
 
 def verify_resume(request: Request) -> Results:
@@ -182,8 +184,10 @@ def _train(request: Request, *, evaluates: bool) -> Results:
                 beat, (report, *request.train_actions), request.eval_actions
             )
             driver.run()
+            reason = driver.stop_reason
+            if reason:
+                run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
-        reason = driver.stop_reason
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
     results = _results(state, run.rows.rows, build.best_rule(experiment), model_dir)
@@ -244,12 +248,13 @@ def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.Be
 def _results(
     state: str, rows: Sequence[history.Row], rule: rules.BestRule | None, model_dir: Path
 ) -> Results:
-    newest = rows[-1] if rows else None
+    step = rows[-1].step if rows else 0
+    newest = collections.ChainMap(*(dict(row.metrics) for row in rows if row.step == step))
     best = rules.best(rows, rule) if rule else None
     return {
         "status": state,
-        "step": newest.step if newest else 0,
-        "metrics": history.plain(newest.metrics) if newest else {},
+        "step": step,
+        "metrics": history.plain(newest),
         "best": {"step": best.step, "metrics": history.plain(best.metrics)} if best else None,
         "model_dir": str(model_dir),
     }

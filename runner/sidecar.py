@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from runner import (
     actions,
@@ -75,6 +76,9 @@ class Sidecar:
             eval_actions=eval_actions,
             keeps_best=keeps_best,
         )
+        self._final_test = build.build_test(
+            config, self.trainer, folder, restore=self._restore, rows=self.rows, line=self.line
+        )
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
@@ -133,6 +137,13 @@ class Sidecar:
             ):
                 self._follow(training, todo, clock, sleep)
             todo.clear()
+
+    def test(self) -> dict[str, Any]:
+        """Tests weights as the configuration asks for, once training has ended."""
+        last = checkpoints.latest(self._model_dir)
+        if self._final_test is None or last is None:
+            return {}
+        return self._final_test.run(checkpoints.step_of(last), last)
 
     def close(self) -> None:
         """Flushes what is still in memory."""

@@ -187,6 +187,9 @@ class Training:
             wait=self._store.wait,
             evaluate=lambda step: self._evaluate(evaluate, step),
             evaluated=self.rows.has,
+            finish=lambda step: evaluate.finish(
+                step, self._store.path(step), before_record=self._store.wait
+            ),
             after_loop=after_loop,
             actions=train_actions,
             stop=self._stop,

@@ -38,6 +38,7 @@ def drive(
     *,
     step=0,
     evaluated=lambda step: False,
+    finish=lambda step: None,
     reasons=None,
     actions=(),
     broken=lambda loop, commits: None,
@@ -65,6 +66,7 @@ def drive(
         wait=store.wait,
         evaluate=evaluate,
         evaluated=evaluated,
+        finish=lambda at: log.append(f"finish {at}"),
         after_loop=lambda loop: log.append(f"loop {loop.step}{' row' if loop.summary else ''}"),
         actions=actions,
         stop=stop,
@@ -142,7 +144,7 @@ def test_an_evaluation_can_stop_the_run():
 def test_a_decision_from_outside_stops_the_run_at_a_commit_and_evaluates_there():
     made = drive(grid(100, loop=10, checkpoint=30, evaluation=50), decisions={20: "no", 30: "yes"})
     assert (made.step, made.stop_reason) == (30, "yes")
-    assert made.log[-3:] == ["commit 30", "evaluate 30", "wait"]
+    assert made.log[-3:] == ["commit 30", "finish 30", "wait"]
 
 
 def test_a_run_that_has_stopped_does_not_go_on():
@@ -206,6 +208,7 @@ def test_a_signal_in_a_loop_commits_where_the_loop_ended():
         wait=store.wait,
         evaluate=lambda step: log.append("evaluate"),
         evaluated=lambda step: False,
+        finish=lambda step: None,
         after_loop=lambda loop: log.append(f"loop {loop.step} of {loop.steps}"),
         stop=stop,
     )
@@ -235,6 +238,7 @@ def test_a_signal_between_two_loops_commits_what_the_loops_before_did():
         wait=store.wait,
         evaluate=lambda step: None,
         evaluated=lambda step: False,
+        finish=lambda step: None,
         after_loop=after_loop,
         stop=stop,
     )

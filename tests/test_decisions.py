@@ -8,7 +8,7 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import history, status
+from runner import history, run_config, status
 
 
 def rows(path):
@@ -177,3 +177,18 @@ def test_a_run_that_an_action_stops_is_evaluated_where_it_stopped(tmp_path):
     )
     assert [row["step"] for row in rows(tmp_path / "history.jsonl")] == [10]
     assert np.isfinite(results["metrics"]["accuracy"])
+
+
+def test_what_was_not_due_where_a_run_stopped_early_is_evaluated_there_once(tmp_path):
+    made = frozen(patient(2))
+    data = made.task.validation_data
+    made.run.evaluation_sets = (
+        run_config.EvaluationSetConfig(name="part", data=data, interval=50, examples=5),
+    )
+    results = runner.run(made, tmp_path, "train_and_eval")
+    found = rows(tmp_path / "history.jsonl")
+    assert [row["step"] for row in found] == [20, 40, 50, 60, 60]
+    assert set(found[-1]["metrics"]) == {"part/accuracy", "part/loss"}
+    assert results["metrics"] == {**found[-2]["metrics"], **found[-1]["metrics"]}
+    assert runner.run(made, tmp_path, "train_and_eval") == results
+    assert rows(tmp_path / "history.jsonl") == found

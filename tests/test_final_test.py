@@ -120,3 +120,31 @@ def test_a_signal_ends_the_test(tmp_path, trained):
     with pytest.raises(signals.Interrupted):
         at_end(experiment(), tmp_path, at=40, stop=stop)
     assert not history.History(tmp_path / "history.jsonl").of(history.Test)
+
+
+def test_a_run_tests_its_best_weights_at_the_end_and_only_once(tmp_path):
+    lower = {"best_checkpoint_metric_comp": "lower"}
+    results = runner.run(experiment(last=True, trainer=lower), tmp_path, "train_and_eval")
+    evaluated = {row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").rows}
+    assert results["best"]["step"] == 20
+    assert results["test"] == {
+        "best": {"step": 20, "metrics": pytest.approx(prefixed(evaluated[20]))},
+        "last": {"step": 40, "metrics": pytest.approx(prefixed(evaluated[40]))},
+    }
+    before = (tmp_path / "history.jsonl").read_text()
+    again = runner.run(experiment(last=True, trainer=lower), tmp_path, "train_and_eval")
+    assert again == results
+    assert (tmp_path / "history.jsonl").read_text() == before
+    longer = experiment(last=True, trainer={**lower, "train_steps": 60})
+    assert runner.run(longer, tmp_path, "train_and_eval")["test"]["last"]["step"] == 60
+
+
+def test_a_sidecar_tests_its_best_weights_when_training_has_ended(tmp_path):
+    runner.run(experiment(), tmp_path, "train")
+    first = runner.run(experiment(last=True), tmp_path, "continuous_eval")
+    assert first["test"]["best"]["metrics"] == pytest.approx(prefixed(first["metrics"]))
+    assert first["test"]["last"] == first["test"]["best"]
+    assert runner.run(experiment(last=True), tmp_path, "continuous_eval") == first
+    assert (
+        len(history.History(tmp_path / "eval-continuous" / "history.jsonl").of(history.Test)) == 2
+    )
