@@ -46,6 +46,7 @@ def run(
     *,
     checkpoint: str = "latest",
     allow_config_change: bool = False,
+    dry_run: bool = False,
     train_actions: Sequence[Callable[..., Any]] = (),
     eval_actions: Sequence[Callable[..., Any]] = (),
 ) -> dict[str, Any]:
@@ -57,6 +58,7 @@ def run(
         mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
         checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
         allow_config_change: Whether a run that is there may go on with another configuration.
+        dry_run: Do everything once and small, in a scratch folder, instead.
         train_actions: Called with the logs of each training loop, names to tensors. One that
             returns a string stops the run with that reason.
         eval_actions: The same, with the results of each evaluation.
@@ -76,6 +78,7 @@ def run(
             Path(model_dir),
             checkpoint,
             allow_config_change,
+            dry_run,
             train_actions=tuple(train_actions),
             eval_actions=tuple(eval_actions),
             stop=stop,

@@ -174,6 +174,11 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         choices=("all", "changed"),
         help="print every value with its origin and end; =changed: without the defaults",
     )
+    group.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="one step, one batch, a checkpoint and back, in a scratch folder; then end",
+    )
     group.add_argument("--help", "-h", action="help", help="this; --help=modes, --help=experiments")
 
 

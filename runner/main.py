@@ -91,6 +91,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
         Path(given.model_dir),
         given.checkpoint or "latest",
         allow_config_change=given.allow_config_change,
+        dry_run=given.dry_run,
         arguments=flags.configuring(given),
         flags={name: value for name, value in vars(given).items() if value},
         stop=stop,

@@ -27,6 +27,7 @@ class Request:
         model_dir: The training run's folder.
         checkpoint: What `eval` evaluates: see `runner.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
+        dry_run: Do everything once and small, in a scratch folder.
         arguments: The command's flags that make `config`, for a mode that starts processes.
         flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
@@ -38,6 +39,7 @@ class Request:
     model_dir: Path
     checkpoint: str = "latest"
     allow_config_change: bool = False
+    dry_run: bool = False
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_actions: Sequence["controller.Action"] = ()
@@ -136,7 +138,7 @@ MODES: Mapping[str, Mode] = {
 
 
 def run(mode: str, request: Request) -> Results:
-    """Validates the configuration for `mode` and runs it.
+    """Validates the configuration for `mode` and runs it, or rehearses it.
 
     Raises:
         ConfigError: an unknown mode, or a configuration that it cannot run.
@@ -149,6 +151,18 @@ def run(mode: str, request: Request) -> Results:
     for line in epochs.resolve(request.config):
         heartbeat.say(line)
     config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
+    if request.dry_run:
+        from runner import rehearsal
+
+        return rehearsal.rehearse(
+            request.config,
+            request.model_dir,
+            trains=row.trains,
+            evaluates=row.evaluates,
+            checkpoint=request.checkpoint if mode == "eval" else None,
+            allow_config_change=request.allow_config_change,
+            stop=request.stop,
+        )
     return row.function(request)
 
 

@@ -137,6 +137,13 @@ class Training:
         names = [device.name for device in tf.config.list_logical_devices()]
         return [*names, type(self.trainer.strategy).__name__]
 
+    def save(self) -> Path:
+        """Commits the present state at once; returns the checkpoint."""
+        step = self.trainer.step
+        self._commit(step)
+        self._store.wait()
+        return self._store.path(step)
+
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for; the run ended at `step`, and stays there."""
         return self._final_test.run(step, self._store.path(step)) if self._final_test else {}
