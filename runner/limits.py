@@ -17,6 +17,16 @@ _COUNTS = (
     "validation_interval",
     "max_to_keep",
 )
+_COMPUTED_WITH = (
+    "learning_rate",
+    "initial_learning_rate",
+    "boundaries",
+    "values",
+    "decay_steps",
+    "decay_rate",
+    "total_decay_steps",
+    "warmup_steps",
+)
 
 
 def problems(
@@ -40,6 +50,7 @@ def problems(
         *_trainer(experiment.trainer, trains=trains),
         *_data(experiment.task, trains=trains, evaluates=evaluates),
         *_choices(experiment, trains=trains),
+        *(_schedules(experiment.trainer) if trains else ()),
         *_combinations(experiment),
         *run_limits.problems(experiment, evaluates=evaluates),
     ]
@@ -126,6 +137,17 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Brok
     if isinstance(optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type), str):
         needs = "is named by tf-models-official, but has no implementation there"
         yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
+
+
+def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
+    """What the chosen schedule and warm-up compute with, and official leaves empty."""
+    for choice in ("learning_rate", "warmup"):
+        chosen = getattr(trainer.optimizer_config, choice)
+        section = getattr(chosen, chosen.type, None) if chosen.type else None
+        for field in _COMPUTED_WITH if section is not None else ():
+            if getattr(section, field, 0) is None:
+                path = f"trainer.optimizer_config.{choice}.{chosen.type}"
+                yield Broken(path, section, field, f"must be given for {choice} {chosen.type!r}")
 
 
 def _line(row: Broken, place: str | None) -> str:
