@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runner.config import Experiment
+    from runner.model_garden import run_experiment
 
-__all__ = ["load", "run"]
+__all__ = ["load", "run", "run_experiment"]
+
+
+def __getattr__(name: str) -> Any:
+    """`run_experiment`, Model Garden's by its parameters; it comes with TensorFlow."""
+    if name == "run_experiment":
+        from runner import model_garden
+
+        return model_garden.run_experiment
+    raise AttributeError(f"module 'runner' has no attribute {name!r}")
 
 
 def load(

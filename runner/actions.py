@@ -33,12 +33,12 @@ class TensorBoard:
     """Scalars for TensorBoard, written by its own thread.
 
     Args:
-        folder: Becomes a run of TensorBoard's.
+        folder: Becomes a run of TensorBoard's; None writes nothing.
         purge_from: What an earlier start wrote at this step or later is hidden; None hides nothing.
     """
 
-    def __init__(self, folder: Path, *, purge_from: int | None = None) -> None:
-        self._writer = event_file_writer.EventFileWriter(str(folder))
+    def __init__(self, folder: Path | None, *, purge_from: int | None = None) -> None:
+        self._writer = event_file_writer.EventFileWriter(str(folder)) if folder else None
         if purge_from is not None:
             self.purge(purge_from)
 
@@ -57,23 +57,26 @@ class TensorBoard:
 
     def flush(self) -> None:
         """Everything written is on disk when this returns."""
-        self._writer.flush()
+        if self._writer:
+            self._writer.flush()
 
     def close(self) -> None:
         """Flushes, and ends the thread."""
-        self._writer.close()
+        if self._writer:
+            self._writer.close()
 
     def _add(self, event: event_pb2.Event) -> None:
         event.wall_time = time.time()
-        self._writer.add_event(event)
+        if self._writer:
+            self._writer.add_event(event)
 
 
 class TrainingLog:
     """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid."""
 
-    def __init__(self, model_dir: Path, *, resumed_at: int) -> None:
+    def __init__(self, model_dir: Path, *, resumed_at: int, draws: bool = True) -> None:
         self._path = model_dir / "train.jsonl"
-        self._board = TensorBoard(model_dir / "train", purge_from=resumed_at + 1)
+        self._board = TensorBoard(model_dir / "train" if draws else None, purge_from=resumed_at + 1)
         self.newest: dict[str, float] = {}
         self._drop_after(resumed_at)
 
@@ -113,7 +116,9 @@ class Boards:
         purge_from: As `TensorBoard`'s.
     """
 
-    def __init__(self, folders: Mapping[str, Path], *, purge_from: int | None = None) -> None:
+    def __init__(
+        self, folders: Mapping[str, Path | None], *, purge_from: int | None = None
+    ) -> None:
         self._boards = {
             name: TensorBoard(folder, purge_from=purge_from) for name, folder in folders.items()
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from official.core import base_task, task_factory
@@ -30,6 +30,18 @@ from runner.config import Experiment
 from runner.errors import ConfigError
 
 
+class Given(NamedTuple):
+    """What a caller has made already, in the place of what the configuration describes.
+
+    Attributes:
+        strategy: Its scope is entered here.
+        task: Of `config.task`.
+    """
+
+    strategy: tf.distribute.Strategy | None = None
+    task: base_task.Task | None = None
+
+
 def build_trainer(
     config: Experiment,
     logging_dir: Path,
@@ -38,18 +50,19 @@ def build_trainer(
     rows: history.History,
     evaluates: bool,
     stop: signals.Stop,
+    given: Given = Given(),  # noqa: B008, immutable
 ) -> tuple[trainer.Trainer, tf.Variable]:
     """A trainer whose variables all exist, its inputs placed at `step`.
 
     Returns:
         The trainer, and the scale of its learning rate.
     """
-    devices = _devices(config)
+    devices = _devices(config, given)
     strategy.check_batch(devices, config.task.train_data, "train_data")
     brake, inputs, replicas = trainer.Brake(), memory.Inputs(), memory.Replicas()
     stop.tell(brake.halt)
     with devices.scope():
-        task = task_factory.get_task(config.task, logging_dir=str(logging_dir))
+        task = given.task or _task(config, logging_dir)
         model = task.build_model()
         made = optimizer.build(task, config)
         rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
@@ -69,12 +82,16 @@ def build_trainer(
 
 
 def build_evaluator(
-    config: Experiment, logging_dir: Path, *, stop: signals.Stop
+    config: Experiment,
+    logging_dir: Path,
+    *,
+    stop: signals.Stop,
+    given: Given = Given(),  # noqa: B008, immutable
 ) -> evaluator.Evaluator:
     """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
     averages = config.trainer.optimizer_config.ema is not None
-    with _devices(config).scope():
-        task = task_factory.get_task(config.task, logging_dir=str(logging_dir))
+    with _devices(config, given).scope():
+        task = given.task or _task(config, logging_dir)
         return evaluator.Evaluator(
             config,
             task,
@@ -149,7 +166,11 @@ def build_boards(
 ) -> actions.Boards:
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
     sets = {each.name: folder / "sets" / each.name for each in config.run.evaluation_sets}
-    return actions.Boards({"": folder / validation, **sets}, purge_from=purge_from)
+    folders = {"": folder / validation, **sets}
+    draws = config.run.tensorboard
+    return actions.Boards(
+        {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
+    )
 
 
 def build_test(
@@ -186,6 +207,7 @@ def build_test(
         rows=rows,
         line=line,
         last=options.last,
+        draws=config.run.tensorboard,
     )
 
 
@@ -255,9 +277,15 @@ def shown(config: Experiment) -> rules.BestRule:
     return best_rule(config) or rules.BestRule("validation_loss", higher=False)
 
 
-def _devices(config: Experiment) -> tf.distribute.Strategy:
+def _task(config: Experiment, logging_dir: Path) -> base_task.Task:
+    return task_factory.get_task(config.task, logging_dir=str(logging_dir))
+
+
+def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     """The strategy, on a process that is set up for the run."""
     strategy.configure(config.runtime, seed=config.run.seed, deterministic=config.run.deterministic)
+    if given.strategy is not None:
+        return given.strategy
     return strategy.build(config.runtime, logical_cpus=config.run.logical_cpus)
 
 

@@ -13,7 +13,7 @@ class ConfigError(RunnerError):
     exit_code = 2
 
 
-class DivergedError(RunnerError):
+class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeError
     """The loss is no longer finite; the message names the last good checkpoint."""
 
     exit_code = 3

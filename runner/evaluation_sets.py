@@ -118,6 +118,6 @@ def _portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
             )
         return each.examples
     if size is None:
-        parts = tf.nest.flatten(task.build_inputs(placement.whole(each.data), None))
+        parts = tf.nest.flatten(placement.inputs_of(task, placement.whole(each.data), None))
         size = batches.count(parts[0])
     return max(1, round(each.share * size))

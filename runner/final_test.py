@@ -33,6 +33,7 @@ class FinalTest:
         rows: The history in `folder`.
         line: What a person sees.
         last: Whether the last weights are tested, too.
+        draws: Whether results go to TensorBoard.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class FinalTest:
         rows: history.History,
         line: progress.Progress,
         last: bool,
+        draws: bool = True,
     ) -> None:
         self._evaluator = built
         self._dataset = dataset
@@ -55,6 +57,7 @@ class FinalTest:
         self._rows = rows
         self._line = line
         self._last = last
+        self._draws = draws
 
     def run(self, step: int, last: Path) -> dict[str, Any]:
         """Tests the last weights if asked to, then the best; these are the present ones after.
@@ -101,6 +104,6 @@ class FinalTest:
         return row
 
     def _draw(self, step: int, points: dict[str, float]) -> None:
-        board = actions.TensorBoard(self._folder / "test")
+        board = actions.TensorBoard(self._folder / "test" if self._draws else None)
         board.write(step, points)
         board.close()

@@ -34,6 +34,7 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.preemption_on_demand_checkpoint",
         "trainer.continuous_eval_timeout",
         "run.async_checkpoints",
+        "run.tensorboard",
     ),
     "what is kept, and where, changes no weight": (
         "trainer.max_to_keep",

@@ -13,7 +13,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
-    from runner import config, controller, sidecar
+    from runner import build, config, controller, evaluator, sidecar
 
 Results = dict[str, Any]
 
@@ -33,6 +33,8 @@ class Request:
         train_actions: Called with the logs of each training loop.
         eval_actions: Called with the results of each evaluation.
         stop: Whether a signal has come.
+        given: What a caller has made already.
+        built: Told what holds the weights, once it is built.
     """
 
     config: "config.Experiment"
@@ -45,6 +47,8 @@ class Request:
     train_actions: Sequence["controller.Action"] = ()
     eval_actions: Sequence["controller.Action"] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
+    given: "build.Given | None" = None
+    built: Callable[["evaluator.Evaluator"], object] = lambda _: None
 
 
 def train(request: Request) -> Results:
@@ -185,8 +189,14 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
     ):
         run = training.Training(
-            experiment, model_dir, evaluates=evaluates, stop=request.stop, held=held
+            experiment,
+            model_dir,
+            evaluates=evaluates,
+            stop=request.stop,
+            held=held,
+            given=request.given or build.Given(),
         )
+        request.built(run.trainer)
         beat.beat(run.trainer.step)
         with contextlib.closing(run):
             run.report()
@@ -224,7 +234,7 @@ def _sidecar(
     request: Request, name: str, *, keeps_best: bool = True
 ) -> Iterator["sidecar.Sidecar"]:
     """An evaluator in a folder of its own, which nobody else writes meanwhile."""
-    from runner import folder, sidecar
+    from runner import build, folder, sidecar
 
     own = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
     command = _command("continuous_eval" if keeps_best else "eval", request)
@@ -241,7 +251,9 @@ def _sidecar(
             check=held.check,
             eval_actions=request.eval_actions,
             keeps_best=keeps_best,
+            given=request.given or build.Given(),
         )
+        request.built(run.trainer)
         with contextlib.closing(run):
             yield run
 

@@ -5,6 +5,7 @@ iterator's state goes into the checkpoint, where TensorFlow can tell it; else th
 the start and skip: the same batches in the same order, at the cost of reading them.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -49,7 +50,7 @@ def training(
         ]
         return tf.nest.map_structure(_joined, *parts)
 
-    return _distributed(build, threads)
+    return _distributed(task, build, threads)
 
 
 def validation(
@@ -70,14 +71,14 @@ def validation(
     """
 
     def build(context: tf.distribute.InputContext) -> Any:
-        dataset = task.build_inputs(whole(data), context)
+        dataset = inputs_of(task, whole(data), context)
         if examples is None:
             return dataset
         own, more = divmod(examples, context.num_input_pipelines)
         own += context.input_pipeline_id < more
         return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
 
-    return _distributed(build, threads)
+    return _distributed(task, build, threads)
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
@@ -86,6 +87,15 @@ def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
     if getattr(data, "drop_remainder", False) and not on_tpu:  # a TPU needs batches of one shape
         return data.replace(drop_remainder=False)
     return data
+
+
+def inputs_of(
+    task: base_task.Task,
+    data: config_definitions.DataConfig,
+    context: tf.distribute.InputContext | None,
+) -> Any:
+    """What the task builds. One that takes no context gives global batches, which are split."""
+    return task.build_inputs(data, context) if _takes_context(task) else task.build_inputs(data)
 
 
 def is_placed(data: config_definitions.DataConfig) -> bool:
@@ -130,9 +140,9 @@ def _from(
 ) -> Any:
     """`count` global batches from `first` on, each in a part for every replica of this pipeline."""
     if is_placed(data):
-        dataset, first = task.build_inputs(data.replace(start_step=first), context), 0
+        dataset, first = inputs_of(task, data.replace(start_step=first), context), 0
     else:
-        dataset = task.build_inputs(data, context)
+        dataset = inputs_of(task, data, context)
 
     def cut(part: tf.data.Dataset) -> tf.data.Dataset:
         part = part.skip(first * replicas) if first else part
@@ -147,7 +157,15 @@ def _joined(first: tf.data.Dataset, *others: tf.data.Dataset) -> tf.data.Dataset
     return first
 
 
-def _distributed(build: Callable[[tf.distribute.InputContext], Any], threads: int | None) -> Any:
+def _takes_context(task: base_task.Task) -> bool:
+    return "input_context" in inspect.signature(task.build_inputs).parameters
+
+
+def _distributed(
+    task: base_task.Task,
+    build: Callable[[tf.distribute.InputContext], Any],
+    threads: int | None,
+) -> Any:
     def with_threads(input_context: tf.distribute.InputContext) -> Any:
         dataset = build(input_context)
         if not threads:
@@ -156,4 +174,9 @@ def _distributed(build: Callable[[tf.distribute.InputContext], Any], threads: in
         options.threading.private_threadpool_size = threads
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
 
-    return orbit.utils.make_distributed_dataset(tf.distribute.get_strategy(), with_threads)
+    strategy = tf.distribute.get_strategy()
+    if _takes_context(task):
+        return orbit.utils.make_distributed_dataset(strategy, with_threads)
+    return orbit.utils.make_distributed_dataset(
+        strategy, lambda: with_threads(tf.distribute.InputContext())
+    )

@@ -173,6 +173,7 @@ class RunConfig(base_config.Config):
             TensorFlow then does without some faster kernels, mostly on GPUs.
         async_checkpoints: Whether checkpoints are written while training goes on.
         logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
+        tensorboard: Whether TensorBoard's events are written.
         rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
             (`TrainerConfig.recovery_max_trials` says how many there may be).
         early_stopping: When a run ends early.
@@ -188,6 +189,7 @@ class RunConfig(base_config.Config):
     deterministic: bool = True
     async_checkpoints: bool = True
     logical_cpus: int = 1
+    tensorboard: bool = True
     rollback_rate: float = 1.0
     early_stopping: EarlyStoppingConfig = dataclasses.field(default_factory=EarlyStoppingConfig)
     plateau: PlateauConfig = dataclasses.field(default_factory=PlateauConfig)

@@ -36,6 +36,7 @@ class Sidecar:
         check: Called before a result is recorded; raises where another process records there.
         eval_actions: Called with each result.
         keeps_best: Whether the best checkpoints are kept in `folder`.
+        given: What a caller has made already.
 
     Attributes:
         trainer: Holds the weights.
@@ -53,12 +54,13 @@ class Sidecar:
         check: Callable[[], None] = lambda: None,
         eval_actions: Sequence[controller.Action] = (),
         keeps_best: bool = True,
+        given: build.Given = build.Given(),  # noqa: B008, immutable
     ) -> None:
         self._options = config.run.evaluator
         self._model_dir = model_dir
         self._folder = folder
         self._check = check
-        self.trainer = build.build_evaluator(config, folder, stop=stop)
+        self.trainer = build.build_evaluator(config, folder, stop=stop, given=given)
         name = folder.name.removeprefix("eval-")
         self._metrics = watched_metrics.check(
             config, self.trainer, model_dir, evaluates=True, sidecar=name

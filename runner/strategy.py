@@ -44,7 +44,11 @@ def build(
         )
     try:
         if name == "mirrored" and not runtime.num_gpus and logical_cpus > 1:
-            return tf.distribute.MirroredStrategy(_logical_cpus(logical_cpus))
+            # TensorFlow's collectives would mix up the strategies of two runs in one process.
+            reduction = tf.distribute.ReductionToOneDevice()
+            return tf.distribute.MirroredStrategy(
+                _logical_cpus(logical_cpus), cross_device_ops=reduction
+            )
         distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
         return distribute_utils.get_distribution_strategy(
             name,

@@ -41,6 +41,7 @@ class Training:
         evaluates: Whether it evaluates, too.
         stop: Whether a signal has come.
         held: The claim to the folder.
+        given: What a caller has made already.
 
     Attributes:
         trainer: Holds the state.
@@ -61,6 +62,7 @@ class Training:
         evaluates: bool,
         stop: signals.Stop,
         held: claim.Claim,
+        given: build.Given = build.Given(),  # noqa: B008, immutable
     ) -> None:
         self._config = config
         self._held = held
@@ -74,7 +76,13 @@ class Training:
         self.rows = history.History(model_dir / "history.jsonl")
         self.rows.drop_after(start)
         self.trainer, self._rate_scale = build.build_trainer(
-            config, model_dir, step=start, rows=self.rows, evaluates=evaluates, stop=stop
+            config,
+            model_dir,
+            step=start,
+            rows=self.rows,
+            evaluates=evaluates,
+            stop=stop,
+            given=given,
         )
         self._store = checkpoints.Checkpoints(
             self.trainer.checkpoint,
@@ -91,7 +99,7 @@ class Training:
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
         )
-        self.log = actions.TrainingLog(model_dir, resumed_at=start)
+        self.log = actions.TrainingLog(model_dir, resumed_at=start, draws=config.run.tensorboard)
         self._final_test = (
             build.build_test(
                 config,

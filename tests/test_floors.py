@@ -26,7 +26,7 @@ FLOORS = [
         "final_test",
     },
     {"build", "training", "sidecar", "folder"},
-    {"modes", "resumption", "rehearsal"},
+    {"modes", "resumption", "rehearsal", "model_garden"},
     {"flags", "main", "__main__", "__init__"},
 ]  # fmt: skip
 

@@ -1,0 +1,126 @@
+"""Model Garden's `run_experiment`, on this runner: the same parameters, the same return value."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orbit
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, base_trainer, train_lib
+from official.core import config_definitions as cfg
+
+from runner import build, checkpoints, config, evaluator, heartbeat, modes, signals
+from runner.errors import ConfigError
+
+_MODES = {"train_and_post_eval": "train"}
+_OWN_LOOP = (
+    "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
+    "evaluation sets, no claim on the folder, no history.jsonl; signals save nothing"
+)
+
+
+def run_experiment(
+    distribution_strategy: tf.distribute.Strategy | None,
+    task: base_task.Task,
+    mode: str,
+    params: cfg.ExperimentConfig,
+    model_dir: str,
+    run_post_eval: bool = False,
+    save_summary: bool = True,
+    train_actions: Sequence[orbit.Action] | None = None,
+    eval_actions: Sequence[orbit.Action] | None = None,
+    trainer: base_trainer.Trainer | None = None,
+    controller_cls: type[orbit.Controller] = orbit.Controller,
+    summary_manager: Any = None,
+    eval_summary_manager: Any = None,
+    enable_async_checkpointing: bool = False,
+) -> tuple[tf_keras.Model, Mapping[str, Any]]:
+    """Does what `official.core.train_lib.run_experiment` does, with this runner's promises.
+
+    Args:
+        distribution_strategy: None: the one in scope.
+        task: Builds the model and the inputs.
+        mode: `train`, `eval`, `train_and_eval`, `continuous_eval` or `train_and_post_eval`.
+        params: All values; an experiment of this runner's may have a section `run`.
+        model_dir: The run's folder.
+        run_post_eval: Whether the newest weights are evaluated in the end.
+        save_summary: Whether TensorBoard's events are written.
+        train_actions: Called with the logs of each training loop. The list is not changed.
+        eval_actions: Called with the results of each evaluation. The list is not changed.
+        trainer: One of the caller's runs Model Garden's own loop, without these promises.
+        controller_cls: Any but Orbit's own does so, too.
+        summary_manager: Told, besides, what is logged of training.
+        eval_summary_manager: Told, besides, the results of evaluations.
+        enable_async_checkpointing: Whether checkpoints are written while training goes on.
+
+    Returns:
+        The model, and the results of the evaluation in the end; without that, {}.
+
+    Raises:
+        runner.errors.RunnerError: it cannot go on; the message says why.
+    """
+    if trainer is not None or controller_cls is not orbit.Controller:
+        what = "a trainer that is given" if trainer is not None else f"{controller_cls.__name__}"
+        heartbeat.say(_OWN_LOOP.format(what=what))
+        return train_lib.run_experiment(
+            distribution_strategy,
+            task,
+            mode,
+            params,
+            model_dir,
+            run_post_eval=run_post_eval,
+            save_summary=save_summary,
+            train_actions=list(train_actions or ()),
+            eval_actions=list(eval_actions or ()),
+            trainer=trainer,
+            controller_cls=controller_cls,
+            summary_manager=summary_manager,
+            eval_summary_manager=eval_summary_manager,
+            enable_async_checkpointing=enable_async_checkpointing,
+        )
+    experiment = config.from_official(params).replace(
+        run={"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
+    )
+    given = build.Given(distribution_strategy or tf.distribute.get_strategy(), task)
+    held: list[evaluator.Evaluator] = []
+    with signals.served() as stop:
+        request = modes.Request(
+            experiment,
+            Path(model_dir),
+            train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
+            eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
+            stop=stop,
+            given=given,
+            built=held.append,
+        )
+        modes.run(_MODES.get(mode, mode), request)
+        logs: Mapping[str, Any] = {}
+        if run_post_eval or mode == "train_and_post_eval":
+            logs = _evaluated(experiment, Path(model_dir), given, stop)
+    return held[0].model, logs
+
+
+def _summaries(manager: Any) -> list[orbit.Action]:
+    """An action that has a summary manager of Orbit's write what it is given."""
+    if manager is None:
+        return []
+
+    def write(logs: Mapping[str, Any]) -> None:
+        manager.write_summaries(logs)
+        manager.flush()
+
+    return [write]
+
+
+def _evaluated(
+    experiment: config.Experiment, model_dir: Path, given: build.Given, stop: signals.Stop
+) -> Mapping[str, Any]:
+    """The results of the newest checkpoint, nested as the task returns them."""
+    newest = checkpoints.latest(model_dir)
+    if newest is None:
+        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+    built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)
+    checkpoints.restore(built.checkpoint, newest, partly=True)
+    logs = built.evaluate(tf.constant(experiment.trainer.validation_steps))
+    return tf.nest.map_structure(orbit.utils.get_value, logs)
