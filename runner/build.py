@@ -255,6 +255,8 @@ def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
     for names, higher in ((retention.higher, True), (retention.lower, False)):
         for name in names:
             rule = rules.BestRule(name.replace("|", "/"), higher=higher)
+            if rule == best_rule(config):  # has its folder
+                continue
             found.append((f"best-{rule.metric.replace('/', '-')}", rule))
     folders: dict[str, rules.BestRule] = {}
     for folder, rule in found:
@@ -270,6 +272,13 @@ def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
 def best_folder(config: Experiment) -> str:
     """The name of the best checkpoint's folder."""
     return config.trainer.best_checkpoint_export_subdir or "best"
+
+
+def left_to_evaluators(config: Experiment) -> list[str]:
+    """What a configuration asks for that a mode does not do which only trains."""
+    found = [f"the set {each.name!r}" for each in config.run.evaluation_sets]
+    found += [f"{name}/" for name in best_rules(config)]
+    return [*found, "the test"] if config.run.test.data is not None else found
 
 
 def shown(config: Experiment) -> rules.BestRule:

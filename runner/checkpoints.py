@@ -177,10 +177,12 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         raise UnreadableError(path, why) from error
     if report.different or complaint:
         differences = report.render(unexpected=not partly) or f"  {complaint}"
-        raise ConfigError(
-            f"{path} was written for another model:\n{differences}\n"
-            "A changed model starts in a new model_dir; this can be its task's init_checkpoint"
+        advice = (
+            "evaluate with the run's own configuration: its folder has it as config.gin"
+            if partly
+            else "A changed model starts in a new model_dir; this can be its task's init_checkpoint"
         )
+        raise ConfigError(f"{path} was written for another model:\n{differences}\n{advice}")
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from runner import config, heartbeat, history, rules
+from runner.spelling import did_you_mean
 
 
 class Decisions:
@@ -36,6 +37,7 @@ class Decisions:
         self._plateau = rules.plateau(experiment.run.plateau)
         self._for_stopping = _Fold(self._stopping, model_dir, rows)
         self._for_plateau = _Fold(self._plateau, model_dir, rows)
+        self._expect(model_dir)
         self._stopped = self._has_stopped()
         self._scale = self._has_dropped()
 
@@ -48,6 +50,11 @@ class Decisions:
     def rate_scale(self) -> float:
         """What the scheduled learning rate is multiplied by."""
         return rules.rollback_scale(self._rows.rollbacks) * self._scale
+
+    def unheard(self) -> list[str]:
+        """The sidecars whose evaluations a rule asks for, and that have made none."""
+        rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
+        return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
 
     def evaluated(self) -> None:
         """Takes in the run's own evaluations."""
@@ -74,6 +81,16 @@ class Decisions:
             self._scale = scale
             names = " or ".join(self._plateau.watched.names)
             self._note(f"{names} no better: the learning rate is now {scale:.4g} of the scheduled")
+
+    def _expect(self, model_dir: Path) -> None:
+        """Says which of the sidecars that rules ask for have not begun."""
+        there = sorted(path.name.removeprefix("eval-") for path in model_dir.glob("eval-*"))
+        for source in {self._stopping.source, self._plateau.source} - {"", *there}:
+            others = f"; there are {', '.join(there)}" if there else ""
+            self._note(
+                f"no evaluator {source!r} has begun yet, whose evaluations are to decide{others}"
+                f"{did_you_mean(source, there)}"
+            )
 
     def _has_stopped(self) -> str | None:
         """Why the run has ended already; a rule that has changed since is asked again."""

@@ -4,6 +4,7 @@ An epoch is as many steps as the training data have batches, which need not be a
 length in epochs is the step that ends it.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -125,6 +126,15 @@ def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
     for index, one in enumerate(run.evaluation_sets):
         fields.append(Field(f"run.evaluation_sets[{index}]", one, "interval_epochs"))
     yield from (field for field in fields if field.value)
+
+
+def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
+    """The paths of the fields of steps that something given in epochs stands for."""
+    found = set()
+    for field in given(experiment):
+        with contextlib.suppress(ConfigError):
+            found.add(_stands_for(field, experiment, {}).origin)
+    return found
 
 
 def _epoch(experiment: cfg.ExperimentConfig, first: Field, origins: dict[str, str]) -> _Epoch:

@@ -17,9 +17,6 @@ from runner.run_config import EvaluationSetConfig
 LOSS = "validation_loss"
 """What official calls the loss of an evaluation."""
 
-TEST = "test/"
-"""Before the names of the metrics of the test at the end."""
-
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSet:

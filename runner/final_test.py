@@ -13,6 +13,7 @@ from runner import (
     evaluator,
     history,
     progress,
+    run_limits,
 )
 
 Weights = Literal["best", "last"]
@@ -93,17 +94,18 @@ class FinalTest:
         start = time.perf_counter()
         logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
         seconds = round(time.perf_counter() - start, 3)
-        metrics = actions.scalars(evaluation_sets.named(logs, evaluation_sets.TEST))
+        metrics = actions.scalars(evaluation_sets.named(logs, run_limits.TEST))
         row = history.Test(*key, metrics, seconds, time.time(), path.name)
         self._rows.append(row)
-        self._draw(row.tested, actions.scalars(logs))
+        self._draw(weights, row.tested, actions.scalars(logs))
         self._line.note(
             f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s: "
             f"{progress.values(metrics)}"
         )
         return row
 
-    def _draw(self, step: int, points: dict[str, float]) -> None:
-        board = actions.TensorBoard(self._folder / "test" if self._draws else None)
+    def _draw(self, weights: Weights, step: int, points: dict[str, float]) -> None:
+        folder = self._folder / ("test" if weights == "best" else "test-last")
+        board = actions.TensorBoard(folder if self._draws else None)
         board.write(step, points)
         board.close()

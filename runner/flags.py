@@ -43,6 +43,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(modes.unknown(flags.mode))
     if flags.checkpoint is not None and flags.mode != "eval":
         raise ConfigError(f"--checkpoint is for --mode=eval, not --mode={flags.mode}")
+    if flags.checkpoint == "":
+        raise ConfigError("--checkpoint= names nothing; leave it out for the latest")
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("what is to be run? give a --gin_file or a registered --experiment")
     if flags.model_dir is None and not flags.print_config:

@@ -71,7 +71,7 @@ def recorded(
         raise
     finally:
         with contextlib.suppress(OSError):
-            record.end(beat.state if beat else state, beat.step if beat else None)
+            record.end(beat.state if beat else state, step=beat.step if beat else None)
 
 
 def write_configuration(experiment: config.Experiment, folder: Path) -> None:

@@ -7,7 +7,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
-from runner import run_limits, spelling
+from runner import epochs, run_limits, spelling
 from runner.run_limits import Broken
 
 _COUNTS = (
@@ -54,8 +54,10 @@ def problems(
         *_choices(experiment, trains=trains),
         *(_schedules(experiment.trainer) if trains else ()),
         *_combinations(experiment),
-        *run_limits.problems(experiment, evaluates=evaluates),
+        *run_limits.problems(experiment, evaluates=evaluates, given_only=given_only),
     ]
+    in_epochs = set() if not given_only else epochs.steps_given(experiment)
+    rows = [row for row in rows if f"{row.path}.{row.field}" not in in_epochs]
     places = [(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
     lines = [_line(row, place) for row, place in places if place or not given_only]
     if type(experiment.task) is cfg.TaskConfig and not given_only:

@@ -209,6 +209,8 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             )
             driver.run()
             reason = driver.stop_reason
+            for name in run.unheard():
+                run.line.note(f"eval-{name} was to decide, but no evaluation of it was seen")
             if reason:
                 run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
@@ -240,7 +242,7 @@ def _sidecar(
     command = _command("continuous_eval" if keeps_best else "eval", request)
     with (
         claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
-        folder.recorded(own, command),
+        folder.recorded(own, command) as record,
     ):
         folder.write_configuration(request.config, own)
         run = sidecar.Sidecar(
@@ -256,6 +258,7 @@ def _sidecar(
         request.built(run.trainer)
         with contextlib.closing(run):
             yield run
+            record.note(step=max((row.step for row in run.rows.rows), default=None))
 
 
 def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.BestRule) -> None:

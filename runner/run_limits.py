@@ -12,6 +12,8 @@ from runner import epochs, spelling
 from runner.run_config import RunConfig
 
 POLICIES = ("latest", "every")
+TEST = "test/"
+"""Before the names of the metrics of the test at the end."""
 
 _Bound = tuple[Callable[[Any], bool], str]
 _COUNT: _Bound = (lambda value: value >= 1, "must be 1 or more")
@@ -61,12 +63,15 @@ class Broken(NamedTuple):
     needs: str
 
 
-def problems(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> Iterator[Broken]:
+def problems(
+    experiment: cfg.ExperimentConfig, *, evaluates: bool, given_only: bool = False
+) -> Iterator[Broken]:
     """What is out of its range, or has no effect.
 
     Args:
         experiment: All values.
         evaluates: Whether the mode evaluates, so that its data must have a batch size.
+        given_only: What a value would need may have been left out for another mistake.
     """
     run = experiment.run
     for name, bounds in _BOUNDS.items():
@@ -77,7 +82,8 @@ def problems(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> Iterator[B
     yield from _sets(run)
     for path, section in _evaluated(run):
         yield from _data(path, section, evaluates=evaluates)
-    yield from _without_effect(experiment)
+    if not given_only:
+        yield from _without_effect(experiment)
 
 
 def _outside(
@@ -134,6 +140,8 @@ def _sets(run: RunConfig) -> Iterator[Broken]:
         prefix = one.prefix or f"{one.name}/"
         if not _NAME.fullmatch(one.name):
             yield Broken(path, one, "name", _NAMED)
+        elif prefix == TEST:
+            yield Broken(path, one, "name", "leaves 'test/', as of the test at the end")
         elif one.name in names:
             yield Broken(path, one, "name", "names another set, too")
         elif prefix in prefixes:

@@ -63,6 +63,9 @@ class RunRecord:
         self._path = model_dir / "run.json"
         before = files.read_json(self._path) or {}
         self._starts: list[dict[str, Any]] = list(before.get("starts", []))
+        for start in self._starts:
+            if start.get("ended") is None:  # this process has the folder now
+                start["state"] = "lost"
         self._start: dict[str, Any] = {
             "mode": command.mode,
             "command": [masked(argument) for argument in command.arguments],
@@ -87,8 +90,9 @@ class RunRecord:
         self._start.update(facts)
         self._write()
 
-    def end(self, state: str, step: int | None) -> None:
-        """Says how this start ended."""
+    def end(self, state: str, step: int | None = None) -> None:
+        """Says how this start ended, and where, unless that was noted."""
+        step = self._start["step"] if step is None else step
         self.note(ended=time.time(), state=state, step=step)
 
     def _write(self) -> None:

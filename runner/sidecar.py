@@ -21,6 +21,7 @@ from runner import (
     watched_metrics,
 )
 from runner.config import Experiment
+from runner.errors import ConfigError
 
 _POLL_SECONDS = 0.2
 
@@ -134,10 +135,14 @@ class Sidecar:
         self._catch_up()
         kept = pending.Pending(self._model_dir, self._folder, self.rows, self._options)
         with contextlib.closing(kept) as todo:
-            with spool.registered(
-                self._folder, policy=self._options.policy, metrics=self._metrics or ()
-            ):
-                self._follow(training, todo, clock, sleep)
+            try:
+                with spool.registered(
+                    self._folder, policy=self._options.policy, metrics=self._metrics or ()
+                ):
+                    self._follow(training, todo, clock, sleep)
+            except ConfigError:
+                todo.clear()
+                raise
             todo.clear()
 
     def test(self) -> dict[str, Any]:

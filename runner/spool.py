@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import checkpoint_files, files, heartbeat, restoring
+from runner.errors import ConfigError
 
 GRACE_SECONDS = 600.0
 """How long after its last sign of life a sidecar still counts as living.
@@ -39,8 +40,9 @@ def registered(
 ) -> Iterator[None]:
     """Inside, the sidecar of `folder` counts as living.
 
-    The registration goes with a clean end. It stays when an error, a signal or a kill ends the
-    block: the sidecar is expected back.
+    The registration goes with a clean end, and with a mistake in the configuration, which no other
+    start of the same mends. It stays when another error, a signal or a kill ends the block: the
+    sidecar is expected back.
 
     Args:
         folder: `eval-<name>` in the run's folder.
@@ -52,8 +54,12 @@ def registered(
     path = folder / _FILE
     said = {"policy": policy, "metrics": list(metrics), "host": socket.gethostname()}
     files.write_json(path, {**said, "pid": os.getpid()})
-    with heartbeat.beating(lambda: os.utime(path), seconds=seconds, note=note):
-        yield
+    try:
+        with heartbeat.beating(lambda: os.utime(path), seconds=seconds, note=note):
+            yield
+    except ConfigError:
+        path.unlink(missing_ok=True)
+        raise
     path.unlink(missing_ok=True)
 
 

@@ -124,6 +124,8 @@ class Training:
         view = build.build_overview(self.trainer)
         files.write_json(self._model_dir / "overview.json", view.as_dict())
         self.line.note(overview.render(view))
+        if not self._grid.evaluations and (others := build.left_to_evaluators(self._config)):
+            self.line.note(f"left to evaluators: {', '.join(others)}")
         self.line.note(
             f"resumed at step {self.trainer.step:,} from {self._source}"
             if self._source
@@ -151,6 +153,10 @@ class Training:
         self._commit(step)
         self._store.wait()
         return self._store.path(step)
+
+    def unheard(self) -> list[str]:
+        """The sidecars that were to decide something, and evaluated nothing."""
+        return self._decisions.unheard()
 
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for; the run ended at `step`, and stays there."""

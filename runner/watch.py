@@ -143,4 +143,8 @@ class Watch:
 
     @property
     def _step(self) -> str:
-        return f"{self._status.step:,}" if self._status else "0"
+        """The step of the last sign of life or of the newest checkpoint, whichever is later."""
+        names = [path.stem for path in self._model_dir.glob("ckpt-*.index")]
+        steps = [int(name[5:]) for name in names if name[5:].isdigit()]
+        known = self._status.step if self._status else 0
+        return f"{max([known, *steps]):,}"

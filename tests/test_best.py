@@ -273,7 +273,7 @@ def test_a_run_keeps_the_best_by_each_metric_that_its_configuration_names(tmp_pa
 @pytest.mark.parametrize(
     "retention_section",
     [
-        {"higher": ["accuracy"], "lower": ["accuracy"]},
+        {"higher": ["error"], "lower": ["error"]},
         {"higher": ["a/b", "a-b"]},
         {"higher": ["top", "top"]},
     ],
@@ -282,6 +282,12 @@ def test_two_metrics_that_would_share_a_folder_are_a_mistake(retention_section):
     config = toy.experiment({"run": {"retention": retention_section}})
     with pytest.raises(ConfigError, match=r"RetentionConfig.*share the folder best-"):
         build.best_rules(config)
+
+
+def test_the_metric_of_the_best_checkpoint_has_one_folder():
+    retention = {"higher": ["accuracy"], "lower": ["validation_loss"]}
+    config = toy.experiment({"run": {"retention": retention}})
+    assert list(build.best_rules(config)) == ["best", "best-validation_loss"]
 
 
 class Killed(BaseException):

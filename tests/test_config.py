@@ -702,6 +702,10 @@ WRONG_RUN = {
     "interval of a set": ([*SETS, "part/EvaluationSetConfig.interval = -1"], "must be 0 or more"),
     "name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = 'a b'"], "must be made of letters"),
     "no name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = ''"], "must be made of letters"),
+    "name of the test": (
+        [*SETS, "noisy/EvaluationSetConfig.name = 'test'"],
+        "leaves 'test/', as of the test at the end",
+    ),
     "one name of two sets": (
         [*SETS, "noisy/EvaluationSetConfig.name = 'part'"],
         "names another set, too",

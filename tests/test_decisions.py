@@ -159,6 +159,25 @@ def test_a_decision_newer_than_the_restored_step_is_taken_again(tmp_path):
     assert [row["step"] for row in rows(tmp_path / "history.jsonl")] == [40]
 
 
+def test_a_source_that_nobody_is_is_said(tmp_path, capsys):
+    sidecar_saw(tmp_path, 20, name="side")
+    runner.run(frozen(patient(2, source="sied"), steps=20), tmp_path, "train")
+    said = capsys.readouterr().err
+    assert "no evaluator 'sied' has begun yet" in said
+    assert "there are side; did you mean 'side'?" in said
+    assert "eval-sied was to decide, but no evaluation of it was seen" in said
+    runner.run(frozen(patient(2, source="side"), steps=40), tmp_path, "train")
+    assert "was to decide" not in capsys.readouterr().err
+
+
+def test_training_alone_says_what_it_leaves_to_evaluators(tmp_path, capsys):
+    made = toy.experiment({"run": {"retention": {"lower": ("validation_loss",)}}})
+    made.run.test.data = made.task.validation_data
+    runner.run(made, tmp_path, "train")
+    said = "left to evaluators: best/, best-validation_loss/, the test"
+    assert said in capsys.readouterr().err
+
+
 def test_a_row_that_the_sidecar_is_still_writing_waits(tmp_path):
     path = tmp_path / "eval-side" / "history.jsonl"
     sidecar_saw(tmp_path, 20)

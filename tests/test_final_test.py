@@ -78,10 +78,11 @@ def test_without_a_best_checkpoint_the_last_weights_are_tested_and_that_is_said(
 
 def test_results_are_drawn_at_the_step_of_the_weights(tmp_path, trained):
     at_end(experiment(last=True), tmp_path, at=40)
-    events = event_accumulator.EventAccumulator(str(tmp_path / "test"))
-    events.Reload()
-    points = {event.step: event.value for event in events.Scalars("loss")}
-    assert points == pytest.approx({step: trained[step]["validation_loss"] for step in (20, 40)})
+    for folder, step in (("test", 20), ("test-last", 40)):
+        events = event_accumulator.EventAccumulator(str(tmp_path / folder))
+        events.Reload()
+        points = {event.step: event.value for event in events.Scalars("loss")}
+        assert points == pytest.approx({step: trained[step]["validation_loss"]})
 
 
 def test_the_averaged_weights_are_tested(tmp_path):

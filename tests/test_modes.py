@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 import toy
 from tensorboard.backend.event_processing import event_accumulator
 
@@ -262,3 +263,18 @@ def test_two_runs_in_one_process_do_not_see_each_other(tmp_path):
     second = runner.run(toy.experiment(), tmp_path / "b", "train_and_eval")
     assert len(seen) == 4
     np.testing.assert_equal(first["metrics"], second["metrics"])
+
+
+def test_two_mirrored_runs_of_different_models_do_not_mix(tmp_path, monkeypatch):
+    spread = {
+        "runtime": {"distribution_strategy": "mirrored"},
+        "run": {"logical_cpus": 2},
+        "trainer": {"train_steps": 10},
+    }
+    runner.run(toy.experiment(spread), tmp_path / "a", "train")
+
+    def smaller(self):
+        return tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
+
+    monkeypatch.setattr(toy.ToyTask, "build_model", smaller)
+    assert runner.run(toy.experiment(spread), tmp_path / "b", "train")["status"] == "done"

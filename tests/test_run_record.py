@@ -22,7 +22,10 @@ def test_every_start_has_a_row_with_its_end(tmp_path):
     first.note(devices=["CPU:0"])
     first.end("preempted", 40)
     run_record.RunRecord(tmp_path, command()).end("done", 80)
-    one, two = starts(tmp_path)
+    run_record.RunRecord(tmp_path, command())  # and killed
+    run_record.RunRecord(tmp_path, command())
+    one, two, killed, newest = starts(tmp_path)
+    assert (killed["state"], newest["state"]) == ("lost", "running")
     assert (one["state"], one["step"], one["devices"]) == ("preempted", 40, ["CPU:0"])
     assert one["command"] == ["runner", "--mode=train", "--gin.X.token=***"]
     assert one["flags"] == {"gin_params": ["--mode=train", "X.token=***"], "token": "***"}

@@ -312,7 +312,7 @@ def test_it_waits_through_a_preemption_and_a_start_anew(training):
     assert steps(run) == [30, 40]
     assert "training was preempted at step 30; waiting" in said
     assert "still waiting, for 1:00 now: training was preempted at step 30" in said
-    assert "training goes on at step 30" in said
+    assert "training goes on at step 40" in said  # where it is by what it committed
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -380,6 +380,8 @@ def test_the_checkpoint_of_another_model_ends_it_with_what_differs(training, mon
     with pytest.raises(ConfigError, match=r"(?s)written for another model:.*missing.*: 2") as error:
         follow(training)
     assert error.value.exit_code == 2
+    assert "config.gin" in str(error.value)
+    assert not (training.folder / "eval-x" / "sidecar.json").exists()  # nothing is kept for it
     assert not history.read(training.folder / "eval-x" / "history.jsonl")
 
 
