@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from official.core import config_definitions as cfg
 
 from runner import epochs, gin_build, limits, overriding, registered, yaml_files
@@ -140,7 +139,7 @@ def origins(experiment: Experiment) -> Mapping[str, str]:
 
 def as_yaml(experiment: Experiment) -> str:
     """All values as plain YAML; it loads back to an equal `as_dict()`, with lists for tuples."""
-    return yaml.safe_dump(_plain(experiment.as_dict()), sort_keys=False)
+    return yaml_files.dump(_plain(experiment.as_dict()))
 
 
 def _plain(value: Any) -> Any:

@@ -22,26 +22,48 @@ class Layer(NamedTuple):
     places: Mapping[str, str]
 
 
+_OURS = ("bool", "float", "timestamp")
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader, with the numbers of YAML 1.2: 1.5e4 and 1e3 are floats, not strings.
+    """SafeLoader, with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is no switch.
 
     A date stays the text that it is: no field holds one.
     """
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
-        first: [(tag, rule) for tag, rule in rules if tag != "tag:yaml.org,2002:timestamp"]
+        first: [(tag, rule) for tag, rule in rules if tag.rpartition(":")[2] not in _OURS]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
 
 _Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"(true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_FLOAT = (
     "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"),
+    re.compile(
+        r"([-+]?(\d[\d_]*\.[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?|[-+]?\d[\d_]*[eE][-+]?\d+"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+    ),
     list("-+.0123456789"),
 )
+_Loader.add_implicit_resolver(*_FLOAT)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper, which quotes what YAML 1.1 or 1.2 would not take for text."""
+
+
+_Dumper.add_implicit_resolver(*_FLOAT)
 
 # `a.b=1`, `a.b[0]=1`: how Model Garden's users write several values on a command line.
 _PAIR = re.compile(r"\s*(?P<path>\w+(?:\.\w+)*)(?:\[(?P<index>\d+)\])?\s*=(?P<value>.*)", re.DOTALL)
+
+
+def dump(values: Any) -> str:
+    """Plain values as YAML, for this loader and for others."""
+    return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False))
 
 
 def read_file(path: Path) -> Layer:

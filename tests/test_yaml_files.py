@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from runner import yaml_files
 from runner.errors import ConfigError
@@ -12,6 +13,18 @@ def override(text):
 def test_a_number_with_an_exponent_is_a_number(text):
     assert override(f"{{a: {text}}}") == {"a": float(text)}
     assert override(f"a={text}") == {"a": float(text)}
+
+
+def test_switches_are_true_and_false_and_off_is_a_name():
+    assert override("{a: true, b: False, c: off, d: yes, e: .inf, f: 1.5, g: 12}") == {
+        "a": True,
+        "b": False,
+        "c": "off",
+        "d": "yes",
+        "e": float("inf"),
+        "f": 1.5,
+        "g": 12,
+    }
 
 
 @pytest.mark.parametrize("text", ["1e", "e3", "12e5x", "2026-11-21", "gs://bucket/a=b", "1.2.3"])
@@ -91,3 +104,11 @@ def test_an_override_that_cannot_be_read_says_why(text, said):
 def test_an_empty_file_gives_nothing(tmp_path):
     (tmp_path / "e.yaml").write_text("# nothing\n")
     assert yaml_files.read_file(tmp_path / "e.yaml").values == {}
+
+
+def test_what_is_dumped_reads_back_as_it_was(tmp_path):
+    values = {"a": "1e3", "b": 1e3, "c": "off", "d": True, "e": None, "f": "true", "g": [1e-07, ""]}
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml_files.dump(values))
+    assert yaml_files.read_file(path).values == values
+    assert yaml.safe_load(path.read_text()) == values

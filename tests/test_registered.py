@@ -1,0 +1,157 @@
+"""Model Garden's registered experiments, through the command, on small data that the test makes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+import runner
+from runner import config, main
+
+SMALL_RESNET = """
+task:
+  model:
+    num_classes: 11
+    input_size: [32, 32, 3]
+    backbone: {type: resnet, resnet: {model_id: 10}}
+  train_data: {input_path: images, global_batch_size: 4, dtype: float32, shuffle_buffer_size: 8}
+  validation_data: {input_path: images, global_batch_size: 4, dtype: float32}
+trainer:
+  optimizer_config:
+    learning_rate: {stepwise: {boundaries: [2, 3, 4], values: [1.0e-3, 1e-3, 1e-3, 1e-3]}}
+    warmup: {linear: {warmup_steps: 1}}
+runtime: {enable_xla: false}
+"""
+SMALL_BERT = """
+task:
+  model:
+    num_classes: 2
+    encoder:
+      type: bert
+      bert: {vocab_size: 60, num_layers: 1, hidden_size: 16, num_attention_heads: 2}
+  train_data: {input_path: texts, seq_length: 8, global_batch_size: 4}
+  validation_data: {input_path: texts, seq_length: 8, global_batch_size: 4}
+trainer:
+  optimizer_config:
+    learning_rate: {polynomial: {decay_steps: 1e1}}
+    warmup: {polynomial: {warmup_steps: 1}}
+"""
+FIVE_STEPS = (
+    "trainer.train_steps=5,trainer.steps_per_loop=5,trainer.summary_interval=5,"
+    "trainer.checkpoint_interval=5,trainer.validation_interval=5,trainer.validation_steps=-1,"
+    "runtime.distribution_strategy=off"
+)
+
+
+def records(name, features):
+    """Eight examples as TFRecords; `features` makes one of a number."""
+    with tf.io.TFRecordWriter(name) as file:
+        for number in range(8):
+            made = tf.train.Features(feature=features(number))
+            file.write(tf.train.Example(features=made).SerializeToString())
+
+
+def ints(values):
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+
+def image(number):
+    pixels = np.random.default_rng(number).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    encoded = tf.io.encode_jpeg(pixels).numpy()
+    return {
+        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
+        "image/class/label": ints([number]),
+    }
+
+
+def text(number):
+    words = np.random.default_rng(number).integers(5, 50, 8)
+    return {
+        "input_ids": ints(words),
+        "input_mask": ints([1] * 8),
+        "segment_ids": ints([0] * 8),
+        "label_ids": ints([number % 2]),
+    }
+
+
+def run(capsys, *flags):
+    assert main.main(["--mode=train_and_eval", "--model_dir=run", *flags]) == 0
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.fixture(params=["resnet_imagenet", "bert/sentence_prediction"])
+def flags(request):
+    records("images", image)
+    records("texts", text)
+    small = SMALL_RESNET if request.param == "resnet_imagenet" else SMALL_BERT
+    Path("small.yaml").write_text(small)
+    return [f"--experiment={request.param}", "--config_file=small.yaml"]
+
+
+def test_a_registered_experiment_trains_and_evaluates(capsys, flags):
+    results = run(capsys, *flags, f"--params_override={FIVE_STEPS}")
+    assert (results["status"], results["step"]) == ("done", 5)
+    metric = "accuracy" if "resnet" in flags[0] else "cls_accuracy"
+    assert 0 <= results["metrics"][metric] <= 1
+    overview = json.loads(Path("run/overview.json").read_text())
+    assert overview["parameters"] > 1000
+
+
+def test_what_is_written_down_builds_it_again(capsys, flags):
+    text = f"--params_override={FIVE_STEPS}"
+    run(capsys, *flags, text)
+    saved = yaml.safe_load(Path("run/params.yaml").read_text())
+    again = config.load(experiment=flags[0].partition("=")[2], config_files=["run/params.yaml"])
+    assert yaml.safe_load(config.as_yaml(again)) == saved
+    from_gin = runner.load("run/config.gin")
+    assert yaml.safe_load(config.as_yaml(from_gin)) == saved
+    results = run(capsys, "--gin_file=run/config.gin")  # the same run: nothing has changed
+    assert results["step"] == 5
+
+
+def test_params_yaml_of_a_gin_experiment_loads_back(tmp_path):
+    made = runner.load("digits.gin", ["RunConfig.seed = 7", "AdamConfig.beta_1 = 0.5"])
+    (tmp_path / "params.yaml").write_text(config.as_yaml(made))
+    again = config.load(["digits.gin"], config_files=[str(tmp_path / "params.yaml")])
+    assert again.as_dict() == made.as_dict()
+    with pytest.raises(ValueError, match="locked"):
+        again.trainer.optimizer_config.optimizer.adam.beta_1 = 0.1
+
+
+def test_gin_sets_what_a_registered_experiment_has(capsys):
+    made = config.load(
+        gin_params=["TrainerConfig.train_steps = 7", "OptimizationConfig.ema = @EMAConfig()"],
+        experiment="resnet_imagenet",
+        overrides=["trainer.max_to_keep=3"],
+    )
+    assert (made.trainer.train_steps, made.trainer.max_to_keep) == (7, 3)
+    assert made.trainer.optimizer_config.ema.average_decay == 0.99
+    assert made.task.train_data.input_path == "imagenet-2012-tfrecord/train*"
+
+
+def test_what_an_experiment_leaves_empty_is_named_before_anything_is_built(capsys):
+    code = main.main(["--mode=train", "--experiment=bert/sentence_prediction", "--model_dir=run"])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "decay_steps = None; must be given for learning_rate 'polynomial'" in err
+    assert "warmup_steps = None; must be given for warmup 'polynomial'" in err
+
+
+def test_an_unknown_experiment_is_answered_with_near_ones(capsys):
+    code = main.main(["--mode=train", "--experiment=bert/sentense_prediction", "--model_dir=run"])
+    assert code == 2
+    assert "did you mean 'bert/sentence_prediction'?" in capsys.readouterr().err
+
+
+def test_a_module_that_a_gin_file_imports_may_register_an_experiment(tmp_path, capsys):
+    (tmp_path / "my_experiments.py").write_text(
+        "import toy\n"
+        "from official.core import exp_factory\n"
+        "exp_factory.register_config_factory('mine')(lambda: toy.experiment())\n"
+    )
+    (tmp_path / "mine.gin").write_text("import my_experiments\n")
+    results = run(capsys, "--experiment=mine", "--gin_file=mine.gin")
+    assert results["step"] == 40
