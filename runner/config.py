@@ -18,7 +18,7 @@ class Experiment(cfg.ExperimentConfig):
     """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
 
     # A loaded experiment remembers by path where its values were given; that is no value itself.
-    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, "_origins", "_base")
+    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, "_origins")
 
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
@@ -61,7 +61,6 @@ def load(
         except ConfigError as error:
             problems.append(str(error))
     made.__dict__["_origins"] = given
-    made.__dict__["_base"] = f"--experiment={experiment}" if experiment else ""
     try:
         epochs.resolve(made)
     except ConfigError as error:

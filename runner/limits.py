@@ -7,7 +7,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
-from runner import epochs, run_limits, spelling
+from runner import epochs, official_limits, run_limits, spelling
 from runner.run_limits import Broken
 
 _COUNTS = (
@@ -51,6 +51,11 @@ def problems(
     rows = [
         *_trainer(experiment.trainer, trains=trains),
         *(_data(experiment.task, trains=trains, evaluates=evaluates) if loaded else ()),
+        *(
+            official_limits.problems(experiment, trains=trains, evaluates=evaluates)
+            if loaded
+            else ()
+        ),
         *_choices(experiment, trains=trains),
         *(_schedules(experiment.trainer) if trains else ()),
         *_combinations(experiment),

@@ -57,6 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     except RunnerError as error:
         print(f"runner: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
@@ -79,12 +82,14 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
         config_files=given.config_file,
         overrides=given.params_override,
         flags=flags.values(given),
-        trains=row.trains,
+        trains=None if given.print_config else row.trains,
         evaluates=row.evaluates,
     )
     if given.print_config:
         changed = given.print_config == "changed"
-        print(config_text.render(experiment, config.origins(experiment), changed=changed))
+        base = f"--experiment={given.experiment}" if given.experiment else ""
+        places = config.origins(experiment)
+        print(config_text.render(experiment, places, otherwise=base, changed=changed))
         return None
     request = modes.Request(
         experiment,

@@ -29,14 +29,29 @@ def examples():
     return dict(re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", README, re.DOTALL))
 
 
-def test_help_needs_no_tensorflow():
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--help", "--gin_file"),
+        ("--help=modes", "Trains, and evaluates on the way and at the end."),
+        ("--help=experiments", "digits.gin      Handwritten digits"),
+    ],
+)
+def test_help_needs_no_tensorflow(flag, said):
     code = (
         "import sys; from runner import main\n"
-        "try: main.main(['--help'])\n"
+        f"try: main.main(['{flag}'])\n"
         "except SystemExit: sys.exit('tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--gin_file" in done.stdout
+    assert said in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    command = " ".join([*RUNNER, "--mode=train --gin_file=digits.gin --print_config | head -1"])
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "task:\n"
+    assert done.stderr == ""
 
 
 def test_a_sidecar_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):

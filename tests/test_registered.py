@@ -133,11 +133,17 @@ def test_gin_sets_what_a_registered_experiment_has(capsys):
 
 
 def test_what_an_experiment_leaves_empty_is_named_before_anything_is_built(capsys):
-    code = main.main(["--mode=train", "--experiment=bert/sentence_prediction", "--model_dir=run"])
+    named = ["--mode=train", "--experiment=bert/sentence_prediction", "--model_dir=run"]
+    code = main.main([*named, "--params_override=task.validation_data.input_path=absent"])
     err = capsys.readouterr().err
     assert code == 2
     assert "decay_steps = None; must be given for learning_rate 'polynomial'" in err
     assert "warmup_steps = None; must be given for warmup 'polynomial'" in err
+    assert "task.train_data.input_path = ''; must be given, or tfds_name and tfds_split" in err
+    assert "task.model.num_classes = 0; must be 1 or more" in err
+    assert "absent" not in err  # which this mode does not read
+    assert main.main([*named, "--params_override=task.train_data.input_path=absent*"]) == 2
+    assert "input_path = 'absent*'; there is no file absent*" in capsys.readouterr().err
 
 
 def test_an_unknown_experiment_is_answered_with_near_ones(capsys):
