@@ -30,23 +30,38 @@ def __getattr__(name: str) -> Any:
 
 
 def load(
-    gin_files: str | Path | Sequence[str | Path], gin_params: Sequence[str] = ()
+    gin_files: str | Path | Sequence[str | Path] = (),
+    gin_params: Sequence[str] = (),
+    *,
+    experiment: str | None = None,
+    config_files: Sequence[str | Path] = (),
+    overrides: Sequence[str] = (),
 ) -> "Experiment":
-    """The experiment that gin files and parameters describe, locked.
+    """The experiment that is described, locked; what comes later in the arguments counts.
 
     Args:
         gin_files: One or several, in order; each is looked for in the working folder first, then
             among the experiments that come with the runner.
         gin_params: `Name.parameter = value`, in order, after the files.
 
+        experiment: The name of a registered experiment, to begin with.
+        config_files: YAML or JSON files, in order.
+        overrides: Texts as of the flag `--params_override`, in order.
+
     Raises:
-        runner.errors.ConfigError: a mistake in them; the message says where.
+        runner.errors.ConfigError: all the mistakes in them; the message says where.
     """
     from runner import config
 
     if isinstance(gin_files, str | Path):
         gin_files = [gin_files]
-    return config.load([str(file) for file in gin_files], list(gin_params))
+    return config.load(
+        [str(file) for file in gin_files],
+        list(gin_params),
+        experiment=experiment,
+        config_files=[str(file) for file in config_files],
+        overrides=overrides,
+    )
 
 
 def run(

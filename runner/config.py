@@ -69,6 +69,8 @@ def load(
         problems += limits.problems(
             made, given, trains=trains, evaluates=evaluates, given_only=bool(problems)
         )
+    if not problems:
+        problems += _restricted(made)
     if problems:
         raise ConfigError("\n".join(problems))
     for _, section in limits.sections(made):
@@ -101,7 +103,17 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
             f"{type(params).__name__} has sections that this runner does not know: "
             f"{', '.join(sorted(more))}"
         )
-    return Experiment(task=params.task, trainer=params.trainer, runtime=params.runtime)
+    made = Experiment(task=params.task, trainer=params.trainer, runtime=params.runtime)
+    made.__dict__["_restrictions"] = params._restrictions
+    return made
+
+
+def _restricted(made: Experiment) -> Iterator[str]:
+    """What an experiment's own restrictions say, as `task.train_data.is_training != None`."""
+    try:
+        made.validate()
+    except KeyError as error:  # what official raises
+        yield str(error.args[0])
 
 
 def _layers(

@@ -6,10 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import toy
 import yaml
+from official.core import config_definitions as cfg
+from official.core import exp_factory
 
 import runner
 from runner import config, main
+from runner.errors import ConfigError
 
 SMALL_RESNET = """
 task:
@@ -144,6 +148,14 @@ def test_what_an_experiment_leaves_empty_is_named_before_anything_is_built(capsy
     assert "absent" not in err  # which this mode does not read
     assert main.main([*named, "--params_override=task.train_data.input_path=absent*"]) == 2
     assert "input_path = 'absent*'; there is no file absent*" in capsys.readouterr().err
+
+
+def test_the_restrictions_of_an_experiment_hold(monkeypatch):
+    rule = "trainer.train_steps > trainer.steps_per_loop"
+    made = cfg.ExperimentConfig(task=toy.ToyConfig(), restrictions=[rule])
+    monkeypatch.setitem(exp_factory._REGISTERED_CONFIGS, "restricted", lambda: made)
+    with pytest.raises(ConfigError, match=r"trainer\.train_steps.*trainer\.steps_per_loop"):
+        runner.load(experiment="restricted", overrides=["trainer.train_steps=5"])
 
 
 def test_an_unknown_experiment_is_answered_with_near_ones(capsys):
