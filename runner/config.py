@@ -110,6 +110,8 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
 
 def _restricted(made: Experiment) -> Iterator[str]:
     """What an experiment's own restrictions say, as `task.train_data.is_training != None`."""
+    if not vars(made)["_restrictions"]:
+        return
     try:
         made.validate()
     except KeyError as error:  # what official raises
