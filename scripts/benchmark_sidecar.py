@@ -138,7 +138,8 @@ def every(model_dir: Path, checkpoints: int) -> None:
         with Process("train", model_dir, train_steps=25 * checkpoints, **often) as training:
             while sidecar.runs:
                 if len(ledger(model_dir)) > len(resident):
-                    resident.append(sidecar.resident_mib())
+                    now = sidecar.resident_mib()
+                    resident += [now] if now else []  # nothing of it is left once it has ended
                 time.sleep(0.02)
             training.finish()
         sidecar.finish()
