@@ -8,7 +8,7 @@ from typing import Any
 
 from official.core import config_definitions as cfg
 
-from runner import epochs, gin_build, limits, overriding, registered, yaml_files
+from runner import epochs, gin_build, limits, overriding, registered, sections, yaml_files
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
@@ -73,7 +73,7 @@ def load(
         problems += _restricted(made)
     if problems:
         raise ConfigError("\n".join(problems))
-    for _, section in limits.sections(made):
+    for _, section in sections.walk(made):
         section.lock()
     return made
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import gin
 from official.modeling.hyperparams import base_config
 
-from runner import gin_bindings, gin_files, gin_names, gin_tree
+from runner import gin_bindings, gin_files, gin_names, gin_tree, sections
 from runner.errors import ConfigError
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def override(base: base_config.Config, files: Iterable[str], params: Iterable[st
     with _cleared():
         statements = list(gin_files.read(files, params))
         _make_importable(statements)
-        kinds = list(dict.fromkeys(type(each) for _, each in gin_tree.sections(base)))
+        kinds = list(dict.fromkeys(type(each) for _, each in sections.walk(base)))
         bound, problems = gin_bindings.resolve(statements, known=kinds)
         tree = gin_tree.Tree(bound)
         tree.adopt(base)

@@ -8,7 +8,7 @@ from typing import Any
 import gin
 from official.modeling.hyperparams import base_config
 
-from runner import gin_bindings, gin_names, typecheck
+from runner import gin_bindings, gin_names, sections, typecheck
 
 
 class Tree:
@@ -37,7 +37,7 @@ class Tree:
 
     def adopt(self, root: base_config.Config) -> None:
         """Follows what gin builds for an object that is there already, and sets in it."""
-        for path, section in sections(root):
+        for path, section in sections.walk(root):
             if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
                 continue  # A binding puts another in its place.
             self.built.setdefault(("", type(section)), path)
@@ -106,19 +106,6 @@ class Tree:
             if inspect.isclass(named.target) and issubclass(named.target, around)
         ]
         return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
-
-
-def sections(
-    config: base_config.Config, path: str = ""
-) -> Iterator[tuple[str, base_config.Config]]:
-    """A config and all configs within it, each with its path (`trainer.optimizer_config`)."""
-    yield path, config
-    for name, value in vars(config).items():
-        below = f"{path}.{name}".removeprefix(".")
-        many = isinstance(value, (list, tuple))
-        for index, item in enumerate(value if many else [value]):
-            if isinstance(item, base_config.Config):
-                yield from sections(item, f"{below}[{index}]" if many else below)
 
 
 def _around(scope: str) -> list[str]:

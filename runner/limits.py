@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.core import config_definitions as cfg
-from official.modeling.hyperparams import base_config, oneof
+from official.modeling.hyperparams import oneof
 from official.modeling.optimization import optimizer_factory
 
-from runner import epochs, official_limits, run_limits, spelling
+from runner import epochs, official_limits, run_limits, sections, spelling
 from runner.run_limits import Broken
 
 _COUNTS = (
@@ -70,19 +70,6 @@ def problems(
     return lines
 
 
-def sections(
-    config: base_config.Config, path: str = ""
-) -> Iterator[tuple[str, base_config.Config]]:
-    """A config and all configs within it, each with its path (`trainer.optimizer_config`)."""
-    yield path, config
-    for name, value in vars(config).items():
-        below = f"{path}.{name}".removeprefix(".")
-        many = isinstance(value, (list, tuple))
-        for index, item in enumerate(value if many else [value]):
-            if isinstance(item, base_config.Config):
-                yield from sections(item, f"{below}[{index}]" if many else below)
-
-
 def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Broken]:
     def broken(field: str, needs: str) -> Broken:
         return Broken("trainer", trainer, field, needs)
@@ -136,7 +123,7 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Brok
     """Sections that choose one of their fields by its name in `type`."""
     optimization = "trainer.optimizer_config"
     required = (f"{optimization}.optimizer", f"{optimization}.learning_rate") if trains else ()
-    for path, section in sections(experiment):
+    for path, section in sections.walk(experiment):
         if isinstance(section, oneof.OneOfConfig) and (section.type or path in required):
             known = sorted(set(vars(section)) - {"type", *section.RESERVED_ATTR})
             if section.type not in known:

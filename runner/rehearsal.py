@@ -200,9 +200,14 @@ def _say_shapes(what: str, dataset: Any) -> None:
     heartbeat.say(f"{what}: {'; '.join(specs)}")
 
 
+def _nearest(model_dir: Path) -> Path:
+    """The run's folder, else the nearest above it that is there."""
+    return next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
+
+
 def _check_folder(model_dir: Path) -> None:
     """Raises where the run's folder could not be written."""
-    there = next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
+    there = _nearest(model_dir)
     if not there.is_dir():
         raise RunnerError(f"{model_dir} cannot be made: {there} is no folder")
     if not os.access(there, os.W_OK | os.X_OK):
@@ -211,7 +216,7 @@ def _check_folder(model_dir: Path) -> None:
 
 def _check_space(model_dir: Path, size: int, experiment: config.Experiment) -> None:
     """Raises where the checkpoints that are kept at once do not fit on the disk."""
-    there = next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
+    there = _nearest(model_dir)
     needed = size * (experiment.trainer.max_to_keep + 1)
     free = shutil.disk_usage(there).free
     if needed > free:

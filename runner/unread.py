@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from official.modeling.hyperparams import base_config
 
-from runner import config_text, gin_tree
+from runner import config_text, sections
 
 # What another mode or a later moment reads: these are never said to have had no effect.
 _ELSEWHERE = (
@@ -60,7 +60,7 @@ class Reads:
         self._read: set[str] = set()
         self._counts = True
         self._kinds: list[tuple[base_config.Config, type]] = []
-        for path, section in gin_tree.sections(experiment):
+        for path, section in sections.walk(experiment):
             fields = {name for name in _changed(section) if _join(path, name) in paths}
             if fields:
                 self._given |= {_join(path, name) for name in fields}
