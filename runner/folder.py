@@ -33,7 +33,12 @@ class Start(NamedTuple):
 
 @contextlib.contextmanager
 def training(
-    experiment: config.Experiment, model_dir: Path, command: run_record.Command, *, allow: bool
+    experiment: config.Experiment,
+    model_dir: Path,
+    command: run_record.Command,
+    *,
+    allow: bool,
+    stop: signals.Stop,
 ) -> Iterator[Start]:
     """Compares and writes the configuration; says in status.json and run.json how it ended.
 
@@ -42,18 +47,24 @@ def training(
         model_dir: The run's folder, claimed.
         command: What was started.
         allow: Whether a run may go on with another configuration than it had.
+        stop: Whether a signal has come.
 
     Raises:
         ConfigError: the configuration has changed, and that is not allowed.
     """
     changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
     write_configuration(experiment, model_dir)
-    with status.StatusFile(model_dir) as beat, recorded(model_dir, command, beat) as record:
-        try:
-            yield Start(beat, record)
-        except BaseException as error:
+    with status.StatusFile(model_dir) as beat:
+
+        def ended(error: BaseException) -> None:
             with contextlib.suppress(OSError):  # a full disk must not hide what happened
                 beat.write(_end(error), beat.step, str(error) or type(error).__name__)
+
+        try:
+            with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
+                yield Start(beat, record)
+        except BaseException as error:
+            ended(error)
             raise
 
 
@@ -63,7 +74,7 @@ def recorded(
 ) -> Iterator[run_record.RunRecord]:
     """A row of run.json for as long as the start lasts."""
     record = run_record.RunRecord(folder, command)
-    state = "done"
+    state: status.State | None = None
     try:
         yield record
     except BaseException as error:
@@ -71,7 +82,8 @@ def recorded(
         raise
     finally:
         with contextlib.suppress(OSError):
-            record.end(beat.state if beat else state, step=beat.step if beat else None)
+            own = beat.state if beat else "done"
+            record.end(state or own, step=beat.step if beat else None)
 
 
 def write_configuration(experiment: config.Experiment, folder: Path) -> None:

@@ -185,7 +185,10 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     allow = request.allow_config_change
     with (
         claim.claimed(model_dir, note=heartbeat.say) as held,
-        folder.training(experiment, model_dir, command, allow=allow) as (beat, record),
+        folder.training(experiment, model_dir, command, allow=allow, stop=request.stop) as (
+            beat,
+            record,
+        ),
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
     ):
         run = training.Training(

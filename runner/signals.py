@@ -37,6 +37,7 @@ class Stop:
         self.number: int | None = None
         self._raises = True
         self._told: list[Callable[[], None]] = []
+        self._last_words: list[Callable[[Interrupted], None]] = []
 
     @property
     def requested(self) -> bool:
@@ -67,6 +68,15 @@ class Stop:
         finally:
             self._raises = True
 
+    @contextlib.contextmanager
+    def abandoning(self, told: Callable[[Interrupted], None]) -> Iterator[None]:
+        """Inside, `told` is called before a process that does not answer a signal is ended."""
+        self._last_words.append(told)
+        try:
+            yield
+        finally:
+            self._last_words.remove(told)
+
     def _noted(self, number: int) -> None:
         """In the watching thread."""
         self.number = number
@@ -79,6 +89,8 @@ class Stop:
 
     def _end_unless_deferred(self) -> None:
         if self._raises and self.number:
+            for told in self._last_words:
+                told(Interrupted(self.number))
             os._exit(128 + self.number)
 
     def _handle(self, number: int, _: FrameType | None) -> None:

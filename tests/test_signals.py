@@ -36,12 +36,30 @@ def slow(self, inputs, model, metrics=None):
 
 image_classification.ImageClassificationTask.validation_step = slow
 """
+SLOW_START = """
+import hashlib
+import sys
+import time
+from tasks import image_classification
+
+build = image_classification.ImageClassificationTask.build_model
 
 
-def start(*flags, cwd):
+def slow(self):
+    print("building", file=sys.stderr, flush=True)
+    {wait}
+    return build(self)
+
+
+image_classification.ImageClassificationTask.build_model = slow
+"""
+
+
+def start(*flags, cwd, env=None):
     return subprocess.Popen(
         [sys.executable, "-m", "runner", *flags],
         cwd=cwd,
+        env=env,
         stdout=subprocess.PIPE,
         stderr=(cwd / "err").open("w"),
         text=True,
@@ -80,12 +98,29 @@ def test_a_signal_in_an_endless_loop_saves_everything(tmp_path, number, code, en
     assert (tmp_path / "run" / f"ckpt-{status['step']}.index").exists()
 
 
-def test_a_signal_before_the_first_step_saves_nothing(tmp_path):
-    process = start("--mode=train", *LONG, cwd=tmp_path)
-    wait_for(tmp_path / "run" / "params.yaml")
+@pytest.mark.parametrize(
+    "wait", ["time.sleep(60)", "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"]
+)
+def test_a_signal_before_the_first_step_saves_nothing_and_says_so(tmp_path, wait):
+    (tmp_path / "slow.py").write_text(SLOW_START.format(wait=wait))
+    (tmp_path / "slow.gin").write_text("import slow\ninclude 'digits.gin'\n")
+    process = start("--mode=train", "--gin_file=slow.gin", *LONG[1:], cwd=tmp_path)
+    wait_for(tmp_path / "err", said("building"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 143
     assert not list((tmp_path / "run").glob("ckpt-*"))
+    assert state(tmp_path)["state"] == "preempted"
+
+
+def test_a_signal_while_the_start_is_recorded_is_recorded(tmp_path):
+    slow_git = tmp_path / "git"
+    slow_git.write_text("#!/bin/sh\ntouch asked\nsleep 60\n")
+    slow_git.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    process = start("--mode=train", *LONG, cwd=tmp_path, env={**os.environ, "PATH": path})
+    wait_for(tmp_path / "asked")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
     assert state(tmp_path)["state"] == "preempted"
 
 
