@@ -1,17 +1,24 @@
-"""Image classification: one label an image, softmax cross-entropy, accuracy."""
+"""Image classification: one label an image, softmax cross-entropy, accuracy and calibration."""
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, task_factory
 from official.core import config_definitions as cfg
-from official.modeling import tf_utils
 
 from runner.errors import ConfigError
-from tasks import image_data, image_models
+from tasks.images import (
+    calibration,
+    classification_pictures,
+    image_data,
+    image_examples,
+    image_models,
+    out_of_distribution,
+)
 
 
 @dataclasses.dataclass
@@ -24,8 +31,12 @@ class ImageClassificationConfig(cfg.TaskConfig):
         validation_data: what it is scored on; by default the other fifth.
         num_classes: 0 takes the number from the training data.
         image_shape: height, width, channels; empty takes them from the training data.
+        mean: of each channel over the training images, where the network is to see standardized
+            ones; white is 1. Given with `std`.
+        std: the standard deviation of each channel.
         label_smoothing: the share of each label's weight that is spread over all classes, in
             [0, 1] (Szegedy et al., "Rethinking the Inception architecture", 2015, section 7).
+        pictures: draw a confusion matrix and a reliability diagram after each evaluation.
     """
 
     model: image_models.ModelConfig = dataclasses.field(default_factory=image_models.ModelConfig)
@@ -37,7 +48,10 @@ class ImageClassificationConfig(cfg.TaskConfig):
     )
     num_classes: int = 0
     image_shape: tuple[int, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
     label_smoothing: float = 0.0
+    pictures: bool = False
 
 
 @task_factory.register_task_cls(ImageClassificationConfig)
@@ -52,7 +66,7 @@ class ImageClassificationTask(base_task.Task):
     ) -> None:
         super().__init__(params, logging_dir=logging_dir, name=name)
         _check(params)
-        self._read = functools.cache(image_data.read)
+        self._read = functools.cache(image_examples.read)
 
     @functools.cached_property
     def num_classes(self) -> int:
@@ -62,11 +76,25 @@ class ImageClassificationTask(base_task.Task):
     @functools.cached_property
     def image_shape(self) -> tuple[int, ...]:
         """Height, width and channels of an image."""
-        return tuple(self.task_config.image_shape or self._train_examples().images.shape[1:])
+        return tuple(self.task_config.image_shape or self._train_examples().image_shape)
 
     def build_model(self) -> tf_keras.Model:
-        """The configured network, from images to logits."""
-        return image_models.build(self.task_config.model, self.image_shape, self.num_classes)
+        """The configured network, from images to logits.
+
+        Raises:
+            ConfigError: the network is not for images of this shape.
+        """
+        config = self.task_config
+        network = image_models.build(config.model, self.image_shape, self.num_classes)
+        if not config.mean:
+            return network
+        channels = self.image_shape[-1]
+        if len(config.mean) != channels:
+            raise ConfigError(
+                f"ImageClassificationConfig.mean has {len(config.mean)} values; the images have"
+                f" {channels} channels"
+            )
+        return image_models.standardizing(network, config.mean, config.std)
 
     def build_inputs(
         self,
@@ -85,7 +113,7 @@ class ImageClassificationTask(base_task.Task):
                 f"{source}: labels go up to {examples.classes - 1},"
                 f" but the network tells {self.num_classes} classes apart"
             )
-        shape = tuple(examples.images.shape[1:])
+        shape = examples.image_shape
         if shape != self.image_shape:
             raise ConfigError(
                 f"{source}: images are {list(shape)}, but the network takes"
@@ -99,10 +127,10 @@ class ImageClassificationTask(base_task.Task):
         model_outputs: tf.Tensor,
         aux_losses: Sequence[tf.Tensor] | None = None,
     ) -> tf.Tensor:
-        """The mean cross-entropy of a batch, 0 of an empty one, plus the network's own losses.
+        """The mean cross-entropy of a batch, plus the network's own losses.
 
         Args:
-            labels: [batch] whole numbers.
+            labels: [batch] whole numbers; those below 0 do not count. The mean of none is 0.
             model_outputs: logits, [batch, classes].
             aux_losses: scalars, such as weight penalties.
 
@@ -115,25 +143,80 @@ class ImageClassificationTask(base_task.Task):
             from_logits=True,
             label_smoothing=self.task_config.label_smoothing,
         )
-        return tf.add_n([tf_utils.safe_mean(losses), *(aux_losses or ())])
+        total = tf.reduce_sum(tf.where(labels >= 0, losses, 0))
+        mean = tf.math.divide_no_nan(total, _labelled(labels))
+        return tf.add_n([mean, *(aux_losses or ())])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """Accuracy, in training and in validation."""
-        del training
-        return [tf_keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        """Accuracy, likelihood and calibration; in validation all there is."""
+        cheap = [
+            calibration.Mean(calibration.correct, "accuracy"),
+            calibration.Mean(calibration.negative_log_likelihood, "negative_log_likelihood"),
+            calibration.ExpectedCalibrationError(),
+        ]
+        return cheap if training else [*cheap, *self._validation_metrics()]
 
-    def _train_examples(self) -> image_data.Examples:
+    def validation_step(
+        self,
+        inputs: tuple[tf.Tensor, tf.Tensor],
+        model: tf_keras.Model,
+        metrics: list[tf_keras.metrics.Metric] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Scores a batch; its loss weighs as many examples as have a known class."""
+        logs = super().validation_step(inputs, model, metrics)
+        _, labels = inputs
+        return {**logs, "weight": _labelled(labels)}
+
+    def pictures(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The confusion matrix and the reliability diagram of one set of data.
+
+        Args:
+            results: all metrics by name; those that are missing are not drawn.
+
+        Returns:
+            uint8 images [height, width, 3], by the names of their charts.
+        """
+        drawn = {}
+        if (counts := results.get("confusion_matrix")) is not None:
+            names = self._train_examples().class_names
+            drawn["confusion_matrix"] = classification_pictures.confusion_matrix(counts, names)
+        if (bins := results.get("reliability")) is not None:
+            drawn["reliability"] = classification_pictures.reliability(bins)
+        return drawn
+
+    def _validation_metrics(self) -> list[tf_keras.metrics.Metric]:
+        metrics = [
+            calibration.Mean(calibration.brier_score, "brier_score"),
+            calibration.Mean(calibration.confidence, "confidence", of_all=True),
+            calibration.Mean(out_of_distribution.entropy, "entropy", of_all=True),
+            out_of_distribution.DetectionAUROC(),
+            out_of_distribution.DetectionAUPRC(),
+        ]
+        if self.num_classes > 5:
+            metrics.append(calibration.Mean(calibration.correct_in_5, "top_5_accuracy"))
+        if self.task_config.pictures:
+            metrics += [
+                calibration.ConfusionMatrix(self.num_classes),
+                calibration.Reliability(),
+            ]
+        return metrics
+
+    def _train_examples(self) -> image_examples.Examples:
         return self._read(image_data.source_of(self.task_config.train_data))
 
 
 def _check(params: ImageClassificationConfig) -> None:
     """Raises ConfigError for settings that contradict each other or are out of range."""
+    image_models.check(params.model)
     if not 0 <= params.label_smoothing <= 1:
         raise ConfigError(f"label_smoothing={params.label_smoothing}: a share, from 0 to 1")
-    train, validation = params.train_data, params.validation_data
-    source = image_data.source_of(train)
-    if source == image_data.source_of(validation) and not (train.split or validation.split):
+    if len(params.mean) != len(params.std) or not all(std > 0 for std in params.std):
         raise ConfigError(
-            f"train_data and validation_data are both all of {source}: give them split='train' and"
-            " split='validation' (or split='all', if that is meant)"
+            f"mean={params.mean} and std={params.std}: one of each for every channel, std above 0"
         )
+    image_data.check_apart(params.train_data, params.validation_data)
+
+
+def _labelled(labels: tf.Tensor) -> tf.Tensor:
+    """How many examples have a known class, a float32 scalar."""
+    return tf.reduce_sum(tf.cast(labels >= 0, tf.float32))

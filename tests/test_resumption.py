@@ -31,7 +31,7 @@ class NoisyTask(image_classification.ImageClassificationTask):
 NOISY_GIN = """
 from __gin__ import dynamic_registration
 import noisy_digits
-from tasks import image_data
+from tasks.images import image_data
 include 'base.gin'
 
 Experiment.task = @noisy_digits.NoisyConfig()

@@ -7,6 +7,8 @@ from official.modeling.hyperparams import base_config
 
 from runner import inputs
 from runner.errors import ConfigError
+from tasks.images import augmix
+from tasks.images.augmix import AugMixConfig  # in the class its module's name is the field's
 
 
 @dataclasses.dataclass
@@ -17,34 +19,49 @@ class AugmentConfig(base_config.Config):
         pad: shift by up to this many pixels in each direction, with zeros moving in: "pad and
             crop" (He et al., "Deep residual learning", 2015, section 4.2).
         flip: mirror left and right, with probability one half.
+        augmix: what is mixed of the shifted, mirrored images; by default nothing.
     """
 
     pad: int = 0
     flip: bool = False
+    augmix: AugMixConfig | None = None
 
 
 def is_active(config: AugmentConfig) -> bool:
     """Whether `augment` would change anything.
 
     Raises:
-        ConfigError: `pad` is negative.
+        ConfigError: a value is out of range.
     """
     if config.pad < 0:
         raise ConfigError(f"AugmentConfig.pad={config.pad}: a number of pixels, 0 or more")
-    return config.pad > 0 or config.flip
+    if config.augmix:
+        augmix.check(config.augmix)
+    return config.pad > 0 or config.flip or config.augmix is not None
+
+
+def versions(config: AugmentConfig) -> int:
+    """How many images `augment` makes of each."""
+    return config.augmix.count if config.augmix else 1
 
 
 def augment(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Tensor:
-    """Shifts and mirrors a batch.
+    """Shifts, mirrors and mixes a batch.
 
     Args:
-        images: [batch, height, width, channels] of any type.
+        images: [batch, height, width, channels] of any type; for AugMix float32 from 0 to 1.
         seeds: [batch, 2] int64, as `inputs.place` gives them.
         config: what to do.
 
     Returns:
-        Images of the same shape and type.
+        Images of the same type, [batch * versions, height, width, channels].
     """
+    if config.pad or config.flip:
+        images = _shift(images, seeds, config)
+    return augmix.augmix(images, seeds, config.augmix) if config.augmix else images
+
+
+def _shift(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Tensor:
     height, width = images.shape[1:3]
     pad = config.pad
     numbers = inputs.uniform(seeds, 3)

@@ -1,4 +1,4 @@
-"""Small networks for images, chosen by configuration."""
+"""Networks for images, chosen by configuration; the small ones are built here."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import tf_keras
 from official.modeling.hyperparams import base_config, oneof
 
 from runner.errors import ConfigError
+from tasks.images import wide_resnet as wide_resnets
 
 
 @dataclasses.dataclass
@@ -43,21 +44,49 @@ class ModelConfig(oneof.OneOfConfig):
     """Which network, and its settings.
 
     Attributes:
-        type: 'mlp' or 'cnn'.
+        type: 'mlp', 'cnn', 'wide_resnet' or 'backbone'.
         mlp: read when `type` is 'mlp'.
         cnn: read when `type` is 'cnn'.
+        wide_resnet: read when `type` is 'wide_resnet'.
+        backbone: read when `type` is 'backbone'; a `tasks.images.backbones.BackboneConfig`.
     """
 
     type: str = "mlp"
     mlp: MLPConfig = dataclasses.field(default_factory=MLPConfig)
     cnn: CNNConfig = dataclasses.field(default_factory=CNNConfig)
+    wide_resnet: wide_resnets.WideResNetConfig = dataclasses.field(
+        default_factory=wide_resnets.WideResNetConfig
+    )
+    backbone: base_config.Config | None = None
+
+
+def check(config: ModelConfig) -> None:
+    """Refuses what no network can be built of.
+
+    Raises:
+        ConfigError: an unknown type, or a size or rate out of its range.
+    """
+    match config.type:
+        case "mlp":
+            _check("MLPConfig.hidden", config.mlp.hidden, "MLPConfig.dropout", config.mlp.dropout)
+        case "cnn":
+            _check("CNNConfig.filters", config.cnn.filters, "CNNConfig.dropout", config.cnn.dropout)
+        case "wide_resnet":
+            wide_resnets.check(config.wide_resnet)
+        case "backbone":
+            _check_backbone(config.backbone)
+        case _:
+            raise ConfigError(
+                f"ModelConfig.type={config.type!r}: expected 'mlp', 'cnn', 'wide_resnet' or"
+                " 'backbone'"
+            )
 
 
 def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
     """The configured network.
 
     Args:
-        config: which, and how large.
+        config: which, and how large; `check` has passed it.
         image_shape: height, width, channels.
         classes: number of outputs.
 
@@ -66,19 +95,37 @@ def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_k
         precision policy.
 
     Raises:
-        ConfigError: an unknown type, or a size or rate out of its range.
+        ConfigError: a backbone cannot be built for images of this shape.
     """
     match config.type:
         case "mlp":
             return mlp(config.mlp, image_shape, classes)
         case "cnn":
             return cnn(config.cnn, image_shape, classes)
-    raise ConfigError(f"ModelConfig.type={config.type!r}: expected 'mlp' or 'cnn'")
+        case "wide_resnet":
+            return wide_resnets.build(config.wide_resnet, image_shape, classes)
+    from tasks.images import backbones  # loads all of official.vision
+
+    assert config.backbone is not None, "`check` has refused it"
+    return backbones.build(config.backbone, image_shape, classes)
+
+
+def standardizing(
+    network: tf_keras.Model, mean: Sequence[float], std: Sequence[float]
+) -> tf_keras.Model:
+    """`network`, which sees images with the mean taken off and divided by the standard deviation.
+
+    What the weights were trained with stays with them, and images come as they were stored.
+    """
+    images = tf_keras.Input(network.input_shape[1:], name="images")
+    scale = tf_keras.layers.Normalization(
+        mean=list(mean), variance=[each**2 for each in std], dtype="float32", name="standardized"
+    )
+    return tf_keras.Model(images, network(scale(images)), name=f"standardizing_{network.name}")
 
 
 def mlp(config: MLPConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
     """A multi-layer perceptron; see `build`."""
-    _check("MLPConfig.hidden", config.hidden, "MLPConfig.dropout", config.dropout)
     images = tf_keras.Input(image_shape, name="images")
     x = tf_keras.layers.Flatten()(images)
     for units in config.hidden:
@@ -89,7 +136,6 @@ def mlp(config: MLPConfig, image_shape: Sequence[int], classes: int) -> tf_keras
 
 def cnn(config: CNNConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
     """A small convolutional network; see `build`."""
-    _check("CNNConfig.filters", config.filters, "CNNConfig.dropout", config.dropout)
     images = x = tf_keras.Input(image_shape, name="images")
     for filters in config.filters:
         # A normalised output has its own offset; a bias would be a parameter without effect.
@@ -115,3 +161,14 @@ def _check(sizes_name: str, sizes: Sequence[int], rate_name: str, rate: float) -
         raise ConfigError(f"{sizes_name}={tuple(sizes)}: every size must be above 0")
     if not 0 <= rate < 1:
         raise ConfigError(f"{rate_name}={rate}: a share, at least 0 and below 1")
+
+
+def _check_backbone(config: base_config.Config | None) -> None:
+    from tasks.images import backbones  # loads all of official.vision
+
+    if not isinstance(config, backbones.BackboneConfig):
+        raise ConfigError(
+            "ModelConfig.type='backbone' needs backbone = @backbones.BackboneConfig() (of"
+            " tasks.images.backbones)"
+        )
+    backbones.check(config)

@@ -1,0 +1,75 @@
+"""Fetches the binary version of CIFAR-10 or CIFAR-100, verifies and unpacks it.
+
+    python scripts/prepare_cifar.py cifar10 data
+
+leaves the folder data/cifar-10-batches-bin for ImageData.input_path. An interrupted call is taken
+up again by the same one; a second call does nothing.
+"""
+
+import argparse
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+from runner.errors import RunnerError
+from tasks import fetching
+
+# Sizes and checksums are those that TensorFlow Datasets keeps (url_checksums/cifar10*.txt).
+ARCHIVES = {
+    "cifar10": (
+        "cifar-10-batches-bin",
+        fetching.RemoteFile(
+            path="cifar-10-binary.tar.gz",
+            url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            size=170_052_171,
+            sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        ),
+    ),
+    "cifar100": (
+        "cifar-100-binary",
+        fetching.RemoteFile(
+            path="cifar-100-binary.tar.gz",
+            url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            size=168_513_733,
+            sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        ),
+    ),
+}
+
+
+def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
+    """Brings the archive's folder `name` into `folder`, unless it is there; returns its path."""
+    unpacked = folder / name
+    if unpacked.exists():
+        print(f"{unpacked} is there", file=sys.stderr)
+        return unpacked
+    local = archive.replace(path=str(folder / archive.path))
+    fetching.fetch([local])
+    part = folder / f"{name}.part"
+    shutil.rmtree(part, ignore_errors=True)  # of an interrupted call
+    with tarfile.open(local.path) as file:
+        file.extractall(part, filter="data")
+    (part / name).rename(unpacked)
+    part.rmdir()
+    print(f"{unpacked}: unpacked", file=sys.stderr)
+    return unpacked
+
+
+def main() -> None:
+    """Reads the flags and prepares."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", choices=ARCHIVES)
+    parser.add_argument("folder", type=Path, help="where the archive is kept and unpacked")
+    flags = parser.parse_args()
+    try:
+        prepare(*ARCHIVES[flags.name], flags.folder)
+    except RunnerError as error:
+        print(f"prepare_cifar: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""How good predicted probabilities are: accuracy, likelihood, calibration.
+
+Every metric takes labels [batch] and logits [batch, classes]. A label below 0 says that the example
+is of no known class: what needs a label leaves it out. All sums are additive over examples, in
+float64 where the device has it, so that a result depends neither on batches nor on replicas. A
+metric that has counted nothing has no result, which it says by `is_defined`.
+"""
+
+import abc
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+RELIABILITY_BINS = 15
+
+
+def correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """1 where the most probable class is right, else 0; of equal ones the first counts."""
+    best = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+    return tf.cast(best == labels, logits.dtype)
+
+
+def correct_in_5(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """1 where the right class is among the five most probable; of equal ones the first count."""
+    best = tf.math.top_k(logits, 5).indices
+    found = tf.reduce_any(best == tf.cast(labels, best.dtype)[:, tf.newaxis], axis=-1)
+    return tf.cast(found, logits.dtype)
+
+
+def negative_log_likelihood(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Minus the logarithm of the right class's probability."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+def brier_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """The squared distance of the probabilities from the right ones (Brier, 1950), in [0, 2]."""
+    right = tf.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+    return tf.reduce_sum(tf.square(tf.nn.softmax(logits) - right), axis=-1)
+
+
+def confidence(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """The probability of the most probable class."""
+    return tf.reduce_max(tf.nn.softmax(logits), axis=-1)
+
+
+class Sums(tf_keras.metrics.Metric):
+    """A metric whose state is one tensor of sums over examples.
+
+    Args:
+        name: of the result.
+        shape: of the sums.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+        super().__init__(name=name, dtype=tf.float32 if on_tpu else tf.float64)
+        self.sums = self.add_weight("sums", shape, initializer="zeros")
+
+    def reset_state(self) -> None:
+        """Forgets everything."""
+        self.sums.assign(tf.zeros(self.sums.shape, self.dtype))
+
+    @abc.abstractmethod
+    def is_defined(self) -> tf.Tensor:
+        """Whether enough has been counted for a result; a boolean scalar."""
+
+
+class Mean(Sums):
+    """The mean of a number of each example.
+
+    Args:
+        number: from labels and logits to [batch] numbers.
+        name: of the result.
+        of_all: count the examples of no known class, too; `number` must not look at labels.
+    """
+
+    def __init__(
+        self,
+        number: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        name: str,
+        *,
+        of_all: bool = False,
+    ) -> None:
+        super().__init__(name, (2,))  # the numbers, the examples
+        self._number = number
+        self._of_all = of_all
+
+    def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
+        """Counts a batch."""
+        counts = tf.ones_like(labels, tf.bool) if self._of_all else labels >= 0
+        numbers = tf.where(counts, self._number(tf.maximum(labels, 0), logits), 0)
+        rows = tf.stack([tf.cast(numbers, self.dtype), tf.cast(counts, self.dtype)])
+        self.sums.assign_add(tf.reduce_sum(rows, axis=1))
+
+    def is_defined(self) -> tf.Tensor:
+        """Whether an example was counted."""
+        return self.sums[1] > 0
+
+    def result(self) -> tf.Tensor:
+        """A scalar, 0 where nothing was counted."""
+        return tf.math.divide_no_nan(self.sums[0], self.sums[1])
+
+
+class Reliability(Sums):
+    """Sums over the examples whose confidence falls in each of 15 equal parts of [0, 1].
+
+    A part has its upper end and not its lower one. The result is [15, 3]: examples, the sum of
+    their confidences, and how many of them are right.
+    """
+
+    def __init__(self, name: str = "reliability") -> None:
+        super().__init__(name, (RELIABILITY_BINS, 3))
+
+    def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
+        """Counts a batch."""
+        sure = confidence(labels, logits)
+        bins = tf.cast(tf.math.ceil(sure * RELIABILITY_BINS), tf.int32) - 1
+        rows = tf.stack([tf.ones_like(sure), sure, correct(labels, logits)], axis=1)
+        # Segments below 0 are left out.
+        bins = tf.where(labels >= 0, tf.clip_by_value(bins, 0, RELIABILITY_BINS - 1), -1)
+        rows = tf.cast(rows, self.dtype)
+        self.sums.assign_add(tf.math.unsorted_segment_sum(rows, bins, RELIABILITY_BINS))
+
+    def is_defined(self) -> tf.Tensor:
+        """Whether an example of known class was counted."""
+        return tf.reduce_sum(self.sums[:, 0]) > 0
+
+    def result(self) -> tf.Tensor:
+        """The sums, [15, 3]."""
+        return tf.convert_to_tensor(self.sums)
+
+
+class ExpectedCalibrationError(Reliability):
+    """The mean distance of confidence from accuracy in 15 parts, weighted by their examples.
+
+    Guo et al., "On calibration of modern neural networks", 2017.
+    """
+
+    def __init__(self, name: str = "expected_calibration_error") -> None:
+        super().__init__(name)
+
+    def result(self) -> tf.Tensor:
+        """A scalar, 0 where nothing was counted."""
+        count, sure, right = tf.unstack(self.sums, axis=1)
+        return tf.math.divide_no_nan(tf.reduce_sum(tf.abs(right - sure)), tf.reduce_sum(count))
+
+
+class ConfusionMatrix(Sums):
+    """How many examples of each class (rows) were taken for each class (columns).
+
+    Args:
+        classes: how many there are.
+        name: of the result.
+    """
+
+    def __init__(self, classes: int, name: str = "confusion_matrix") -> None:
+        super().__init__(name, (classes, classes))
+        self._classes = classes
+
+    def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
+        """Counts a batch."""
+        taken = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+        cells = tf.where(labels >= 0, labels * self._classes + taken, -1)
+        counted = tf.math.unsorted_segment_sum(
+            tf.ones_like(cells, self.dtype), cells, self._classes**2
+        )
+        self.sums.assign_add(tf.reshape(counted, self.sums.shape))
+
+    def is_defined(self) -> tf.Tensor:
+        """Whether an example of known class was counted."""
+        return tf.reduce_sum(self.sums) > 0
+
+    def result(self) -> tf.Tensor:
+        """The counts, [classes, classes]."""
+        return tf.convert_to_tensor(self.sums)

@@ -1,0 +1,241 @@
+"""Labelled images for training and evaluation, as a configuration asks for them."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from runner import inputs
+from runner.errors import ConfigError
+from tasks.images import augmentation, corruption, image_examples, image_sources
+from tasks.images.corruption import (
+    CorruptionConfig,  # in the class its module's name is the field's
+)
+
+_SPLITS = ("train", "validation", "all")
+_HELD_OUT = 0.2
+
+
+@dataclasses.dataclass
+class ImageData(inputs.DataConfig):
+    """Which images, and how they are read.
+
+    `is_training` has to be given. `input_path` is one of
+
+    - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width];
+      uint8, or floating point, which is used as it is), `labels` ([N], whole numbers from 0) and,
+      where they are known, `class_names`;
+    - the folder of CIFAR-10's or CIFAR-100's binary version, or the .tar.gz it comes in;
+    - a folder with a folder of images for each class; classes count in the order of their names,
+      and images have 3 channels.
+
+    Instead of it there may be `tfds_name` with `tfds_split`, and `tfds_data_dir` where the data are
+    not in its usual place. With neither, the 1,797 handwritten digits of 8x8 pixels that ship
+    inside scikit-learn are read. All are held in memory but folders of images, whose files are
+    decoded whenever they are needed (`scripts/prepare_images.py` makes an .npz of them).
+
+    Attributes:
+        subset: of CIFAR's binary version, 'train' or 'test'.
+        image_size: height and width that the images of a folder are brought to: scaled to cover
+            it, and cut around the middle. Empty: they all have the same.
+        split: which part of the source: 'all', 'validation' (some of it, picked at random once
+            and for all, whatever the run's seed) or 'train' (the rest). Empty: of the digits the
+            part that `is_training` asks for, and all of any other source.
+        held_out: the share of the source that is its split 'validation'.
+        augment: random changes of training images.
+        corruption: what is done to every image of an evaluation.
+        out_of_distribution: further images of an evaluation, which come last and belong to no
+            class: their labels are -1. Of its fields those count that say where images are.
+    """
+
+    subset: str = ""
+    image_size: tuple[int, ...] = ()
+    split: str = ""
+    held_out: float = _HELD_OUT
+    augment: augmentation.AugmentConfig = dataclasses.field(
+        default_factory=augmentation.AugmentConfig
+    )
+    corruption: CorruptionConfig | None = None
+    out_of_distribution: "ImageData | None" = None
+
+    def size(self) -> int:
+        """How many examples there are in all; images in files stay unread.
+
+        Raises:
+            ConfigError: as of `source_of` and `image_examples.read`.
+        """
+        source = source_of(self)
+        known = len(image_examples.members(image_sources.reader(source).count(), source))
+        return known + (self.out_of_distribution.size() if self.out_of_distribution else 0)
+
+
+def source_of(config: ImageData) -> image_sources.Source:
+    """The source that a configuration asks for.
+
+    Raises:
+        ConfigError: values that contradict each other, are out of range or have no effect.
+    """
+    _check(config)
+    own_split = "train" if config.is_training else "validation"
+    default = "all" if config.input_path or config.tfds_name else own_split
+    split = config.split or default
+    if split == "all" and config.held_out != _HELD_OUT:
+        raise ConfigError(
+            f"ImageData.held_out={config.held_out} has no effect on split='all':"
+            " give split='train' or split='validation'"
+        )
+    return image_sources.Source(
+        input_path=config.input_path,
+        subset=config.subset,
+        image_size=tuple(config.image_size),
+        tfds_name=config.tfds_name,
+        tfds_split=config.tfds_split,
+        tfds_data_dir=config.tfds_data_dir,
+        split=split,
+        held_out=config.held_out if split != "all" else 0.0,
+    )
+
+
+def check_apart(train: ImageData, validation: ImageData) -> None:
+    """Sees to it that nothing is scored on what was learned, unless that was asked for.
+
+    Raises:
+        ConfigError: both are of one source, and one is all of it though not both say their split,
+            or they disagree about the share that is held out.
+    """
+    sources = [source_of(data) for data in (train, validation)]
+    place, other = (source._replace(image_size=(), split="", held_out=0.0) for source in sources)
+    if place != other:
+        return
+    splits = [source.split for source in sources]
+    if "all" in splits and not (train.split and validation.split):
+        raise ConfigError(
+            f"train_data and validation_data share images of {place}: give them split='train' and"
+            " split='validation' (or split='all', if that is meant)"
+        )
+    shares = [source.held_out for source in sources]
+    if "all" not in splits and shares[0] != shares[1]:
+        raise ConfigError(
+            f"train_data.held_out={shares[0]} and validation_data.held_out={shares[1]} of {place}:"
+            " must be the same, or images would be learned and scored"
+        )
+
+
+def dataset(
+    examples: image_examples.Examples,
+    config: ImageData,
+    input_context: tf.distribute.InputContext | None = None,
+) -> tf.data.Dataset:
+    """Batches of images, float32 with white as 1, and labels, int32: placed by step or in order.
+
+    Raises:
+        ConfigError: images that are not as the configuration needs them.
+    """
+    if config.is_training:
+        return _training(examples, config, input_context)
+    if config.corruption:
+        _expect_scaled(examples, "corruption")
+    unknown = (
+        image_examples.read(source_of(config.out_of_distribution))
+        if config.out_of_distribution
+        else None
+    )
+    if unknown and unknown.image_shape != examples.image_shape:
+        raise ConfigError(
+            f"ImageData.out_of_distribution: images are {list(unknown.image_shape)}; the others"
+            f" are {list(examples.image_shape)}"
+        )
+    known_size = len(examples.labels)
+
+    def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        images, labels = image_examples.load(examples, index[index < known_size])
+        if unknown:
+            others, classes = image_examples.load(unknown, index[index >= known_size] - known_size)
+            images = tf.concat([images, others], axis=0)
+            labels = tf.concat([labels, -tf.ones_like(classes)], axis=0)
+        if config.corruption:
+            images = corruption.corrupt(images, index, config.corruption)
+        return images, labels
+
+    size = known_size + (len(unknown.labels) if unknown else 0)
+    return inputs.in_order(size, load, config=config, input_context=input_context)
+
+
+def _training(
+    examples: image_examples.Examples,
+    config: ImageData,
+    input_context: tf.distribute.InputContext | None,
+) -> tf.data.Dataset:
+    if config.augment.augmix:
+        _expect_scaled(examples, "augment.augmix")
+
+    def augment(
+        batch: tuple[tf.Tensor, tf.Tensor], seeds: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        images, labels = batch
+        images = augmentation.augment(images, seeds, config.augment)
+        return images, tf.repeat(labels, augmentation.versions(config.augment))
+
+    return inputs.place(
+        len(examples.labels),
+        lambda index: image_examples.load(examples, index),
+        config=config,
+        input_context=input_context,
+        augment=augment if augmentation.is_active(config.augment) else None,
+    )
+
+
+def _expect_scaled(examples: image_examples.Examples, field: str) -> None:
+    if examples.images.dtype == tf.float32:
+        pixels = examples.images.numpy()
+        low, high = pixels.min(), pixels.max()
+        if low < 0 or high > 1:
+            raise ConfigError(
+                f"ImageData.{field} needs images from 0 to 1; these go from {low:g} to {high:g}"
+            )
+
+
+def _check(config: ImageData) -> None:
+    if config.is_training is None:
+        raise ConfigError(
+            "ImageData.is_training: say True for train_data, False for validation_data"
+        )
+    for name, wanted in {"input_path": "one path", "tfds_name": "one name"}.items():
+        value = getattr(config, name)
+        if not isinstance(value, str):
+            raise ConfigError(f"ImageData.{name}={value!r}: expected {wanted}")
+    if config.input_path and config.tfds_name:
+        raise ConfigError(
+            f"ImageData has both input_path={config.input_path!r} and"
+            f" tfds_name={config.tfds_name!r}: give one"
+        )
+    if config.split not in ("", *_SPLITS):
+        raise ConfigError(f"ImageData.split={config.split!r}: expected one of {', '.join(_SPLITS)}")
+    if not 0 < config.held_out < 1:
+        raise ConfigError(f"ImageData.held_out={config.held_out}: a share, between 0 and 1")
+    if config.image_size and (len(config.image_size) != 2 or min(config.image_size) < 1):
+        raise ConfigError(f"ImageData.image_size={config.image_size}: expected height and width")
+    _check_changes(config)
+    inputs.refuse(
+        config,
+        ("tfds_as_supervised", "tfds_skip_decoding_feature"),
+        "decoded images and their labels are always what is read",
+    )
+    inputs.refuse(config, ("num_examples",), "the images are counted")
+
+
+def _check_changes(config: ImageData) -> None:
+    """Raises ConfigError for what cannot be done to images, or not to these."""
+    if augmentation.is_active(config.augment) and not config.is_training:
+        raise ConfigError("ImageData.augment is for train_data: evaluation images stay as they are")
+    for field in ("corruption", "out_of_distribution"):
+        if config.is_training and getattr(config, field):
+            raise ConfigError(f"ImageData.{field} is for evaluations, not for train_data")
+    if config.corruption:
+        corruption.check(config.corruption)
+    if unknown := config.out_of_distribution:
+        if unknown.corruption or unknown.out_of_distribution or unknown.is_training:
+            raise ConfigError(
+                "ImageData.out_of_distribution says only where images are: is_training has to be"
+                " False; corruption and out_of_distribution belong to the data around it"
+            )
+        _check(unknown)

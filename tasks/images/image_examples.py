@@ -1,0 +1,70 @@
+"""Labelled images in host memory: one split of a source, ready to be found by index."""
+
+import dataclasses
+import fractions
+
+import numpy as np
+import tensorflow as tf
+
+from tasks.images import image_folders, image_sources
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Images and labels in host memory.
+
+    Attributes:
+        images: [N, height, width, channels], uint8 or float32 as they were stored; or [N] paths
+            of image files.
+        labels: [N] int32.
+        image_shape: height, width, channels.
+        white: the pixel value that becomes 1.
+        classes: how many there are in the source, other splits included.
+        class_names: of all classes in order, where the source has names.
+    """
+
+    images: tf.Tensor
+    labels: tf.Tensor
+    image_shape: tuple[int, ...]
+    white: float
+    classes: int
+    class_names: tuple[str, ...]
+
+
+def read(source: image_sources.Source) -> Examples:
+    """Reads the source and keeps the split of it, as tensors in host memory.
+
+    Raises:
+        ConfigError: what is missing or wrong in the source; the message names it.
+    """
+    stored = image_sources.reader(source).read()
+    index = members(len(stored.labels), source)
+    with tf.device("cpu:0"):  # where the input pipeline runs
+        return Examples(
+            images=tf.constant(stored.images[index]),
+            labels=tf.constant(stored.labels[index]),
+            image_shape=stored.image_shape,
+            white=stored.white,
+            classes=stored.classes,
+            class_names=stored.class_names,
+        )
+
+
+def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The images, float32 with white as 1, and the labels at these places, [batch] int64."""
+    images = tf.gather(examples.images, index)
+    if images.dtype == tf.string:
+        images = image_folders.decode(images, examples.image_shape)
+    return tf.cast(images, tf.float32) / examples.white, tf.gather(examples.labels, index)
+
+
+def members(size: int, source: image_sources.Source) -> np.ndarray:
+    """Indices of a split's examples, in order."""
+    # Raw output of a bit generator never changes between NumPy versions, as shuffles may.
+    order = np.argsort(np.random.Philox(key=0).random_raw(size), kind="stable")
+    # The share as it was written: 0.29 of 100 is 29, not 28.
+    held_out = int(size * fractions.Fraction(str(source.held_out)))
+    first, last = {"all": (0, size), "validation": (0, held_out), "train": (held_out, size)}[
+        source.split
+    ]
+    return np.sort(order[first:last])

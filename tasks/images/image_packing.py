@@ -1,0 +1,79 @@
+"""A folder of images by class as one .npz, which training holds in memory."""
+
+import concurrent.futures
+import functools
+import hashlib
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from runner.errors import ConfigError
+from tasks.images import image_folders
+
+_CHUNK = 1000  # images between two lines of progress
+
+
+def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str], object]) -> None:
+    """Writes all images of a folder, brought to one size, into an .npz for `ImageData.input_path`.
+
+    What is done lies in `<out>.<key>.part`, where the next call takes up an interrupted one; the
+    key stands for the files and the size. A call that finds the .npz does nothing.
+
+    Args:
+        root: the folder with a folder for each class.
+        out: the .npz.
+        height: of the images in it.
+        width: of the images in it.
+        note: is told how far it is.
+
+    Raises:
+        ConfigError: `out` is no .npz, or as of `image_folders.scan` and `image_folders.load`.
+    """
+    if out.suffix != ".npz":
+        raise ConfigError(f"{out}: expected a name that ends in .npz")
+    if out.exists():
+        note(f"{out} is there")
+        return
+    folder = image_folders.scan(root)
+    key = hashlib.sha256("\n".join([f"{height}x{width}", *folder.paths]).encode()).hexdigest()
+    part = out.with_name(f"{out.name}.{key[:8]}.part")
+    _decode(folder.paths, part, (height, width, 3), note)
+    whole = out.with_name(f"{out.name}.{key[:8]}.whole")
+    _write(whole, part, (height, width, 3), folder)
+    whole.rename(out)
+    part.unlink()
+    note(f"{out}: {len(folder.paths):,} images of {len(folder.names)} classes")
+
+
+def _decode(
+    paths: np.ndarray, part: Path, shape: tuple[int, int, int], note: Callable[[str], object]
+) -> None:
+    """Appends to the part the pixels of the images that are not in it."""
+    load = functools.partial(image_folders.load, height=shape[0], width=shape[1])
+    size = int(np.prod(shape))
+    with part.open("ab") as file, concurrent.futures.ThreadPoolExecutor() as threads:
+        done = file.tell() // size
+        file.truncate(done * size)
+        while done < len(paths):
+            chunk = paths[done : done + _CHUNK]
+            for image in threads.map(load, chunk):
+                file.write(image.tobytes())
+            done += len(chunk)
+            note(f"{done:,} of {len(paths):,} images")
+
+
+def _write(
+    path: Path, pixels: Path, shape: tuple[int, int, int], folder: image_folders.Folder
+) -> None:
+    """An .npz as np.savez writes it, without its images ever being in memory."""
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(folder.labels), *shape)}
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as file, pixels.open("rb") as source:
+            np.lib.format.write_array_header_1_0(file, header)
+            shutil.copyfileobj(source, file)
+        for name, array in {"labels": folder.labels, "class_names": np.array(folder.names)}.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)

@@ -1,0 +1,81 @@
+"""Telling images of no known class by the network's confidence, and what it says of them.
+
+Metrics as in `tasks.images.calibration`; a label below 0 is that of an example of no known class.
+"""
+
+import tensorflow as tf
+
+from tasks.images import calibration
+
+# Confidences are told apart by their log-odds, from those of 160,000 equally probable classes up to
+# where a float32 can hardly hold the least probable ones.
+_LOWEST, _STEP, _BINS = -12.0, 0.002, 41_000
+
+
+def entropy(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """The entropy of the probabilities, in nats."""
+    logarithms = tf.nn.log_softmax(logits)
+    return -tf.reduce_sum(tf.math.multiply_no_nan(logarithms, tf.exp(logarithms)), axis=-1)
+
+
+class _Detection(calibration.Sums):
+    """Histograms of the confidence in examples of known class and of none.
+
+    What is computed of them is exact for confidences whose log-odds are rounded down to 0.002.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (2, _BINS))
+
+    def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
+        """Counts a batch."""
+        steps = tf.math.floor((_log_odds(logits) - _LOWEST) / _STEP)
+        bins = tf.cast(tf.clip_by_value(steps, 0, _BINS - 1), tf.int32)
+        cells = tf.where(labels >= 0, bins, _BINS + bins)
+        counted = tf.math.unsorted_segment_sum(tf.ones_like(cells, self.dtype), cells, 2 * _BINS)
+        self.sums.assign_add(tf.reshape(counted, self.sums.shape))
+
+    def is_defined(self) -> tf.Tensor:
+        """Whether examples of both kinds were counted."""
+        return tf.reduce_all(tf.reduce_sum(self.sums, axis=1) > 0)
+
+
+class DetectionAUROC(_Detection):
+    """How often confidence in an example of known class exceeds that in one of none; ties are half.
+
+    The area under the receiver operating characteristic (Hendrycks and Gimpel, "A baseline for
+    detecting misclassified and out-of-distribution examples", 2017). The error is at most half the
+    share of such pairs whose log-odds agree to 0.002.
+    """
+
+    def __init__(self, name: str = "ood_auroc") -> None:
+        super().__init__(name)
+
+    def result(self) -> tf.Tensor:
+        """A scalar, 0 where either kind is missing."""
+        known, unknown = tf.unstack(self.sums)
+        below = tf.cumsum(unknown, exclusive=True) + unknown / 2
+        pairs = tf.reduce_sum(known) * tf.reduce_sum(unknown)
+        return tf.math.divide_no_nan(tf.reduce_sum(known * below), pairs)
+
+
+class DetectionAUPRC(_Detection):
+    """The average precision of finding examples of no known class by their low confidence."""
+
+    def __init__(self, name: str = "ood_auprc") -> None:
+        super().__init__(name)
+
+    def result(self) -> tf.Tensor:
+        """A scalar, 0 where there is nothing to find."""
+        _, unknown = tf.unstack(self.sums)
+        precision = tf.math.divide_no_nan(
+            tf.cumsum(unknown), tf.cumsum(tf.reduce_sum(self.sums, axis=0))
+        )
+        return tf.math.divide_no_nan(tf.reduce_sum(unknown * precision), tf.reduce_sum(unknown))
+
+
+def _log_odds(logits: tf.Tensor) -> tf.Tensor:
+    """Of the most probable class, [batch]; exact where its probability rounds to 1."""
+    best = tf.one_hot(tf.argmax(logits, axis=-1), logits.shape[-1], on_value=True, off_value=False)
+    others = tf.reduce_logsumexp(tf.where(best, -float("inf"), logits), axis=-1)
+    return tf.reduce_max(logits, axis=-1) - others
