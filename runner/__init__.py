@@ -72,6 +72,7 @@ def run(
     checkpoint: str = "latest",
     allow_config_change: bool = False,
     dry_run: bool = False,
+    profile_steps: tuple[int, int] | None = None,
     train_actions: Sequence[Callable[..., Any]] = (),
     eval_actions: Sequence[Callable[..., Any]] = (),
 ) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def run(
         checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
         allow_config_change: Whether a run that is there may go on with another configuration.
         dry_run: Do everything once and small, in a scratch folder, instead.
+        profile_steps: The first and the last training step to profile for TensorBoard.
         train_actions: Called with the logs of each training loop, names to tensors. One that
             returns a string stops the run with that reason.
         eval_actions: The same, with the results of each evaluation.
@@ -104,6 +106,7 @@ def run(
             checkpoint,
             allow_config_change,
             dry_run,
+            profile_steps=profile_steps,
             train_actions=tuple(train_actions),
             eval_actions=tuple(eval_actions),
             stop=stop,

@@ -1,74 +1,34 @@
 """What happens after a loop or an evaluation: rows, TensorBoard, the best checkpoint, a line."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer import event_file_writer
 
-from runner import best, controller, files, history, progress
-
-# Train and validation loss share a tag, so that TensorBoard draws them on one chart.
-_TAGS = {"training_loss": "loss", "validation_loss": "loss"}
+from runner import best, boards, controller, files, history, progress
 
 
-def scalars(logs: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of `logs`, nested names joined by "/"; what is no scalar is left out."""
-    numbers: dict[str, float] = {}
+def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """All of `logs`, nested names joined by "/"."""
+    found: dict[str, np.ndarray] = {}
     for name, value in logs.items():
         if isinstance(value, Mapping):
-            numbers.update(scalars(value, f"{prefix}{name}/"))
-            continue
-        array = np.asarray(value.numpy() if tf.is_tensor(value) else value)
-        if array.size == 1 and np.issubdtype(array.dtype, np.number):
-            numbers[prefix + name] = float(array.reshape(()))
-    return numbers
+            found.update(arrays(value, f"{prefix}{name}/"))
+        else:
+            found[prefix + name] = np.asarray(value.numpy() if tf.is_tensor(value) else value)
+    return found
 
 
-class TensorBoard:
-    """Scalars for TensorBoard, written by its own thread.
-
-    Args:
-        folder: Becomes a run of TensorBoard's; None writes nothing.
-        purge_from: What an earlier start wrote at this step or later is hidden; None hides nothing.
-    """
-
-    def __init__(self, folder: Path | None, *, purge_from: int | None = None) -> None:
-        self._writer = event_file_writer.EventFileWriter(str(folder)) if folder else None
-        if purge_from is not None:
-            self.purge(purge_from)
-
-    def purge(self, step: int) -> None:
-        """Hides what was written at `step` or later until now."""
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._add(event_pb2.Event(step=step, session_log=start))
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds one point to each chart."""
-        points = [
-            summary_pb2.Summary.Value(tag=_TAGS.get(name, name), simple_value=value)
-            for name, value in values.items()
-        ]
-        self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=points)))
-
-    def flush(self) -> None:
-        """Everything written is on disk when this returns."""
-        if self._writer:
-            self._writer.flush()
-
-    def close(self) -> None:
-        """Flushes, and ends the thread."""
-        if self._writer:
-            self._writer.close()
-
-    def _add(self, event: event_pb2.Event) -> None:
-        event.wall_time = time.time()
-        if self._writer:
-            self._writer.add_event(event)
+def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of `logs`, nested names joined by "/"; what is no scalar is left out."""
+    return {
+        name: float(array.reshape(()))
+        for name, array in arrays(logs).items()
+        if array.size == 1 and np.issubdtype(array.dtype, np.number)
+    }
 
 
 class TrainingLog:
@@ -76,7 +36,9 @@ class TrainingLog:
 
     def __init__(self, model_dir: Path, *, resumed_at: int, draws: bool = True) -> None:
         self._path = model_dir / "train.jsonl"
-        self._board = TensorBoard(model_dir / "train" if draws else None, purge_from=resumed_at + 1)
+        self._board = boards.TensorBoard(
+            model_dir / "train" if draws else None, purge_from=resumed_at + 1
+        )
         self.newest: dict[str, float] = {}
         self._drop_after(resumed_at)
 
@@ -108,31 +70,13 @@ class TrainingLog:
         self.newest = _metrics(kept[-1]) if kept else {}
 
 
-class Boards:
-    """TensorBoard's folders of an evaluation: one a set of data, all with the same charts.
+Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""A task's method `pictures`: all results of one set, arrays included, to the set's pictures."""
 
-    Args:
-        folders: By the set's name, which is empty for the validation data.
-        purge_from: As `TensorBoard`'s.
-    """
 
-    def __init__(
-        self, folders: Mapping[str, Path | None], *, purge_from: int | None = None
-    ) -> None:
-        self._boards = {
-            name: TensorBoard(folder, purge_from=purge_from) for name, folder in folders.items()
-        }
-
-    def write(self, step: int, points: Mapping[str, Mapping[str, float]]) -> None:
-        """Adds the points of some sets; they are on disk when this returns."""
-        for name, values in points.items():
-            self._boards[name].write(step, values)
-            self._boards[name].flush()
-
-    def close(self) -> None:
-        """Flushes, and ends the threads."""
-        for board in self._boards.values():
-            board.close()
+def charts(results: Mapping[str, Any], pictures: Pictures | None) -> boards.Charts:
+    """What the results of one set add to its charts."""
+    return boards.Charts(scalars(results), pictures(arrays(results)) if pictures else {})
 
 
 class EvaluationLog:
@@ -149,7 +93,7 @@ class EvaluationLog:
     def __init__(
         self,
         rows: history.History,
-        boards: Boards,
+        boards: boards.Boards,
         keeper: best.BestCheckpoints,
         line: progress.Progress,
         *,
@@ -165,7 +109,7 @@ class EvaluationLog:
         self,
         step: int,
         logs: Mapping[str, Any],
-        points: Mapping[str, Mapping[str, float]],
+        charts: Mapping[str, boards.Charts],
         *,
         seconds: float,
         source: Path,
@@ -175,7 +119,7 @@ class EvaluationLog:
         Args:
             step: The checkpoint's.
             logs: All results, by the names that they have in the row.
-            points: The results of each set by its name, as its charts are named.
+            charts: Of each set, by its name.
             seconds: How long it took.
             source: The checkpoint.
         """
@@ -183,7 +127,7 @@ class EvaluationLog:
             step, scalars(logs), round(seconds, 3), time.time(), checkpoint_name(source, self._home)
         )
         self._rows.append(row)
-        self._boards.write(step, points)
+        self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source))
 
     def names(self, step: int) -> set[str]:

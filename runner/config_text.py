@@ -30,6 +30,14 @@ def render(
     return "\n".join(lines) or "every value is the default"
 
 
+def changed(experiment: base_config.Config) -> dict[str, Any]:
+    """By path, the values that are not as their class has them: those that `render` can show alone.
+
+    What is within a tuple of sections has a path like `run.evaluation_sets[0].name`.
+    """
+    return dict(_changed(experiment, default_of(experiment), ""))
+
+
 def default_of(section: base_config.Config) -> base_config.Config | None:
     """A section of the same class with nothing given; None where it cannot be made so."""
     try:
@@ -52,15 +60,11 @@ class _Printer:
         indent: str,
     ) -> Iterator[str]:
         """The lines of a section; those of an empty one are none."""
-        for name, value in vars(section).items():
-            if name in section.RESERVED_ATTR:
-                continue
-            below = f"{path}.{name}".removeprefix(".")
-            known = vars(default).get(name) if default is not None else None
+        for name, below, value, known in _fields(section, default, path):
             if _is_section(value):
                 inner = list(self.section(value, _default(value, known), below, f"{indent}  "))
                 yield from [f"{indent}{name}:", *inner] if inner else ()
-            elif isinstance(value, (list, tuple)) and any(_is_section(each) for each in value):
+            elif _is_sections(value):
                 yield f"{indent}{name}:"
                 for index, each in enumerate(value):
                     item = f"{below}[{index}]"
@@ -69,17 +73,44 @@ class _Printer:
                     yield f"{indent}  - {first}"
                     yield from inner[1:]
             else:
-                yield from self._value(name, value, known, below, indent, default is not None)
+                is_default = _is_default(value, known, default)
+                yield from self._value(name, value, below, indent, is_default)
 
     def _value(
-        self, name: str, value: Any, known: Any, path: str, indent: str, has_default: bool
+        self, name: str, value: Any, path: str, indent: str, is_default: bool
     ) -> Iterator[str]:
-        is_default = has_default and plain(value) == plain(known)
         place = self._origins.get(path)
         if self._changed and is_default:
             return
-        text = f"{indent}{name}: {_inline(value)}"
+        text = f"{indent}{name}: {inline(value)}"
         yield f"{text:<{_COLUMN}}  # {place or ('default' if is_default else self._otherwise)}"
+
+
+def _changed(
+    section: base_config.Config, default: base_config.Config | None, path: str
+) -> Iterator[tuple[str, Any]]:
+    for _, below, value, known in _fields(section, default, path):
+        if _is_section(value):
+            yield from _changed(value, _default(value, known), below)
+        elif _is_sections(value):
+            for index, each in enumerate(value):
+                yield from _changed(each, default_of(each), f"{below}[{index}]")
+        elif not _is_default(value, known, default):
+            yield below, value
+
+
+def _fields(
+    section: base_config.Config, default: base_config.Config | None, path: str
+) -> Iterator[tuple[str, str, Any, Any]]:
+    """Of each field its name, its path, its value and the default value."""
+    for name, value in vars(section).items():
+        if name not in section.RESERVED_ATTR:
+            known = vars(default).get(name) if default is not None else None
+            yield name, f"{path}.{name}".removeprefix("."), value, known
+
+
+def _is_default(value: Any, known: Any, default: base_config.Config | None) -> bool:
+    return default is not None and plain(value) == plain(known)
 
 
 def _default(value: base_config.Config, known: Any) -> base_config.Config | None:
@@ -89,6 +120,10 @@ def _default(value: base_config.Config, known: Any) -> base_config.Config | None
 
 def _is_section(value: Any) -> bool:
     return isinstance(value, base_config.Config)
+
+
+def _is_sections(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(_is_section(each) for each in value)
 
 
 def plain(value: Any) -> Any:
@@ -102,6 +137,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value as a line of YAML."""
     text = yaml.safe_dump(plain(value), default_flow_style=True, width=10**9)
     return str(text).removesuffix("\n").removesuffix("\n...")

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner import actions, controller, evaluation_sets, evaluator
+from runner import actions, boards, controller, evaluation_sets, evaluator
 
 
 class Evaluation:
@@ -20,6 +20,7 @@ class Evaluation:
         sets: What is evaluated, the validation data among them.
         grid: When each set is due; None: all of them always.
         actions: Called with each result.
+        pictures: Draws the results of a set; None draws nothing.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Evaluation:
         sets: Sequence[evaluation_sets.EvaluationSet],
         grid: controller.Grid | None = None,
         actions: Sequence[controller.Action] = (),
+        pictures: actions.Pictures | None = None,
     ) -> None:
         self._evaluator = built
         self.log = log
@@ -38,6 +40,7 @@ class Evaluation:
         self._sets = tuple(sets)
         self._grid = grid
         self._actions = tuple(actions)
+        self._pictures = pictures
 
     def run(
         self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
@@ -66,14 +69,14 @@ class Evaluation:
     ) -> str | None:
         start = time.perf_counter()
         logs: dict[str, Any] = {}
-        points: dict[str, dict[str, float]] = {}
+        charts: dict[str, boards.Charts] = {}
         for each in due:
             found = self._evaluate(each)
             logs.update(evaluation_sets.named(found, each.prefix))
-            points[each.name] = actions.scalars(found)
+            charts[each.name] = actions.charts(found, self._pictures)
         seconds = time.perf_counter() - start
         before_record()
-        self.log.write(step, logs, points, seconds=seconds, source=source)
+        self.log.write(step, logs, charts, seconds=seconds, source=source)
         reasons = [action(logs) for action in self._actions]
         return next((reason for reason in reasons if isinstance(reason, str)), None)
 

@@ -17,6 +17,7 @@ from runner.errors import RunnerError
 Logs = dict[str, Any]
 
 WEIGHT = "weight"  # a task's validation_step may return this beside its loss: what the loss weighs
+IS_DEFINED = "is_defined"  # a metric may have this method: whether it has counted what it needs
 
 
 class Evaluator(base_trainer.Trainer):
@@ -163,10 +164,11 @@ class Evaluator(base_trainer.Trainer):
             logs = self.task.validation_step(
                 inputs, model=self.model, metrics=self.validation_metrics
             )
-            weight = logs.get(WEIGHT, tf.cast(batches.examples(inputs), tf.float32))
+            examples = tf.cast(batches.examples(inputs), tf.float32)
             if self.task.loss in logs:
+                weight = logs.get(WEIGHT, examples)
                 self._validation_loss.update_state(logs[self.task.loss], sample_weight=weight)
-            self._evaluated.update_state(weight)
+            self._evaluated.update_state(examples)
             return logs
 
         inputs, passed_through = self.next_eval_inputs(iterator)
@@ -175,8 +177,12 @@ class Evaluator(base_trainer.Trainer):
         return {**passed_through, **results}
 
     def eval_end(self, aggregated_logs: Any = None) -> Logs:
-        """Reads the metrics."""
-        logs = {metric.name: metric.result() for metric in self.validation_metrics}
+        """Reads the metrics that have a result."""
+        logs = {
+            metric.name: metric.result()
+            for metric in self.validation_metrics
+            if getattr(metric, IS_DEFINED, lambda: True)()
+        }
         if self.validation_loss.count.numpy():
             logs[self.validation_loss.name] = self.validation_loss.result()
         if aggregated_logs:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from runner import (
     actions,
+    boards,
     checkpoint_files,
     checkpoints,
     evaluation_sets,
@@ -35,6 +36,7 @@ class FinalTest:
         line: What a person sees.
         last: Whether the last weights are tested, too.
         draws: Whether results go to TensorBoard.
+        pictures: Draws the results; None draws nothing.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class FinalTest:
         line: progress.Progress,
         last: bool,
         draws: bool = True,
+        pictures: actions.Pictures | None = None,
     ) -> None:
         self._evaluator = built
         self._dataset = dataset
@@ -59,6 +62,7 @@ class FinalTest:
         self._line = line
         self._last = last
         self._draws = draws
+        self._pictures = pictures
 
     def run(self, step: int, last: Path) -> dict[str, Any]:
         """Tests the last weights if asked to, then the best; these are the present ones after.
@@ -97,15 +101,16 @@ class FinalTest:
         metrics = actions.scalars(evaluation_sets.named(logs, run_limits.TEST))
         row = history.Test(*key, metrics, seconds, time.time(), path.name)
         self._rows.append(row)
-        self._draw(weights, row.tested, actions.scalars(logs))
+        self._draw(weights, row.tested, actions.charts(logs, self._pictures))
         self._line.note(
             f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s: "
             f"{progress.values(metrics)}"
         )
         return row
 
-    def _draw(self, weights: Weights, step: int, points: dict[str, float]) -> None:
+    def _draw(self, weights: Weights, step: int, charts: boards.Charts) -> None:
         folder = self._folder / ("test" if weights == "best" else "test-last")
-        board = actions.TensorBoard(folder if self._draws else None)
-        board.write(step, points)
+        board = boards.TensorBoard(folder if self._draws else None)
+        board.write(step, charts.points)
+        board.draw(step, charts.pictures)
         board.close()

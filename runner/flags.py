@@ -1,6 +1,7 @@
 """The command's flags, checked as far as that needs no TensorFlow, and its help."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -45,6 +46,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(f"--checkpoint is for --mode=eval, not --mode={flags.mode}")
     if flags.checkpoint == "":
         raise ConfigError("--checkpoint= names nothing; leave it out for the latest")
+    if steps := profile_steps(flags):
+        modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("what is to be run? give a --gin_file or a registered --experiment")
     if flags.model_dir is None and not flags.print_config:
@@ -62,6 +65,22 @@ def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
             path = f"task.{data}.tf_data_service_address"
             found[path] = (f"--tf_data_service={given.tf_data_service}", given.tf_data_service)
     return found
+
+
+def profile_steps(given: argparse.Namespace) -> tuple[int, int] | None:
+    """The first and the last step of `--profile_steps`, None where it is not given.
+
+    Raises:
+        ConfigError: it is no range.
+    """
+    if given.profile_steps is None:
+        return None
+    if not re.fullmatch(r"\d+:\d+", given.profile_steps):
+        raise ConfigError(
+            f"--profile_steps={given.profile_steps}: expected FIRST:LAST, as in 100:102"
+        )
+    first, _, last = given.profile_steps.partition(":")
+    return int(first), int(last)
 
 
 def configuring(given: argparse.Namespace) -> list[str]:
@@ -102,6 +121,12 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--allow_config_change",
         action="store_true",
         help="go on with a run although its configuration has changed",
+    )
+    group.add_argument(
+        "--profile_steps",
+        metavar="FIRST:LAST",
+        help="for train and train_and_eval: a profile of these steps, both counted, for "
+        "TensorBoard's profile plugin",
     )
     group = parser.add_argument_group(
         "evaluate",

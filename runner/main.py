@@ -97,6 +97,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
         given.checkpoint or "latest",
         allow_config_change=given.allow_config_change,
         dry_run=given.dry_run,
+        profile_steps=flags.profile_steps(given),
         arguments=flags.configuring(given),
         flags={name: value for name, value in vars(given).items() if value},
         stop=stop,

@@ -28,6 +28,7 @@ class Request:
         checkpoint: What `eval` evaluates: see `runner.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
         dry_run: Do everything once and small, in a scratch folder.
+        profile_steps: The first and the last training step to profile, None for none.
         arguments: The command's flags that make `config`, for a mode that starts processes.
         flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
@@ -42,6 +43,7 @@ class Request:
     checkpoint: str = "latest"
     allow_config_change: bool = False
     dry_run: bool = False
+    profile_steps: tuple[int, int] | None = None
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_actions: Sequence["controller.Action"] = ()
@@ -125,17 +127,19 @@ class Mode:
         function: Does it.
         trains: Whether it needs what training needs.
         evaluates: Whether it evaluates.
+        profiles: Whether the training steps are run here, and can be profiled.
     """
 
     function: Callable[[Request], Results]
     trains: bool
     evaluates: bool
+    profiles: bool = False
 
 
 MODES: Mapping[str, Mode] = {
-    "train": Mode(train, trains=True, evaluates=False),
+    "train": Mode(train, trains=True, evaluates=False, profiles=True),
     "eval": Mode(evaluate, trains=False, evaluates=True),
-    "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True),
+    "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
 }
@@ -155,6 +159,10 @@ def run(mode: str, request: Request) -> Results:
     for line in epochs.resolve(request.config):
         heartbeat.say(line)
     config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
+    if request.profile_steps:
+        check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
+        if request.dry_run:
+            raise ConfigError("--profile_steps and --dry_run: a dry run profiles nothing")
     if request.dry_run:
         from runner import rehearsal
 
@@ -176,8 +184,21 @@ def unknown(mode: str) -> str:
     return f"--mode={mode}: no such mode{did_you_mean(mode, MODES)}; the modes are {modes}"
 
 
+def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:
+    """Refuses to profile what is no range of steps, or none that `mode` runs up to `end`."""
+    first, last = steps
+    flag = f"--profile_steps={first}:{last}"
+    if not MODES[mode].profiles:
+        able = " and ".join(name for name, row in MODES.items() if row.profiles)
+        raise ConfigError(f"{flag} is for --mode={able}, not --mode={mode}")
+    if not 1 <= first <= last:
+        raise ConfigError(f"{flag}: expected FIRST:LAST, both counted, from 1 on")
+    if end is not None and last > end:
+        raise ConfigError(f"{flag}: the run ends at step {end} (TrainerConfig.train_steps)")
+
+
 def _train(request: Request, *, evaluates: bool) -> Results:
-    from runner import build, config, folder, training, unread
+    from runner import build, config, folder, hparams, training, unread
 
     experiment, model_dir = request.config, request.model_dir
     places = config.origins(experiment)
@@ -189,6 +210,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             beat,
             record,
         ),
+        hparams.session(experiment, model_dir) as session,
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
     ):
         run = training.Training(
@@ -198,6 +220,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             stop=request.stop,
             held=held,
             given=request.given or build.Given(),
+            profile_steps=request.profile_steps,
         )
         request.built(run.trainer)
         beat.beat(run.trainer.step)
@@ -217,6 +240,8 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             if reason:
                 run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
+        if session and (rule := build.best_rule(experiment)):
+            session.best(rules.best(run.rows.rows, rule))
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
     results = _results(state, run.rows.rows, build.best_rule(experiment), model_dir)

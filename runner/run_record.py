@@ -69,7 +69,7 @@ class RunRecord:
         self._start: dict[str, Any] = {
             "mode": command.mode,
             "command": [masked(argument) for argument in command.arguments],
-            "flags": _masked_values(command.flags),
+            "flags": masked_values(command.flags),
             "folder": str(Path.cwd()),
             "started": time.time(),
             "ended": None,
@@ -137,8 +137,8 @@ def masked(text: str) -> str:
     return _KEYS.sub(_MASK, text)
 
 
-def _masked_values(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags with what looks like a secret masked, in lists too."""
+def masked_values(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with what looks like a secret, by itself or its name, masked, in lists too."""
 
     def safe(name: str, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -147,7 +147,7 @@ def _masked_values(flags: Mapping[str, Any]) -> dict[str, Any]:
             return value
         return masked(f"{name}={value}").partition("=")[2]
 
-    return {name: safe(name, value) for name, value in flags.items()}
+    return {name: safe(name, value) for name, value in named.items()}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

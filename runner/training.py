@@ -21,6 +21,7 @@ from runner import (
     history,
     optimizer,
     overview,
+    profiling,
     progress,
     restoring,
     retention,
@@ -42,6 +43,7 @@ class Training:
         stop: Whether a signal has come.
         held: The claim to the folder.
         given: What a caller has made already.
+        profile_steps: The first and the last step to profile, None for none.
 
     Attributes:
         trainer: Holds the state.
@@ -63,6 +65,7 @@ class Training:
         stop: signals.Stop,
         held: claim.Claim,
         given: build.Given = build.Given(),  # noqa: B008, immutable
+        profile_steps: tuple[int, int] | None = None,
     ) -> None:
         self._config = config
         self._held = held
@@ -98,6 +101,13 @@ class Training:
             self._grid.end,
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
+        )
+        self._profiled = (
+            profiling.Profiled(
+                self.trainer, profile_steps, model_dir / "train", note=self.line.note
+            )
+            if profile_steps
+            else None
         )
         self.log = actions.TrainingLog(model_dir, resumed_at=start, draws=config.run.tensorboard)
         self._final_test = (
@@ -199,7 +209,7 @@ class Training:
         return controller.Controller(
             self._grid,
             step=self.trainer.step,
-            trainer=self.trainer,
+            trainer=self._profiled or self.trainer,
             position=lambda: self.trainer.step,
             broken=guard.found,
             recover=guard.recover,
@@ -218,6 +228,8 @@ class Training:
 
     def close(self) -> None:
         """Flushes what is still in memory."""
+        if self._profiled:
+            self._profiled.close()
         self.line.close()
         self.log.close()
         self._boards.close()

@@ -1,10 +1,11 @@
 """The metrics that the configuration names, checked against those that evaluations will produce."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
+import tf_keras
 from official.core import base_task
 
 from runner import actions, evaluation_sets, evaluator, spool
@@ -67,12 +68,20 @@ def produced(
     """
     if not _aggregates(built.task):
         metrics = [*built.task.build_metrics(training=False), *getattr(built.model, "metrics", ())]
-        return evaluation_sets.metric_names(
-            config, [evaluation_sets.LOSS, *(metric.name for metric in metrics)]
-        )
+        names = [name for metric in metrics for name in _scalars(metric)]
+        return evaluation_sets.metric_names(config, [evaluation_sets.LOSS, *names])
     if not evaluates:
         return None
     return evaluation_sets.metric_names(config, actions.scalars(built.evaluate(tf.constant(1))))
+
+
+def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
+    """The names that a metric has in rows; one whose result needs data is taken for a scalar."""
+    try:
+        result = metric.result()
+    except Exception:
+        return [metric.name]
+    return actions.scalars({metric.name: result})
 
 
 def _best(config: Experiment) -> Iterator[_Watched]:
