@@ -10,6 +10,7 @@ from official.core import base_task, task_factory
 from runner import (
     actions,
     best,
+    boards,
     controller,
     evaluation,
     evaluation_sets,
@@ -58,7 +59,8 @@ def build_trainer(
         The trainer, and the scale of its learning rate.
     """
     devices = _devices(config, given)
-    strategy.check_batch(devices, config.task.train_data, "train_data")
+    parts = config.run.gradient_accumulation
+    strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     brake, inputs, replicas = trainer.Brake(), memory.Inputs(), memory.Replicas()
     stop.tell(brake.halt)
     with devices.scope():
@@ -121,7 +123,7 @@ def build_evaluation(
     built: evaluator.Evaluator,
     folder: Path,
     *,
-    boards: actions.Boards,
+    boards: boards.Boards,
     rows: history.History,
     line: progress.Progress,
     eval_actions: Sequence[controller.Action],
@@ -157,18 +159,24 @@ def build_evaluation(
     log = actions.EvaluationLog(rows, boards, keeper, line, home=folder.parent)
     batches = config.trainer.validation_steps
     return evaluation.Evaluation(
-        built, log, batches=batches, sets=sets, grid=grid, actions=eval_actions
+        built,
+        log,
+        batches=batches,
+        sets=sets,
+        grid=grid,
+        actions=eval_actions,
+        pictures=_pictures(config, built.task),
     )
 
 
 def build_boards(
     config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
-) -> actions.Boards:
+) -> boards.Boards:
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
     sets = {each.name: folder / "sets" / each.name for each in config.run.evaluation_sets}
     folders = {"": folder / validation, **sets}
     draws = config.run.tensorboard
-    return actions.Boards(
+    return boards.Boards(
         {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
     )
 
@@ -208,6 +216,7 @@ def build_test(
         line=line,
         last=options.last,
         draws=config.run.tensorboard,
+        pictures=_pictures(config, built.task),
     )
 
 
@@ -288,6 +297,11 @@ def shown(config: Experiment) -> rules.BestRule:
 
 def _task(config: Experiment, logging_dir: Path) -> base_task.Task:
     return task_factory.get_task(config.task, logging_dir=str(logging_dir))
+
+
+def _pictures(config: Experiment, task: base_task.Task) -> actions.Pictures | None:
+    """The task's method `pictures`; None where it has none, or nothing is drawn."""
+    return getattr(task, "pictures", None) if config.run.tensorboard else None
 
 
 def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:

@@ -1,7 +1,8 @@
 """Lengths and intervals that are given in epochs, turned into steps.
 
 An epoch is as many steps as the training data have batches, which need not be a whole number; a
-length in epochs is the step that ends it.
+length in epochs is the step that ends it. The boundaries of a schedule may be shares of the
+training's length, too.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from official.core import config_definitions as cfg
@@ -26,6 +28,7 @@ _STEPS = {
     "warmup": ("trainer.optimizer_config.warmup", "warmup_steps"),
     "decay": ("trainer.optimizer_config.learning_rate", "decay_steps"),
     "boundaries": ("trainer.optimizer_config.learning_rate", "boundaries"),
+    "boundary_shares": ("trainer.optimizer_config.learning_rate", "boundaries"),
     "stopping_from": ("run.early_stopping", "from_step"),
 }
 # Official's other names of a field.
@@ -46,6 +49,11 @@ class Field(NamedTuple):
     def origin(self) -> str:
         """Its path in the experiment."""
         return f"{self.path}.{self.name}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is given in shares of the training's length, not in epochs."""
+        return self.name == "boundary_shares"
 
     @property
     def value(self) -> Any:
@@ -77,22 +85,20 @@ class _Epoch(NamedTuple):
         return self._end(epochs)
 
     def _end(self, epochs: float) -> int:
-        # The fraction that is meant: 0.1 as a float is a little more, and would round up.
-        exact = Fraction(epochs).limit_denominator(10**9) * self.examples / self.batch
-        return max(math.ceil(exact), int(epochs > 0))
+        return max(math.ceil(_meant(epochs) * self.examples / self.batch), int(epochs > 0))
 
 
 def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
-    """Sets the fields of steps for which `run.epochs` and the evaluation sets give epochs.
+    """Sets the fields of steps for which `run.epochs` and the evaluation sets give something else.
 
-    Doing it again changes nothing. Where nothing is given in epochs, nothing changes at all.
+    Doing it again changes nothing. Where nothing is given, nothing changes at all.
 
     Returns:
-        What to show: the length of an epoch, and each field that was set; none for no epochs.
+        What to show: the length of an epoch, if anything is in epochs, and each field that was set.
 
     Raises:
-        ConfigError: an epoch's length is not known; a length is negative; there is no field that it
-            could stand for; or that field is given, too. A line each, and nothing is set.
+        ConfigError: an epoch's length is not known; a length is negative, or no share; there is no
+            field that it could stand for; or that is given, too. A line each, and nothing is set.
     """
     origins = vars(experiment).get("_origins", {})
     fields = list(given(experiment))
@@ -100,15 +106,19 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
         return []
     problems: list[str] = []
     plan: list[tuple[Field, Field, int | list[int]]] = []
+    in_epochs = [field for field in fields if not field.is_share]
+    epoch = None
     try:
-        epoch = _epoch(experiment, fields[0], origins)
+        epoch = _epoch(experiment, in_epochs[0], origins) if in_epochs else None
     except ConfigError as error:
-        epoch, problems = None, [str(error)]
+        problems.append(str(error))
     for field in fields:
         try:
             steps = _stands_for(field, experiment, origins)
-            if epoch:
-                plan.append((field, steps, _agreed(field, steps, epoch, origins)))
+            if epoch or not in_epochs:
+                number = _number(field, experiment, epoch)
+                _agree(field, steps, number, origins)
+                plan.append((field, steps, number))
         except ConfigError as error:
             problems.append(str(error))
     if problems:
@@ -116,11 +126,12 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
     for _, steps, number in plan:
         if _listed(steps.value) != number:
             setattr(steps.section, steps.name, number)
-    return [str(epoch), *(_shown(field, steps) for field, steps, _ in plan)]
+    shown = [_shown(field, steps) for field, steps, _ in plan]
+    return [str(epoch), *shown] if epoch else shown
 
 
 def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
-    """The fields in epochs that hold something."""
+    """The fields in epochs, or in shares of the training, that hold something."""
     run = experiment.run
     fields = [Field("run.epochs", run.epochs, name) for name in _STEPS]
     for index, one in enumerate(run.evaluation_sets):
@@ -129,7 +140,7 @@ def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
 
 
 def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
-    """The paths of the fields of steps that something given in epochs stands for."""
+    """The paths of the fields of steps that something else that is given stands for."""
     found = set()
     for field in given(experiment):
         with contextlib.suppress(ConfigError):
@@ -157,9 +168,14 @@ def _epoch(experiment: cfg.ExperimentConfig, first: Field, origins: dict[str, st
 
 
 def _stands_for(field: Field, experiment: cfg.ExperimentConfig, origins: dict[str, str]) -> Field:
-    """The field of steps for which a field in epochs stands."""
+    """The field of steps for which a field stands."""
     values = [field.value] if isinstance(field.value, (int, float)) else field.value
-    if not all(math.isfinite(each) and each >= 0 for each in values):
+    if field.is_share:
+        if not all(low < high for low, high in pairwise([0, *values, 1])):
+            raise ConfigError(field.line(origins, "must ascend between 0 and 1"))
+        if field.section.boundaries:
+            raise ConfigError(field.line(origins, "stands for EpochsConfig.boundaries: give one"))
+    elif not all(math.isfinite(each) and each >= 0 for each in values):
         raise ConfigError(field.line(origins, "must be 0 or more"))
     if field.name == "interval_epochs":
         return field._replace(name="interval")
@@ -188,9 +204,18 @@ def _choices(section: oneof.OneOfConfig, name: str) -> dict[str, Field]:
     }
 
 
-def _agreed(field: Field, steps: Field, epoch: _Epoch, origins: dict[str, str]) -> int | list[int]:
-    """The steps for a field in epochs, where the field of steps does not say something else."""
-    number = epoch.steps(field.value)
+def _number(
+    field: Field, experiment: cfg.ExperimentConfig, epoch: _Epoch | None
+) -> int | list[int]:
+    """The steps for a field; `epoch` is there if anything is given in epochs."""
+    length = experiment.run.epochs.train
+    if epoch is None or (field.is_share and not length):
+        return [math.ceil(_meant(share) * experiment.trainer.train_steps) for share in field.value]
+    return epoch.steps([share * length for share in field.value] if field.is_share else field.value)
+
+
+def _agree(field: Field, steps: Field, number: int | list[int], origins: dict[str, str]) -> None:
+    """Raises ConfigError where the field of steps was given, too, and says something else."""
     defaults = {each.name: each.default for each in dataclasses.fields(steps.section)}
     own = steps.origin in origins or steps.value != defaults[steps.name]
     if steps.value and own and _listed(steps.value) != number:
@@ -200,14 +225,18 @@ def _agreed(field: Field, steps: Field, epoch: _Epoch, origins: dict[str, str]) 
         raise ConfigError(
             steps.line(origins, f"{other} makes it {number}: give one, and {none} for the other")
         )
-    return number
 
 
 def _shown(field: Field, steps: Field) -> str:
     """`TrainerConfig.train_steps = 225 (10 epochs)`."""
-    unit = "epoch" if field.value == 1 else "epochs"
+    unit = "epoch" if field.value == 1 else "of the training" if field.is_share else "epochs"
     of = f" of {field.section.name!r}" if field.name == "interval_epochs" else ""
     return f"{steps}{of} = {steps.value} ({_plain(field.value).strip('(,)')} {unit})"
+
+
+def _meant(number: float) -> Fraction:
+    """The fraction that is meant: 0.1 as a float is a little more, and would round up."""
+    return Fraction(number).limit_denominator(10**9)
 
 
 def _listed(value: Any) -> Any:

@@ -61,15 +61,38 @@ def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> 
     Returns:
         The scale, 1 at first.
     """
-    innermost = _layers(optimizer)[-1]
-    if isinstance(innermost, tf_keras.optimizers.legacy.Optimizer):
-        scaled = ScaledRate(innermost._hyper["learning_rate"], floor)
-        innermost._set_hyper("learning_rate", scaled)
+    inner = innermost(optimizer)
+    if is_legacy(optimizer):
+        scaled = ScaledRate(inner._hyper["learning_rate"], floor)
+        inner._set_hyper("learning_rate", scaled)
         return scaled.scale
-    rate = innermost._learning_rate
-    scaled = ScaledRate(float(rate) if isinstance(rate, tf.Variable) else rate, floor)
-    innermost._learning_rate = innermost._build_learning_rate(scaled)
+    rate = inner._learning_rate
+    scaled = ScaledRate(float(rate.numpy()) if isinstance(rate, tf.Variable) else rate, floor)
+    inner._learning_rate = inner._build_learning_rate(scaled)
     return scaled.scale
+
+
+def innermost(optimizer: tf_keras.optimizers.Optimizer) -> tf_keras.optimizers.Optimizer:
+    """The optimizer that updates weights, below a loss scale and averages."""
+    return _layers(optimizer)[-1]
+
+
+def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:
+    """Whether the innermost optimizer is of Keras's old kind."""
+    return isinstance(innermost(optimizer), tf_keras.optimizers.legacy.Optimizer)
+
+
+def extend(optimizer: tf_keras.optimizers.Optimizer, part: type, **attributes: Any) -> None:
+    """Puts the methods of `part` before those of the innermost optimizer's class.
+
+    Args:
+        optimizer: What official's factory built; no step has been traced.
+        part: Calls on with `super()`.
+        attributes: Of the class: those of an instance would go into its checkpoints.
+    """
+    inner = innermost(optimizer)
+    kind = type(inner)
+    inner.__class__ = type(kind.__name__, (part, kind), attributes)
 
 
 def average(
@@ -105,11 +128,8 @@ def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
 
 def _constants(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
     """The variables that hold constants: learning rate, momentum and the like."""
-    innermost = _layers(optimizer)[-1]
-    if isinstance(innermost, tf_keras.optimizers.legacy.Optimizer):
-        values = list(innermost._hyper.values())
-    else:
-        values = [innermost._learning_rate]
+    inner = innermost(optimizer)
+    values = list(inner._hyper.values()) if is_legacy(optimizer) else [inner._learning_rate]
     return [value for value in values if isinstance(value, tf.Variable)]
 
 

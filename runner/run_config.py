@@ -149,6 +149,8 @@ class EpochsConfig(base_config.Config):
         warmup: `warmup_steps` of the chosen warm-up.
         decay: `decay_steps` (or `total_decay_steps`) of the chosen learning rate schedule.
         boundaries: `boundaries` of a stepwise schedule.
+        boundary_shares: The same as shares of the training's length, whether that is given in
+            epochs or in steps.
         stopping_from: `EarlyStoppingConfig.from_step`.
     """
 
@@ -160,7 +162,28 @@ class EpochsConfig(base_config.Config):
     warmup: float = 0.0
     decay: float = 0.0
     boundaries: tuple[float, ...] = ()
+    boundary_shares: tuple[float, ...] = ()
     stopping_from: float = 0.0
+
+
+@dataclasses.dataclass
+class VariableGroupConfig(base_config.Config):
+    """Variables, chosen by their names, with a learning rate or an initializer of their own.
+
+    Attributes:
+        name: Of the group; the rate that it has is logged as `learning_rate/<name>`.
+        pattern: A regular expression. The trainable variables in whose names (`encoder/dense/bias`)
+            it is found are the group, without those of the groups before.
+        rate_scale: What the learning rate in force is multiplied by: with it, warm-up, decay and
+            drops. 0 leaves the variables as they are.
+        initializer: Of tf_keras, by its name, such as `glorot_uniform`; empty: the model's own. An
+            `init_checkpoint` counts for more.
+    """
+
+    name: str = ""
+    pattern: str = ""
+    rate_scale: float = 1.0
+    initializer: str = ""
 
 
 @dataclasses.dataclass
@@ -176,6 +199,11 @@ class RunConfig(base_config.Config):
         tensorboard: Whether TensorBoard's events are written.
         rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
             (`TrainerConfig.recovery_max_trials` says how many there may be).
+        gradient_accumulation: In how many equal parts each replica trains on its batch, one after
+            the other, before the mean of their gradients is applied. A step stays one update.
+        log_gradient_norm: Whether `gradient_norm` is among the training metrics: of the gradients
+            that are applied, before clipping, the mean of their global norms.
+        variable_groups: What has a learning rate or an initializer of its own; the first counts.
         early_stopping: When a run ends early.
         plateau: When the learning rate drops.
         retention: Which checkpoints are kept.
@@ -191,6 +219,9 @@ class RunConfig(base_config.Config):
     logical_cpus: int = 1
     tensorboard: bool = True
     rollback_rate: float = 1.0
+    gradient_accumulation: int = 1
+    log_gradient_norm: bool = False
+    variable_groups: tuple[VariableGroupConfig, ...] = ()
     early_stopping: EarlyStoppingConfig = dataclasses.field(default_factory=EarlyStoppingConfig)
     plateau: PlateauConfig = dataclasses.field(default_factory=PlateauConfig)
     retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)

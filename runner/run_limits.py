@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import tf_keras
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
@@ -23,6 +24,7 @@ _SIZE: _Bound = (lambda value: value >= 0, "must be 0 or more")
 _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
     "": {
         "logical_cpus": _COUNT,
+        "gradient_accumulation": _COUNT,
         "rollback_rate": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
     },
     "early_stopping": {"patience": _COUNT, "min_delta": _SIZE, "from_step": _SIZE},
@@ -80,6 +82,7 @@ def problems(
     yield from _directions(experiment)
     yield from _names(run)
     yield from _sets(run)
+    yield from _groups(run)
     for path, section in _evaluated(run):
         yield from _data(path, section, evaluates=evaluates)
     if not given_only:
@@ -150,6 +153,41 @@ def _sets(run: RunConfig) -> Iterator[Broken]:
         prefixes.add(prefix)
 
 
+def _groups(run: RunConfig) -> Iterator[Broken]:
+    names: set[str] = set()
+    for index, one in enumerate(run.variable_groups):
+        path = f"run.variable_groups[{index}]"
+        yield from _outside(path, one, {"rate_scale": _SIZE})
+        if not _NAME.fullmatch(one.name):
+            yield Broken(path, one, "name", _NAMED)
+        elif one.name in names:
+            yield Broken(path, one, "name", "names another group, too")
+        names.add(one.name)
+        if wrong := _pattern(one.pattern):
+            yield Broken(path, one, "pattern", wrong)
+        if one.initializer and not _initializes(one.initializer):
+            meant = spelling.did_you_mean(one.initializer, dir(tf_keras.initializers))
+            yield Broken(path, one, "initializer", f"must name one of tf_keras.initializers{meant}")
+        if one.rate_scale == 1 and not one.initializer:
+            yield Broken(path, one, "pattern", "has no effect without rate_scale or initializer")
+
+
+def _pattern(pattern: str) -> str:
+    """What is wrong with a regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"must be a regular expression: {error}"
+    return "" if pattern else "must be given"
+
+
+def _initializes(name: str) -> bool:
+    try:
+        return isinstance(tf_keras.initializers.get(name), tf_keras.initializers.Initializer)
+    except ValueError:
+        return False
+
+
 def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
     """The sections that have data of their own."""
     for index, one in enumerate(run.evaluation_sets):
@@ -183,7 +221,8 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     if run.epochs.stopping_from and not _watches(run.early_stopping):
         needs = "has no effect without EarlyStoppingConfig.higher or lower"
         yield Broken("run.epochs", run.epochs, "stopping_from", needs)
-    if run.epochs.examples and not list(epochs.given(experiment)):
+    in_epochs = [field for field in epochs.given(experiment) if not field.is_share]
+    if run.epochs.examples and not in_epochs:
         needs = "has no effect: nothing is given in epochs"
         yield Broken("run.epochs", run.epochs, "examples", needs)
     exported = experiment.trainer.best_checkpoint_eval_metric or _watches(run.retention)

@@ -93,7 +93,11 @@ def configure(
 
 
 def check_batch(
-    strategy: tf.distribute.Strategy, data: config_definitions.DataConfig, name: str
+    strategy: tf.distribute.Strategy,
+    data: config_definitions.DataConfig,
+    name: str,
+    *,
+    parts: int = 1,
 ) -> None:
     """Raises ConfigError where the replicas cannot share a global batch evenly.
 
@@ -101,13 +105,17 @@ def check_batch(
         strategy: Its replicas share the batch.
         data: Has `global_batch_size`; a task's own kind of configuration may have none.
         name: Names `data` in the message.
+        parts: In how many parts each replica takes its share.
     """
     size = getattr(data, "global_batch_size", 0)
     replicas = strategy.num_replicas_in_sync
-    if size % replicas:
-        near = [n for n in (size - size % replicas, size + replicas - size % replicas) if n]
+    unit = replicas * parts
+    if size % unit:
+        near = [n for n in (size - size % unit, size + unit - size % unit) if n]
+        shared = f"shared by {replicas} replicas" if replicas > 1 or parts == 1 else "cut"
+        into = f" into {parts} parts (RunConfig.gradient_accumulation)" if parts > 1 else ""
         raise ConfigError(
-            f"{name}.global_batch_size = {size} cannot be shared by {replicas} replicas; "
+            f"{name}.global_batch_size = {size} cannot be {shared}{into}; "
             f"{' or '.join(map(str, near))} could"
         )
 

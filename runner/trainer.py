@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, config_definitions
 
-from runner import evaluator, memory, placement
+from runner import accumulation, evaluator, gradients, memory, placement, variable_groups
 from runner import optimizer as optimizers
 from runner.errors import RunnerError
 
@@ -37,10 +37,10 @@ class Brake:
 class Trainer(evaluator.Evaluator):
     """Trains one model, and evaluates it where there are validation data.
 
-    It differs from official's in four ways. A loop of steps and the reading of its metrics is one
+    It differs from official's in five ways. A loop of steps and the reading of its metrics is one
     graph call. Training metrics run on until the summary grid (`summary_interval`) resets them, and
     are in the checkpoint. A loop ends early when the brake is pressed or a loss breaks. XLA
-    compiles wherever it is asked for.
+    compiles wherever it is asked for. A batch may be cut into parts for one update.
 
     Create it inside the strategy's scope. Its arguments are those of `Evaluator`, and `brake`,
     `inputs` and `replicas`, which are created outside.
@@ -73,7 +73,13 @@ class Trainer(evaluator.Evaluator):
         self._inputs = inputs
         self._replicas = replicas
         self._metrics = [*self.train_metrics, self.train_loss]
+        if config.run.log_gradient_norm:
+            norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
+            gradients.measure(optimizer, norm)
+            self._metrics.append(norm)
+        variable_groups.scale_rates(optimizer, config.run.variable_groups)
         self._trace()
+        variable_groups.check(config.run.variable_groups, model)
         self._checkpoint = tf.train.Checkpoint(
             global_step=self.global_step,
             model=model,
@@ -119,6 +125,12 @@ class Trainer(evaluator.Evaluator):
         """The number of steps done; waits for them."""
         return int(self.global_step.numpy())
 
+    def initialize(self) -> None:
+        """Gives groups of variables their first values; then, what an `init_checkpoint` holds."""
+        run = self.config.run
+        variable_groups.initialize(run.variable_groups, self.model, run.seed)
+        super().initialize()
+
     def feed(self, dataset: Any) -> None:
         """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
         self.train_dataset = dataset
@@ -151,7 +163,7 @@ class Trainer(evaluator.Evaluator):
 
         Returns:
             Means since the last multiple of `summary_interval`: `training_loss`, every training
-            metric, and the `learning_rate` in force.
+            metric, and the `learning_rate` in force, also of each group of variables.
 
         Raises:
             RunnerError: the training data ended.
@@ -187,7 +199,8 @@ class Trainer(evaluator.Evaluator):
 
     def train_step(self, iterator: Any) -> None:
         """One step on all replicas, compiled by XLA where `RuntimeConfig.enable_xla` says so."""
-        task_step = self.task.train_step
+        parts = self.config.run.gradient_accumulation
+        task_step = accumulation.accumulated(self.task.train_step, parts, self.task.loss)
         if self.config.runtime.enable_xla:
             task_step = tf.function(task_step, jit_compile=True)
 
@@ -219,6 +232,8 @@ class Trainer(evaluator.Evaluator):
         logs = {metric.name: metric.result() for metric in self._metrics}
         rate = self.optimizer.learning_rate
         logs["learning_rate"] = rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
+        for group in self.config.run.variable_groups:
+            logs[f"learning_rate/{group.name}"] = logs["learning_rate"] * group.rate_scale
         if self.global_step % self.config.trainer.summary_interval == 0:
             with tf.control_dependencies(tf.nest.flatten(logs)):
                 for metric in self._metrics:

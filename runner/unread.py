@@ -17,6 +17,7 @@ from runner import config_text, sections
 _ELSEWHERE = (
     "run.evaluator*",
     "run.epochs*",
+    "run.variable_groups*.initializer",
     "task.init_checkpoint*",
     "trainer.continuous_eval_timeout",
 )

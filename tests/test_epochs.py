@@ -9,7 +9,7 @@ from official.core import config_definitions as cfg
 
 from runner import config, epochs, inputs, run_config
 from runner.errors import ConfigError
-from tasks import image_data
+from tasks.images import image_data, image_examples
 
 
 def made(size=100, batch=10, overrides=None, **fields):
@@ -116,6 +116,37 @@ def test_boundaries_are_the_steps_that_end_their_epochs(kind):
     assert lines[-1].endswith("Config.boundaries = [0, 11, 27] (0, 1, 2.5 epochs)")
 
 
+@pytest.mark.parametrize("kind", ["stepwise", "step_cosine_with_offset"])
+@pytest.mark.parametrize(
+    ("train", "boundaries"),
+    [(200, [6300, 12600, 16800]), (10, [315, 630, 840]), (1, [32, 63, 84])],
+)
+def test_shares_of_a_training_in_epochs_are_epochs(kind, train, boundaries):
+    experiment = made(1050, 10, rate(kind), train=train, boundary_shares=(0.3, 0.6, 0.8))
+    lines = epochs.resolve(experiment)
+    schedule = experiment.trainer.optimizer_config.learning_rate.get()
+    assert list(schedule.boundaries) == boundaries
+    assert lines[-1].endswith(f"boundaries = {boundaries} (0.3, 0.6, 0.8 of the training)")
+    in_epochs = tuple(share * train for share in (0.3, 0.6, 0.8))
+    same = made(1050, 10, rate(kind), train=train, boundaries=in_epochs)
+    epochs.resolve(same)
+    schedule = same.trainer.optimizer_config.learning_rate.get()
+    assert list(schedule.boundaries) == boundaries
+
+
+def test_shares_of_a_training_in_steps_need_no_epochs():
+    experiment = made(0, 10, rate("stepwise"), boundary_shares=(0.3, 0.6, 0.8))
+    experiment.trainer.train_steps = 101
+    line = "StepwiseLrConfig.boundaries = [31, 61, 81] (0.3, 0.6, 0.8 of the training)"
+    assert epochs.resolve(experiment) == [line]
+    assert list(experiment.trainer.optimizer_config.learning_rate.stepwise.boundaries) == [
+        31,
+        61,
+        81,
+    ]
+    assert epochs.resolve(experiment) == [line]
+
+
 def test_nothing_in_epochs_changes_nothing():
     experiment = toy.experiment()
     before = experiment.as_dict()
@@ -173,7 +204,7 @@ def test_an_epoch_needs_a_batch_size():
 def test_images_are_counted_as_their_split_has_them(fields, size):
     data = image_data.ImageData(**fields)
     assert data.size() == size
-    assert len(image_data.read(image_data.source_of(data)).labels) == size
+    assert len(image_examples.read(image_data.source_of(data)).labels) == size
 
 
 def test_images_of_a_file_are_counted(tmp_path):
@@ -227,6 +258,32 @@ def test_steps_and_epochs_that_agree_are_fine():
 def test_a_length_is_a_number_from_0(value):
     (line,) = complaints(made(train=value))
     assert line.endswith("must be 0 or more")
+
+
+@pytest.mark.parametrize(
+    "shares", [(0.0,), (1.0,), (0.6, 0.3), (0.3, 0.3), (-0.1, 0.5), (0.5, float("nan"))]
+)
+def test_shares_ascend_between_0_and_1(shares):
+    (line,) = complaints(made(100, 10, rate("stepwise"), boundary_shares=shares))
+    assert line.endswith("must ascend between 0 and 1")
+
+
+def test_boundaries_in_epochs_and_in_shares_are_refused():
+    (line,) = complaints(made(overrides=rate("stepwise"), boundaries=(1,), boundary_shares=(0.5,)))
+    assert line == (
+        "EpochsConfig.boundary_shares = (0.5,); stands for EpochsConfig.boundaries: give one"
+    )
+
+
+def test_boundaries_in_steps_and_in_shares_are_refused():
+    experiment = made(overrides=rate("stepwise"), boundary_shares=(0.5,))
+    experiment.trainer.train_steps = 20
+    experiment.trainer.optimizer_config.learning_rate.stepwise.boundaries = [11]
+    (line,) = complaints(experiment)
+    assert line == (
+        "StepwiseLrConfig.boundaries = (11,); EpochsConfig.boundary_shares = (0.5,) makes it [10]: "
+        "give one, and [] for the other"
+    )
 
 
 @pytest.mark.parametrize(

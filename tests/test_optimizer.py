@@ -77,10 +77,11 @@ def seen(made):
 
 
 class Training:
-    """A weight that an optimizer moves, one traced step at a time."""
+    """A weight that an optimizer moves, one traced step at a time, by `times` the gradient."""
 
-    def __init__(self, made):
+    def __init__(self, made, times=1):
         self.made = made
+        self._gradient = GRADIENT * times
         model = tf_keras.Sequential([tf_keras.layers.Dense(3, use_bias=False)])
         model.build((None, 4))
         (self.weight,) = model.weights
@@ -92,7 +93,7 @@ class Training:
     def _traced(self):
         @tf.function
         def step():
-            gradient = tf.constant(GRADIENT)
+            gradient = tf.constant(self._gradient)
             if isinstance(self.made, tf_keras.mixed_precision.LossScaleOptimizer):
                 gradient = gradient * self.made.loss_scale
                 (gradient,) = self.made.get_unscaled_gradients([gradient])
@@ -177,6 +178,45 @@ def test_below_a_loss_scale_the_rate_is_scaled(kind, rate, warmup):
     made = build(chosen, mixed_precision_dtype="float16", loss_scale="dynamic")
     assert isinstance(made, tf_keras.mixed_precision.LossScaleOptimizer)
     check(chosen, mixed_precision_dtype="float16", loss_scale="dynamic")
+
+
+def test_a_warm_up_is_linear_and_a_cosine_follows_to_the_end():
+    """The cosine is of the step, not of the steps since the warm-up, which only covers it."""
+    fields = {"initial_learning_rate": 1e-3, "decay_steps": 20, "alpha": 0.1}
+    chosen = config("adam")
+    chosen.override(
+        {
+            "learning_rate": {"type": "cosine", "cosine": fields},
+            "warmup": {"type": "linear", "linear": {"warmup_steps": 5}},
+        }
+    )
+    made = build(chosen)
+    optimizer.scale_rate(made)
+    steps = np.arange(25)
+    cosine = 0.5 * (1 + np.cos(np.pi * np.minimum(steps, 20) / 20))
+    decayed = 1e-3 * (0.9 * cosine + 0.1)
+    expected = np.where(steps < 5, decayed[5] * steps / 5, decayed)
+    found = [float(made.learning_rate(tf.constant(step))) for step in steps]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_constant_rate_drops_on_plateaus_to_a_floor_of_1e_8():
+    chosen = config("adam")
+    chosen.learning_rate.constant.learning_rate = 1e-3
+    made = build(chosen)
+    scale = optimizer.scale_rate(made, floor=1e-8)
+    for drops, rate in ((0, 1e-3), (1, 5e-4), (16, 1e-3 / 2**16), (17, 1e-8), (40, 1e-8)):
+        scale.assign(0.5**drops)
+        assert seen(made) == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "sgd_experimental"])
+def test_the_gradient_is_clipped_by_its_global_norm(kind):
+    chosen = config(kind)
+    chosen.optimizer.get().global_clipnorm = 10.0
+    factor = 10 / np.linalg.norm(GRADIENT * 100)
+    training = Training(build(chosen), times=100)
+    np.testing.assert_allclose(training.step(), -0.1 * factor * GRADIENT * 100, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", UNIMPLEMENTED)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 import toy
 
 from runner import build, history, signals
@@ -78,6 +79,35 @@ def test_a_weight_that_the_task_returns_replaces_the_number_of_examples(tmp_path
     expected = (weights * np.where(heavy, 3.0, 1.0)).sum() / weights.sum()
 
     assert evaluate(made(tmp_path, trains=False))["validation_loss"] == pytest.approx(expected)
+
+
+def test_examples_that_weigh_nothing_are_evaluated_but_have_no_loss(tmp_path, monkeypatch):
+    step = toy.ToyTask.validation_step
+    monkeypatch.setattr(
+        toy.ToyTask,
+        "validation_step",
+        lambda *args, **kwargs: step(*args, **kwargs) | {"weight": 0.0},
+    )
+    assert set(evaluate(made(tmp_path, trains=False))) == {"accuracy"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_metric_that_says_it_is_not_defined_has_no_result(tmp_path, monkeypatch, strategy):
+    class Count(tf_keras.metrics.Sum):
+        def __init__(self, label):
+            super().__init__(f"label_{label}")
+            self._label = label
+
+        def update_state(self, labels, logits):
+            return super().update_state(tf.cast(labels == self._label, tf.float32))
+
+        def is_defined(self):
+            return self.total > 0
+
+    monkeypatch.setattr(toy.ToyTask, "build_metrics", lambda self, training: [Count(0), Count(3)])
+    found = evaluate(made(tmp_path, STRATEGIES[strategy], trains=False))
+    assert found.pop("validation_loss") > 0
+    assert found == {"label_0": (toy.data(17)[1] == 0).sum()}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
