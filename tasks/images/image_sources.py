@@ -70,9 +70,14 @@ def reader(source: Source) -> Reader:
     """The reader for what is found at the source's place.
 
     Raises:
-        ConfigError: a field has no effect there, or one that is needed is missing.
+        ConfigError: there is nothing, a field has no effect there, or one that is needed is missing.
     """
     path = Path(source.input_path)
+    if not path.exists():
+        raise ConfigError(
+            f"ImageData.input_path: there is no file and no folder {path}"
+            " (scripts/prepare_cifar.py fetches CIFAR)"
+        )
     if source.input_path and cifar_files.is_here(path):
         _expect(source, "subset")
         if source.subset not in cifar_files.COUNTS:
@@ -140,8 +145,6 @@ def _read_npz(path: Path) -> Stored:
 
 def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarray]:
     """Some arrays of a file; the others stay unread."""
-    if not path.is_file():
-        raise ConfigError(f"ImageData.input_path: there is no file {path}")
     if not zipfile.is_zipfile(path):
         raise ConfigError(f"{path} is not an .npz file, or is cut short")
     try:
