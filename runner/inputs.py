@@ -12,20 +12,17 @@ Training data have a position, counted from the first example of step 0 and with
 is `position // size`; its example is where a permutation, keyed by seed and epoch, sends
 `position % size`. Nothing is buffered and nothing is remembered: every epoch is a full shuffle, any
 step is reached at once, and every input pipeline computes its own share of the same global batch.
-
-The permutation is TensorFlow's: the Simon block cipher, walked until it falls inside the range
-(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Over 63 bits the same cipher
-is a random number for every counter (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-3", 2011), which makes the keys of the permutations and the seeds of augmentation.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from official.core import config_definitions
 
+from runner import shuffling
 from runner.errors import ConfigError
 
 Load = Callable[[tf.Tensor], Any]
@@ -34,9 +31,11 @@ Load = Callable[[tf.Tensor], Any]
 Augment = Callable[[Any, tf.Tensor], Any]
 """What `load` returned, and seeds [batch, 2] int64 -> the same, changed at random."""
 
-# With 4 rounds, TensorFlow's default, and with 8, permutations of neighbouring keys correlate.
-_ROUNDS = 12
-_SHUFFLE, _AUGMENT = 0, 1
+# Whatever is drawn at random from one seed, each by a key of its own.
+_SHUFFLE, _AUGMENT, _DEAL = 0, 1, 2
+
+_DRAWN = 4096  # about so many examples are drawn at a time
+_DEALT = 32  # batches that `bucketed` sorts by length at a time
 
 # Fields that official's pipelines read, and data that are found by index have no use for.
 _UNUSED = (
@@ -108,19 +107,53 @@ def place(
         ConfigError: no examples, no batch size, or a batch that the replicas cannot share.
     """
     share = _share(size, config, input_context, "training")
-    seed = config.seed or 0
 
-    def batch(element: tf.Tensor) -> Any:
-        position = share.position(element) + tf.range(share.examples, dtype=tf.int64)
-        epoch = position // size
-        index = _permute(position % size, epoch, size=size, seed=seed)
-        examples = load(index)
-        if augment is None:
-            return examples
-        return augment(examples, _random(epoch * size + index, 2, key=_key(seed, _AUGMENT)))
+    def drawn(element: tf.Tensor) -> tf.Tensor:
+        within = tf.range(share.examples, dtype=tf.int64)
+        return _shuffled(share.position(element)[:, tf.newaxis] + within, size, config)
 
-    first = config.start_step * share.replicas
-    return _pipeline(tf.data.Dataset.range(first, tf.int64.max), batch, config)
+    block = max(1, _DRAWN // share.examples)
+    return _training(size, drawn, load, share, config, augment, block=block)
+
+
+def bucketed(
+    lengths: np.ndarray,
+    load: Load,
+    *,
+    config: DataConfig,
+    input_context: tf.distribute.InputContext | None = None,
+    augment: Augment | None = None,
+) -> tf.data.Dataset:
+    """Training data as of `place`, but each batch of like lengths, so that little is padded.
+
+    The examples that `place` would give to 32 batches (to an epoch, where that is less) are sorted
+    by length and dealt out again, and the batches trade places. An epoch's last examples may so
+    come after the next one's first.
+
+    Args:
+        lengths: [size] whole numbers, of each example.
+        load: finds examples by index; it pads them to the longest of the batch.
+        config: as of `place`, like the result and the errors.
+        input_context: as of `place`.
+        augment: as of `place`.
+    """
+    size = len(lengths)
+    share = _share(size, config, input_context, "training")
+    dealt = max(1, min(_DEALT, size // share.batch))
+    key = shuffling.key(config.seed or 0, _DEAL)
+    by_index = tf.constant(lengths, tf.int64)
+
+    def drawn(element: tf.Tensor) -> tf.Tensor:
+        deal = element[0] // share.replicas // dealt
+        position = deal * dealt * share.batch + tf.range(dealt * share.batch, dtype=tf.int64)
+        serial = _shuffled(position, size, config)
+        order = tf.argsort(tf.gather(by_index, serial % size), stable=True)
+        batches = tf.reshape(tf.gather(serial, order), [dealt, share.batch])
+        places = tf.range(dealt, dtype=tf.int64)
+        trades = shuffling.permute(places, tf.fill([dealt], deal), size=dealt, key=key)
+        return share.of(tf.gather(batches, trades))
+
+    return _training(size, drawn, load, share, config, augment, block=dealt * share.replicas)
 
 
 def in_order(
@@ -164,7 +197,8 @@ def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
     Returns:
         [batch, count] float32.
     """
-    bits = _random(tf.zeros_like(seeds[:, 0]), count, key=tf.pad(seeds, [[0, 0], [0, 1]]))
+    key = tf.pad(seeds, [[0, 0], [0, 1]])
+    bits = shuffling.random(tf.zeros_like(seeds[:, 0]), count, key=key)
     return tf.cast(bits // 2**39, tf.float32) / 2**24  # 24 bits: what float32 holds exactly
 
 
@@ -200,6 +234,11 @@ class _Share:
         step, replica = element // self.replicas, element % self.replicas
         return step * self.batch + (self.first + replica) * self.examples
 
+    def of(self, batches: tf.Tensor) -> tf.Tensor:
+        """The elements of whole batches: [n, batch] -> [n * replicas, examples]."""
+        first, last = self.first * self.examples, (self.first + self.replicas) * self.examples
+        return tf.reshape(batches[:, first:last], [-1, self.examples])
+
 
 def _share(
     size: int, config: DataConfig, context: tf.distribute.InputContext | None, what: str
@@ -231,36 +270,49 @@ def _share(
     return _Share(batch, batch // replicas, fed, context.input_pipeline_id * fed)
 
 
+def _shuffled(position: tf.Tensor, size: int, config: DataConfig) -> tf.Tensor:
+    """What stands at each position of the stream: epoch * size + example; of any shape, int64."""
+    flat = tf.reshape(position, [-1])
+    epoch, key = flat // size, shuffling.key(config.seed or 0, _SHUFFLE)
+    serial = epoch * size + shuffling.permute(flat % size, epoch, size=size, key=key)
+    return tf.reshape(serial, position.shape)
+
+
+def _training(
+    size: int,
+    drawn: Callable[[tf.Tensor], tf.Tensor],
+    load: Load,
+    share: _Share,
+    config: DataConfig,
+    augment: Augment | None,
+    *,
+    block: int,
+) -> tf.data.Dataset:
+    """Batches without end of what is `drawn`, given as epoch * size + example.
+
+    So many elements are drawn at a time: [block] -> [block, examples]. Each takes dozens of small
+    ops, which cost more than their work.
+    """
+    key = shuffling.key(config.seed or 0, _AUGMENT)
+
+    def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        serial = drawn(first + tf.range(block, dtype=tf.int64))
+        if augment is None:
+            return (serial % size,)
+        seeds = shuffling.random(tf.reshape(serial, [-1]), 2, key=key)
+        return serial % size, tf.reshape(seeds, [block, share.examples, 2])
+
+    def batch(index: tf.Tensor, *seeds: tf.Tensor) -> Any:
+        return augment(load(index), *seeds) if augment else load(index)
+
+    first = config.start_step * share.replicas
+    blocks = tf.data.Dataset.range(first // block * block, tf.int64.max - block, block)
+    elements = blocks.map(draw).unbatch().skip(first % block)
+    return _pipeline(elements, batch, config)
+
+
 def _pipeline(
-    elements: tf.data.Dataset, batch: Callable[[tf.Tensor], Any], config: DataConfig
+    elements: tf.data.Dataset, batch: Callable[..., Any], config: DataConfig
 ) -> tf.data.Dataset:
     batches = elements.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return batches.prefetch(config.prefetch_buffer_size or tf.data.AUTOTUNE)
-
-
-def _permute(place: tf.Tensor, epoch: tf.Tensor, *, size: int, seed: int) -> tf.Tensor:
-    """Where each place goes in its own epoch's permutation of `size`; all [batch] int64."""
-    # Small permutations use 8 bits of each word of the key, so seed and epoch cannot be the key.
-    epochs = tf.range(epoch[0], epoch[-1] + 1)
-    keys = _random(epochs, 3, key=_key(seed, _SHUFFLE))
-    return _cipher(place, key=tf.gather(keys, epoch - epoch[0]), last=size - 1)
-
-
-def _random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
-    """63 random bits, [batch, count] int64, from [batch] counters and a key, [3] or [batch, 3]."""
-    counters = counter[:, tf.newaxis] * count + tf.range(count, dtype=tf.int64)
-    if key.shape.rank == 2:
-        key = tf.repeat(key, count, axis=0)
-    bits = _cipher(tf.reshape(counters, [-1]), key=key, last=tf.int64.max)
-    return tf.reshape(bits, [-1, count])
-
-
-def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int) -> tf.Tensor:
-    """A permutation of 0..last; of the key's three words the lower 32 bits count at most."""
-    return tf.raw_ops.RandomIndexShuffle(
-        index=index, seed=key, max_index=tf.constant(last, tf.int64), rounds=_ROUNDS
-    )
-
-
-def _key(seed: int, purpose: int) -> tf.Tensor:
-    return tf.constant([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF, purpose], tf.int64)

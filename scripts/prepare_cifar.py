@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from runner.errors import RunnerError
-from tasks import fetching
+from tasks.files import fetching
 
 # Sizes and checksums are those that TensorFlow Datasets keeps (url_checksums/cifar10*.txt).
 ARCHIVES = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from image_files import CIFAR10, cifar_records, write_archive, write_folder
 
-from tasks import fetching
+from tasks.files import fetching
 from tasks.images import cifar_files
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"

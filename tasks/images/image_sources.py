@@ -70,7 +70,7 @@ def reader(source: Source) -> Reader:
     """The reader for what is found at the source's place.
 
     Raises:
-        ConfigError: there is nothing, a field has no effect there, or one that is needed is missing.
+        ConfigError: nothing is there, a field has no effect there, or one that it needs is missing.
     """
     path = Path(source.input_path)
     if not path.exists():

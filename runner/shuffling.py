@@ -1,0 +1,59 @@
+"""Permutations and random numbers that are functions of a key and a counter: nothing is remembered.
+
+The permutation is TensorFlow's: the Simon block cipher, walked until it falls inside the range
+(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Over 63 bits the same cipher
+is a random number for every counter (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+3", 2011), which makes the keys of the permutations. In a small range the walk is long, and sorting
+random numbers is faster.
+"""
+
+import tensorflow as tf
+
+# With 4 rounds, TensorFlow's default, and with 8, permutations of neighbouring keys correlate.
+_ROUNDS = 12
+
+# A cipher's blocks have at least 16 bits: from about here on a walk costs less than a sort.
+_SORTED = 4096
+
+
+def key(seed: int, purpose: int) -> tf.Tensor:
+    """A key, [3] int64, for one of the things that are drawn from a seed."""
+    return tf.constant([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF, purpose], tf.int64)
+
+
+def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -> tf.Tensor:
+    """Where each place goes in a permutation of `size`.
+
+    Args:
+        place: [n] int64, from 0 to `size` - 1.
+        number: [n] int64, which permutation, such as the epoch; ascending.
+        size: how many places there are.
+        key: of the family of permutations.
+
+    Returns:
+        [n] int64.
+    """
+    numbers = tf.range(number[0], number[-1] + 1)
+    if size <= _SORTED:
+        orders = tf.argsort(random(numbers, size, key=key), stable=True)
+        flat = tf.reshape(orders, [-1])
+        return tf.cast(tf.gather(flat, (number - number[0]) * size + place), tf.int64)
+    # Some permutations use 8 bits of each word of the key, so seed and number cannot be the key.
+    keys = random(numbers, 3, key=key)
+    return _cipher(place, key=tf.gather(keys, number - number[0]), last=size - 1)
+
+
+def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
+    """63 random bits, [n, count] int64, from [n] counters and a key, [3] or [n, 3]."""
+    counters = counter[:, tf.newaxis] * count + tf.range(count, dtype=tf.int64)
+    if key.shape.rank == 2:
+        key = tf.repeat(key, count, axis=0)
+    bits = _cipher(tf.reshape(counters, [-1]), key=key, last=tf.int64.max)
+    return tf.reshape(bits, [-1, count])
+
+
+def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int) -> tf.Tensor:
+    """A permutation of 0..last; of the key's three words the lower 32 bits count at most."""
+    return tf.raw_ops.RandomIndexShuffle(
+        index=index, seed=key, max_index=tf.constant(last, tf.int64), rounds=_ROUNDS
+    )

@@ -1,0 +1,171 @@
+"""Aspect sentiment: the polarity of what a sentence says about one of its parts."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, task_factory
+from official.core import config_definitions as cfg
+from official.modeling import tf_utils
+
+from runner import inputs
+from runner.errors import ConfigError
+from tasks.aspects import aspect_data, aspect_features, aspect_models, aspect_serving, macro_f1
+from tasks.files import fetching
+from tasks.text import bert_checkpoint
+
+
+@dataclasses.dataclass
+class AspectSentimentConfig(cfg.TaskConfig):
+    """A model, the examples it learns from and those it is scored on.
+
+    `init_checkpoint` may be one of official's pretrained encoders, for the BERT models, or another
+    run's.
+
+    Attributes:
+        model: which one.
+        train_data: what it learns from; by default four fifths of the made-up sentences.
+        validation_data: what it is scored on; by default the other fifth.
+        vocabulary_paths: further files of examples whose words a model over word embeddings knows,
+            such as those of the test: their labels stay unread.
+        polarities: names of the classes, in order; empty takes them from the training data, sorted.
+        window: how many words or pieces are read before the aspect, of it, and behind it.
+    """
+
+    model: aspect_models.ModelConfig = dataclasses.field(default_factory=aspect_models.ModelConfig)
+    train_data: aspect_data.AspectData = dataclasses.field(
+        default_factory=lambda: aspect_data.AspectData(is_training=True)
+    )
+    validation_data: aspect_data.AspectData = dataclasses.field(
+        default_factory=lambda: aspect_data.AspectData(is_training=False)
+    )
+    vocabulary_paths: tuple[str, ...] = ()
+    polarities: tuple[str, ...] = ()
+    window: int = 64
+
+
+@task_factory.register_task_cls(AspectSentimentConfig)
+class AspectSentimentTask(base_task.Task):
+    """Learns and scores polarities. Each source is read once, when first needed."""
+
+    def __init__(
+        self,
+        params: AspectSentimentConfig,
+        logging_dir: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(params, logging_dir=logging_dir, name=name)
+        _check(params)
+        self._read = functools.cache(aspect_data.read)
+
+    @functools.cached_property
+    def polarities(self) -> tuple[str, ...]:
+        """The names of the classes.
+
+        Raises:
+            ConfigError: there is one only.
+        """
+        given = tuple(self.task_config.polarities)
+        names = given or aspect_data.polarities(self._examples(self.task_config.train_data))
+        if len(names) < 2:
+            raise ConfigError(
+                f"{aspect_data.source_of(self.task_config.train_data)}: the only polarity is"
+                f" {names[0]!r}; there must be two or more to tell apart"
+            )
+        return names
+
+    @functools.cached_property
+    def reader(self) -> aspect_features.Reader:
+        """What makes the model's features of strings."""
+        config = self.task_config
+        examples = self._examples(config.train_data) + self._examples(config.validation_data)
+        examples += [each for path in config.vocabulary_paths for each in aspect_data.parse(path)]
+        texts = (part for example in examples for part in example[:3])
+        return aspect_models.build_reader(config.model, config.window, texts)
+
+    def build_model(self) -> tf_keras.Model:
+        """The configured model, from the reader's features to logits [batch, polarities].
+
+        Raises:
+            ConfigError: a vocabulary that does not fit `init_checkpoint`; also as of
+                `aspect_models.build`.
+        """
+        config, reader = self.task_config, self.reader
+        if config.init_checkpoint and isinstance(reader, aspect_features.PairReader):
+            vocab_file = config.model.get().vocab_file
+            bert_checkpoint.check_vocabulary(config.init_checkpoint, reader.pieces.size, vocab_file)
+        return aspect_models.build(config.model, reader, len(self.polarities))
+
+    def build_inputs(
+        self,
+        params: aspect_data.AspectData,
+        input_context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Pairs of the model's features and polarities [batch] int32.
+
+        Raises:
+            ConfigError: the data cannot be read, or have a polarity that is not known.
+        """
+        examples = self._examples(params)
+        labels = aspect_data.numbers(examples, self.polarities)
+        strings = list(zip(*examples, strict=True))[:3]
+        with tf.device("cpu:0"):  # where the input pipeline runs
+            encoded = [self.reader.encode(tf.constant(part)) for part in strings]
+
+        def load(index: tf.Tensor) -> tuple[aspect_features.Features, tf.Tensor]:
+            parts = [tf.gather(part, index) for part in encoded]
+            return self.reader.features(*parts), tf.gather(labels, index)
+
+        place = inputs.place if params.is_training else inputs.in_order
+        return place(len(examples), load, config=params, input_context=input_context)
+
+    def build_losses(
+        self,
+        labels: tf.Tensor,
+        model_outputs: tf.Tensor,
+        aux_losses: Sequence[tf.Tensor] | None = None,
+    ) -> tf.Tensor:
+        """The mean cross-entropy of a batch, 0 of an empty one, plus the model's own losses.
+
+        Args:
+            labels: [batch] whole numbers.
+            model_outputs: logits, [batch, polarities].
+            aux_losses: scalars, such as weight penalties.
+
+        Returns:
+            A float32 scalar.
+        """
+        losses = tf_keras.losses.sparse_categorical_crossentropy(
+            labels, model_outputs, from_logits=True
+        )
+        return tf.add_n([tf_utils.safe_mean(losses), *(aux_losses or ())])
+
+    def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
+        """Accuracy and macro-averaged F1, in training and in validation."""
+        del training
+        return [
+            tf_keras.metrics.SparseCategoricalAccuracy("accuracy"),
+            macro_f1.MacroF1(len(self.polarities)),
+        ]
+
+    def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
+        """What `official.core.export_base.export` makes a SavedModel of, from strings on."""
+        return aspect_serving.AspectServing(self.task_config, model, self.reader, self.polarities)
+
+    def _examples(self, data: aspect_data.AspectData) -> list[aspect_data.Example]:
+        fetching.fetch(data.fetch)
+        return self._read(aspect_data.source_of(data))
+
+
+def _check(params: AspectSentimentConfig) -> None:
+    """Raises ConfigError for settings that contradict each other or are out of range."""
+    train, validation = map(aspect_data.source_of, (params.train_data, params.validation_data))
+    if train.overlaps(validation):
+        raise ConfigError(
+            f"train_data and validation_data share examples of {train}: give them other files, or"
+            " split='train' and split='validation' with the same held_out"
+        )
+    if params.window < 1:
+        raise ConfigError(f"window={params.window}: a number of words, above 0")

@@ -1,0 +1,217 @@
+"""BERT for aspect sentiment: over pairs of sentence and aspect, and with a local context focus."""
+
+import dataclasses
+
+import tensorflow as tf
+import tf_keras
+from official.modeling.hyperparams import base_config
+from official.nlp.configs import encoders
+
+from runner.errors import ConfigError
+from tasks.aspects import aspect_features
+
+_FOCUSES = {"cdw": ("cdw",), "cdm": ("cdm",), "fusion": ("cdm", "cdw")}
+
+
+@dataclasses.dataclass
+class BertConfig(base_config.Config):
+    """BERT-SPC: a linear layer on the pooled [CLS] of the pair of sentence and aspect.
+
+    Song et al., "Attentional encoder network for targeted sentiment classification", 2019.
+
+    Attributes:
+        vocab_file: the WordPiece vocabulary, one piece a line.
+        lower_case: whether the vocabulary is of lower-cased text.
+        encoder: official's; its `vocab_size` is the vocabulary's, whatever stands there.
+        dropout: before the last layer, in [0, 1).
+    """
+
+    vocab_file: str = ""
+    lower_case: bool = True
+    encoder: encoders.BertEncoderConfig = dataclasses.field(
+        default_factory=encoders.BertEncoderConfig
+    )
+    dropout: float = 0.1
+
+
+@dataclasses.dataclass
+class LcfBertConfig(BertConfig):
+    """LCF-BERT: what is near the aspect is read once more, with all else masked or weighted down.
+
+    Zeng et al., "LCF: a local context focus mechanism for aspect-based sentiment classification",
+    2019. One encoder reads both the pair and the sentence alone.
+
+    Attributes:
+        focus: 'cdm' masks the features of pieces farther from the aspect than `distance`; 'cdw'
+            weights them, the less the farther; 'fusion' does both, side by side.
+        distance: in pieces, from the nearest one of the aspect (the paper's SRD threshold, which
+            counts from the aspect's middle less half its length: the same up to rounding).
+    """
+
+    focus: str = "cdw"
+    distance: int = 3
+
+
+class BertClassifier(tf_keras.Model):
+    """A classifier whose encoder a pretrained checkpoint fills."""
+
+    def __init__(
+        self, inputs: aspect_features.Features, outputs: tf.Tensor, encoder: tf_keras.Model
+    ) -> None:
+        super().__init__(inputs, outputs)
+        self._encoder = encoder
+
+    @property
+    def checkpoint_items(self) -> dict[str, tf_keras.Model]:
+        """What `init_checkpoint` may hold, by official's names."""
+        return {"encoder": self._encoder}
+
+
+def build_spc(
+    config: BertConfig, reader: aspect_features.PairReader, classes: int
+) -> BertClassifier:
+    """BERT-SPC, from the reader's features to float32 logits [batch, classes].
+
+    Args:
+        config: the sizes.
+        reader: knows the vocabulary and the window.
+        classes: number of outputs.
+
+    Raises:
+        ConfigError: a value is out of its range, or the encoder is too short for the window.
+    """
+    inputs, encoder = _encoder(config, reader)
+    return _classifier(inputs, _encode(encoder, inputs)["pooled_output"], encoder, config, classes)
+
+
+def build_lcf(
+    config: LcfBertConfig, reader: aspect_features.PairReader, classes: int
+) -> BertClassifier:
+    """LCF-BERT; arguments, result and errors are those of `build_spc`."""
+    if config.focus not in _FOCUSES:
+        raise ConfigError(
+            f"LcfBertConfig.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}"
+        )
+    if config.distance < 0:
+        raise ConfigError(
+            f"LcfBertConfig.distance={config.distance}: a number of pieces, 0 or more"
+        )
+    inputs, encoder = _encoder(config, reader)
+    encoder.pooler_layer.trainable = False  # not used: each step would warn of no gradient
+    sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
+    both = _encode(encoder, inputs)["sequence_output"]
+    alone = _encode(encoder, {**inputs, "input_mask": sentence})["sequence_output"]
+    local = [
+        LocalFocus(kind, config.distance, name=f"head_{kind}")(
+            alone, sentence=sentence, aspect=inputs[aspect_features.ASPECT]
+        )
+        for kind in _FOCUSES[config.focus]
+    ]
+    options = config.encoder
+    x = _dense(tf_keras.layers.Concatenate()([both, *local]), options, "head_join")
+    x = tf_keras.layers.Dropout(options.dropout_rate)(x)
+    x = tf_keras.layers.MultiHeadAttention(
+        options.num_attention_heads,
+        options.hidden_size // options.num_attention_heads,
+        dropout=options.attention_dropout_rate,
+        kernel_initializer=_initializer(options),
+        name="head_attention",
+    )(x, x, attention_mask=inputs["input_mask"][:, tf.newaxis])
+    pooled = _dense(tf.tanh(x)[:, 0], options, "head_pooler", activation="tanh")
+    return _classifier(inputs, pooled, encoder, config, classes)
+
+
+class LocalFocus(tf_keras.layers.Layer):
+    """Context dynamic masking ('cdm') or weighting ('cdw') of a sentence's features.
+
+    With d the distance from the aspect beyond the threshold and n the sentence's length, features
+    are multiplied by 1 where d is 0, and elsewhere by 0 or by 1 - d/n.
+
+    Args:
+        kind: which of the two.
+        threshold: the distance that counts as near.
+    """
+
+    def __init__(self, kind: str, threshold: int, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._kind = kind
+        self._threshold = threshold
+
+    def call(self, features: tf.Tensor, sentence: tf.Tensor, aspect: tf.Tensor) -> tf.Tensor:
+        """The features, focused.
+
+        Args:
+            features: [batch, length, units].
+            sentence: [batch, length] int32, 1 in the sentence, 0 elsewhere.
+            aspect: [batch, 2] int32, its first place and the first one after it.
+
+        Returns:
+            [batch, length, units], 0 outside the sentence.
+        """
+        far = aspect_features.distances(aspect, tf.shape(features)[1]) - self._threshold
+        beyond = tf.cast(tf.maximum(far, 0), tf.float32)
+        if self._kind == "cdm":
+            weights = tf.cast(beyond == 0, tf.float32)
+        else:
+            length = tf.reduce_sum(sentence, axis=1, keepdims=True)
+            weights = tf.maximum(0.0, 1 - beyond / tf.cast(length, tf.float32))
+        weights *= tf.cast(sentence, tf.float32)
+        return features * tf.cast(weights, features.dtype)[..., tf.newaxis]
+
+
+def _encoder(
+    config: BertConfig, reader: aspect_features.PairReader
+) -> tuple[aspect_features.Features, tf_keras.Model]:
+    """The inputs, and official's encoder."""
+    longest, most = 4 * reader.window + 3, config.encoder.max_position_embeddings
+    if longest > most:
+        raise ConfigError(
+            f"window={reader.window}: pairs may have {longest} pieces, but the encoder reads"
+            f" {most} (BertEncoderConfig.max_position_embeddings)"
+        )
+    if not 0 <= config.dropout < 1:
+        raise ConfigError(
+            f"{type(config).__name__}.dropout={config.dropout}: a share, at least 0 and below 1"
+        )
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    inputs[aspect_features.ASPECT] = tf_keras.Input([2], dtype=tf.int32, name="aspect")
+    bert = dataclasses.replace(config.encoder, vocab_size=reader.pieces.size)
+    return inputs, encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
+
+
+def _encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
+    wanted = {name: inputs[name] for name in inputs if name != aspect_features.ASPECT}
+    return encoder(wanted)
+
+
+def _classifier(
+    inputs: aspect_features.Features,
+    pooled: tf.Tensor,
+    encoder: tf_keras.Model,
+    config: BertConfig,
+    classes: int,
+) -> BertClassifier:
+    x = tf_keras.layers.Dropout(config.dropout)(pooled)
+    logits = tf_keras.layers.Dense(
+        classes,
+        kernel_initializer=_initializer(config.encoder),
+        dtype="float32",
+        name="head_logits",
+    )(x)
+    return BertClassifier(inputs, logits, encoder)
+
+
+def _dense(
+    x: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str, activation: str | None = None
+) -> tf.Tensor:
+    return tf_keras.layers.Dense(
+        encoder.hidden_size,
+        activation=activation,
+        kernel_initializer=_initializer(encoder),
+        name=name,
+    )(x)
+
+
+def _initializer(encoder: encoders.BertEncoderConfig) -> tf_keras.initializers.Initializer:
+    return tf_keras.initializers.TruncatedNormal(stddev=encoder.initializer_range)

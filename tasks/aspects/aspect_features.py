@@ -1,0 +1,122 @@
+"""What the aspect models read, made of ids in three parts: before, in and after the aspect.
+
+All of it is in the graph, so that training, evaluation and a served model share it.
+"""
+
+import abc
+
+import tensorflow as tf
+
+from tasks.text import embeddings, wordpiece, words
+
+Features = dict[str, tf.Tensor]
+ASPECT = "aspect"
+WORDS = "words"
+
+
+class Reader(tf.Module, metaclass=abc.ABCMeta):
+    """From strings to what a model reads.
+
+    Args:
+        window: how many words or pieces count before the aspect, of it, and behind it.
+    """
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    @abc.abstractmethod
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """[batch] strings to ids, [batch, (ids)] int32."""
+
+    @abc.abstractmethod
+    def assemble(
+        self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
+    ) -> Features:
+        """Features of the ids of three parts, each [batch, (ids)] int32."""
+
+    def features(
+        self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
+    ) -> Features:
+        """As `assemble`, of what is in the window: in each part the ids next to the aspect."""
+        window = self.window
+        return self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
+
+
+class SentenceReader(Reader):
+    """Sentences as words that have vectors.
+
+    The features are `words`, [batch, words] int32, padded with 0, and `aspect`, [batch, 2] int32:
+    the place of the aspect's first word, and of the first one behind it.
+    """
+
+    def __init__(self, vectors: embeddings.Embeddings, window: int) -> None:
+        super().__init__(window)
+        self.vectors = vectors
+        self._table = vectors.vocabulary.table()
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """See `Reader.encode`."""
+        return self._table(words.in_graph(texts).texts)
+
+    def assemble(
+        self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
+    ) -> Features:
+        """See `Reader.assemble`."""
+        ids = tf.concat([left, aspect, right], axis=1)
+        return {WORDS: ids.to_tensor(embeddings.PADDING), ASPECT: _bounds(left, aspect)}
+
+
+class PairReader(Reader):
+    """BERT's pairs of pieces: [CLS] sentence [SEP] aspect [SEP].
+
+    The features are, as official's encoders name them, `input_word_ids`, `input_mask` and
+    `input_type_ids`, each [batch, pieces] int32, and `aspect` as of `SentenceReader`.
+    """
+
+    def __init__(self, pieces: wordpiece.WordPiece, window: int) -> None:
+        super().__init__(window)
+        self.pieces = pieces
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """See `Reader.encode`."""
+        return self.pieces.in_graph(texts)
+
+    def assemble(
+        self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
+    ) -> Features:
+        """See `Reader.assemble`."""
+        one = tf.ones([left.nrows(), 1], tf.int32)
+        cls, sep = (
+            tf.RaggedTensor.from_tensor(one * id_) for id_ in (self.pieces.cls, self.pieces.sep)
+        )
+        first = tf.concat([cls, left, aspect, right, sep], axis=1)
+        second = tf.concat([aspect, sep], axis=1)
+        ids = tf.concat([first, second], axis=1)
+        types = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
+        return {
+            "input_word_ids": ids.to_tensor(self.pieces.pad),
+            "input_mask": tf.ones_like(ids).to_tensor(),
+            "input_type_ids": types.to_tensor(),
+            ASPECT: _bounds(left, aspect) + 1,  # behind [CLS]
+        }
+
+
+def distances(aspect: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """How far each word is from the nearest one of the aspect.
+
+    Args:
+        aspect: [batch, 2] int32, as of `SentenceReader`.
+        length: of the padded sentences.
+
+    Returns:
+        [batch, length] int32: 0 in the aspect, 1 beside it.
+    """
+    place = tf.range(length)[tf.newaxis]
+    before, after = aspect[:, :1] - place, place - aspect[:, 1:] + 1
+    return tf.maximum(0, tf.maximum(before, after))
+
+
+def _bounds(left: tf.RaggedTensor, aspect: tf.RaggedTensor) -> tf.Tensor:
+    first = tf.cast(left.row_lengths(), tf.int32)
+    return tf.stack([first, first + tf.cast(aspect.row_lengths(), tf.int32)], axis=1)

@@ -1,0 +1,68 @@
+"""A trained model of aspect sentiment that takes strings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.core import config_definitions as cfg
+from official.core import export_base
+
+from tasks.aspects import aspect_data, aspect_features
+
+_STRINGS = tf.TensorSpec([None], tf.string)
+
+
+class AspectServing(export_base.ExportModule):
+    """Sentences with `$T$` in the place of the aspect, and aspects, to polarities.
+
+    Whoever loads it imports `tensorflow_text` first.
+
+    Args:
+        params: the task's configuration.
+        model: from the reader's features to logits.
+        reader: makes features of strings.
+        polarities: the names of the classes.
+    """
+
+    def __init__(
+        self,
+        params: cfg.TaskConfig,
+        model: tf_keras.Model,
+        reader: aspect_features.Reader,
+        polarities: Sequence[str],
+    ) -> None:
+        super().__init__(params, model)
+        self._reader = reader
+        self._polarities = tf.constant(list(polarities))
+
+    @tf.function(input_signature=(_STRINGS, _STRINGS))
+    def serve(self, sentence: tf.Tensor, aspect: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        """The polarities of a batch.
+
+        Args:
+            sentence: [batch], each with `$T$` once; a sentence without it, or with it twice, is
+                an `InvalidArgumentError`.
+            aspect: [batch], what stands there.
+
+        Returns:
+            `polarity`, [batch] strings; `probabilities`, [batch, polarities]; `polarities`, all of
+            them, in this order.
+        """
+        parts = tf.strings.split(sentence, aspect_data.MARK)
+        once = tf.debugging.assert_equal(
+            parts.row_lengths(), tf.constant(2, tf.int64), "each sentence needs $T$, once"
+        )
+        with tf.control_dependencies([once]):
+            left, right = tf.unstack(parts.to_tensor(shape=[None, 2]), axis=1)
+        encoded = [self._reader.encode(part) for part in (left, aspect, right)]
+        probabilities = tf.nn.softmax(self.inference_step(self._reader.features(*encoded)))
+        return {
+            "polarity": tf.gather(self._polarities, tf.argmax(probabilities, axis=-1)),
+            "probabilities": probabilities,
+            "polarities": self._polarities,
+        }
+
+    def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
+        """The signature of `serve`, by the name that `function_keys` gives it."""
+        return {function_keys["serve"]: self.serve.get_concrete_function()}

@@ -1,0 +1,181 @@
+"""The bytes of a URL, appended to an open file: in several attempts where connections break."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import fsspec
+
+from runner.errors import ConfigError, RunnerError
+
+Note = Callable[[str], object]
+
+_CHUNK = 2**20
+_LONGEST_PAUSE = 60.0
+_REDRAW_SECONDS, _LINE_SECONDS = 0.2, 30.0
+_HEADERS = {"Accept-Encoding": "identity"}
+_MAY_PASS = (408, 425, 429)  # client errors of HTTP
+
+
+def receive(
+    url: str,
+    out: BinaryIO,
+    *,
+    attempts: int,
+    note: Note,
+    sleep: Callable[[float], object],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Appends to `out` what it lacks of the URL's content.
+
+    Args:
+        url: any that fsspec knows.
+        out: open to append to, unbuffered. What it holds is the beginning of the content.
+        attempts: how many in a row may bring nothing new.
+        note: is told why an attempt failed, and now and then how far it is.
+        sleep: waits so many seconds between attempts: 1, then twice as long each time.
+        clock: seconds, for how often progress is said.
+
+    Raises:
+        ConfigError: another attempt would end alike: no such file, no right to it, a URL of an
+            unknown kind, or one that needs a package that is not installed.
+        RunnerError: no attempt succeeded, or `out` cannot be written.
+    """
+    progress = _Progress(out.name, note, clock)
+    furthest, failures = _size(out), 0
+    while True:
+        try:
+            _attempt(url, out, progress)
+            return
+        except RunnerError:
+            raise
+        except Exception as error:  # every driver of fsspec has its own kinds
+            progress.clear()
+            if _is_final(error):
+                raise ConfigError(
+                    f"{url} cannot be fetched to {out.name}: {_text(error)}"
+                ) from error
+            failures = 1 if _size(out) > furthest else failures + 1
+            furthest = max(furthest, _size(out))
+            if failures >= attempts:
+                raise RunnerError(
+                    f"{url}: {failures} attempts to fetch it to {out.name} failed,"
+                    f" the last one with {_text(error)}"
+                ) from error
+            pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE)
+            note(f"{url}: {_text(error)}; trying again in {pause:.0f} s")
+            sleep(pause)
+
+
+def _attempt(url: str, out: BinaryIO, progress: "_Progress") -> None:
+    """Appends what is missing, or writes all of it where it cannot begin in the middle."""
+    system, remote = _system(url)
+    total = system.info(remote).get("size")
+    done = _size(out)
+    if done == total:
+        return
+    if total is None or done > total:
+        done = 0
+    source, done = _open(system, remote, done, total)
+    out.truncate(done)
+    with source:
+        while chunk := source.read(_CHUNK):
+            _write(out, chunk)
+            done += len(chunk)
+            progress.show(done, total)
+    progress.clear()
+    if total not in (None, done):
+        raise EOFError(f"the content ended after {done:,} of {total:,} bytes")
+
+
+def _open(system: Any, remote: str, start: int, total: int | None) -> tuple[Any, int]:
+    """Content to read, and where it begins: at `start`, or at 0 where a server knows no ranges."""
+    if not remote.startswith("http"):
+        source = system.open(remote, "rb")
+        source.seek(start)
+        return source, start
+    ranged = {"size": total, "headers": {**_HEADERS, "Range": f"bytes={start}-"}} if start else {}
+    source = system.open(remote, "rb", block_size=0, **ranged)  # one response, as it comes
+    return source, start if source.r.status == 206 else 0
+
+
+def _size(out: BinaryIO) -> int:
+    return out.seek(0, os.SEEK_END)
+
+
+def _write(out: BinaryIO, chunk: bytes) -> None:
+    left = memoryview(chunk)
+    try:
+        while left:
+            left = left[out.write(left) :]
+    except OSError as error:
+        raise RunnerError(f"{out.name} cannot be written: {error.strerror}") from error
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    protocols = [protocol for protocol in ("http", "https") if f"{protocol}://" in url]
+    try:
+        return fsspec.url_to_fs(url, **{protocol: _http() for protocol in protocols})
+    except (ImportError, ValueError) as error:  # its package is not installed; an unknown kind
+        raise ConfigError(f"{url}: {error}") from error
+
+
+def _http() -> dict[str, Any]:
+    import aiohttp  # takes a third of a second, and most files are there
+
+    # By default the whole of a response has to come within five minutes, and proxies are not used.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
+    return {"client_kwargs": {"timeout": timeout, "trust_env": True}, "headers": _HEADERS}
+
+
+def _is_final(error: BaseException | None) -> bool:
+    """Whether another attempt would end as this one did: no such file, or no right to it."""
+    while error is not None:
+        status = getattr(error, "status", None)
+        if isinstance(status, int):
+            return 400 <= status < 500 and status not in _MAY_PASS
+        if isinstance(error, PermissionError):
+            return True
+        # Of a web server that does not answer fsspec says the same; there the cause tells.
+        if isinstance(error, FileNotFoundError) and error.__cause__ is None:
+            return True
+        error = error.__cause__
+    return False
+
+
+def _text(error: BaseException) -> str:
+    """The kind of an error and what it says: many say nothing."""
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}".rstrip(": ")
+
+
+class _Progress:
+    """How far a file is: a live line on a terminal, else a line now and then."""
+
+    def __init__(self, name: str, note: Note, clock: Callable[[], float]) -> None:
+        self._name, self._note, self._clock = name, note, clock
+        self._live = sys.stderr.isatty()
+        self._pause = _REDRAW_SECONDS if self._live else _LINE_SECONDS
+        self._next = clock() + self._pause
+
+    def show(self, done: int, total: int | None) -> None:
+        """Says it, in bytes; not again within a moment."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + self._pause
+        line = f"{self._name}: {done / 1e6:,.1f} MB"
+        if total:
+            line += f" of {total / 1e6:,.1f} MB, {done / total:.0%}"
+        if self._live:
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        else:
+            self._note(line)
+
+    def clear(self) -> None:
+        """Removes the live line, before other lines."""
+        if self._live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

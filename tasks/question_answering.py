@@ -1,0 +1,236 @@
+"""Question answering: the span of a text that answers a question; exact match and F1 as SQuAD."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, task_factory
+from official.core import config_definitions as cfg
+from official.modeling import tf_utils
+
+from runner.errors import ConfigError
+from tasks.questions import (
+    answer_spans,
+    question_data,
+    question_serving,
+    question_windows,
+    readers,
+    squad_score,
+)
+from tasks.text import bert_checkpoint
+
+_SPAN = answer_spans.Span._fields
+_COLUMNS = ("data", "window", *_SPAN)  # what a validation step tells of each window
+
+Features = Mapping[str, tf.Tensor]
+
+
+@dataclasses.dataclass
+class QuestionAnsweringConfig(cfg.TaskConfig):
+    """A reader, the questions it learns from and the questions it is scored on.
+
+    `init_checkpoint` may be one of official's pretrained encoders, for BERT, or another run's. A
+    Match-LSTM knows the words of training and validation data: with other files it is another
+    network, so further data are evaluated as named sets, or tested.
+
+    Attributes:
+        model: the reader.
+        train_data: what it learns from; by default made-up questions.
+        validation_data: what it is scored on; by default other made-up questions.
+        max_answer: how many tokens an answer that is given may have.
+        no_answer_threshold: where there may be none, an answer is given unless none scores higher
+            by more than this, as a difference of logits.
+    """
+
+    model: readers.ReaderConfig = dataclasses.field(default_factory=readers.ReaderConfig)
+    train_data: question_data.QuestionData = dataclasses.field(
+        default_factory=lambda: question_data.QuestionData(is_training=True)
+    )
+    validation_data: question_data.QuestionData = dataclasses.field(
+        default_factory=lambda: question_data.QuestionData(is_training=False)
+    )
+    max_answer: int = 30
+    no_answer_threshold: float = 0.0
+
+
+@task_factory.register_task_cls(QuestionAnsweringConfig)
+class QuestionAnsweringTask(base_task.Task):
+    """Learns where answers stand, and scores the texts that stand there.
+
+    A question counts once, by its best span over all windows of its context. With several worker
+    processes each scores its own share of the windows.
+    """
+
+    def __init__(
+        self,
+        params: QuestionAnsweringConfig,
+        logging_dir: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(params, logging_dir=logging_dir, name=name)
+        _check(params)
+        self._evaluated: list[question_data.QuestionData] = []
+
+    @functools.cached_property
+    def reader(self) -> readers.Reader:
+        """The configured reader; it knows the words of training and validation data."""
+        config = self.task_config
+        return readers.make(config.model, config.train_data, config.validation_data)
+
+    def build_model(self) -> tf_keras.Model:
+        """The reader's network; see `readers.Reader.network`.
+
+        Raises:
+            ConfigError: a setting out of range, or an `init_checkpoint` of another vocabulary.
+        """
+        reader, checkpoint = self.reader, self.task_config.init_checkpoint
+        if checkpoint and isinstance(reader, readers.PieceReader):
+            vocab_file = self.task_config.train_data.vocab_file
+            bert_checkpoint.check_vocabulary(checkpoint, reader.vocabulary.size, vocab_file)
+        return reader.network()
+
+    def build_inputs(
+        self,
+        params: question_data.QuestionData,
+        input_context: tf.distribute.InputContext | None = None,
+    ) -> tf.data.Dataset:
+        """Pairs of features and labels, as `question_data.dataset` says.
+
+        Raises:
+            ConfigError: the data cannot be read, or are read otherwise than those learned from.
+        """
+        self.reader.check(params)
+        questions = question_data.read(params)
+        return question_data.dataset(
+            questions,
+            params,
+            input_context,
+            table=self.reader.table(questions),
+            pad=self.reader.pad,
+            number=0 if params.is_training else self._number(params),
+        )
+
+    def build_losses(
+        self,
+        labels: Features,
+        model_outputs: tf.Tensor,
+        aux_losses: Sequence[tf.Tensor] | None = None,
+    ) -> tf.Tensor:
+        """The mean cross-entropy of start and end over the windows whose answer is known.
+
+        Args:
+            labels: `start` and `end`, [batch] as of `question_windows.Windows`.
+            model_outputs: logits, [batch, 1 + tokens, 2].
+            aux_losses: scalars, such as weight penalties.
+
+        Returns:
+            A float32 scalar; without such windows only what `aux_losses` give.
+        """
+        known = _known(labels)
+        losses = [
+            tf.nn.sparse_softmax_cross_entropy_with_logits(
+                tf.boolean_mask(labels[name], known),
+                tf.boolean_mask(model_outputs[..., column], known),
+            )
+            for column, name in enumerate(("start", "end"))
+        ]
+        return tf.add_n([tf_utils.safe_mean(tf.add_n(losses)) / 2, *(aux_losses or ())])
+
+    def validation_step(
+        self,
+        inputs: tuple[Features, Features],
+        model: tf_keras.Model,
+        metrics: Sequence[tf_keras.metrics.Metric] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """The loss, what it weighs, and the best span of each window."""
+        del metrics  # there are none: `reduce_aggregated_logs` scores
+        features, labels = inputs
+        logits = self.inference_step(features, model)
+        spans = answer_spans.best(logits, self.task_config.max_answer)
+        known = tf.reduce_sum(tf.cast(_known(labels), tf.float32))
+        return {
+            self.loss: self.build_losses(labels, logits, model.losses),
+            "weight": tf.maximum(
+                known, 1e-6
+            ),  # never 0: the windows were seen, if not learned from
+            "data": labels["data"],
+            "window": labels["window"],
+            **spans._asdict(),
+        }
+
+    def aggregate_logs(
+        self, state: list[dict[str, np.ndarray]] | None, step_logs: Mapping[str, Any]
+    ) -> list[dict[str, np.ndarray]]:
+        """Collects the spans, on the host: one batch after the other."""
+        batch = {name: np.concatenate([p.numpy() for p in step_logs[name]]) for name in _COLUMNS}
+        return [*(state or ()), batch]
+
+    def reduce_aggregated_logs(
+        self, aggregated_logs: list[dict[str, np.ndarray]], global_step: tf.Tensor | None = None
+    ) -> dict[str, float]:
+        """Exact match and F1 from 0 to 100, as means over the questions that were seen.
+
+        Writes the predictions, if all of them were and `QuestionData.predictions` names a file.
+        """
+        del global_step
+        columns = {
+            name: np.concatenate([batch[name] for batch in aggregated_logs]) for name in _COLUMNS
+        }
+        config = self._evaluated[int(columns["data"][0])]
+        questions = question_data.read(config)
+        spans = answer_spans.choose(
+            columns,
+            questions.windows.question,
+            self.task_config.no_answer_threshold if config.unanswerable else None,
+        )
+        texts = {question: questions.text(*span) for question, span in spans.items()}
+        if config.predictions and len(columns["window"]) == len(questions.windows):
+            _write(Path(self.logging_dir, config.predictions), questions.by_id(texts))
+        return squad_score.mean(
+            [
+                squad_score.score(texts[number], [answer.text for answer in question.answers])
+                for number, question in enumerate(questions.squad.questions)
+                if number in texts and question_data.is_scored(question, config.unanswerable)
+            ]
+        )._asdict()
+
+    def serving(self, model: tf_keras.Model) -> question_serving.QuestionServing:
+        """What `official.core.export_base.export` makes a SavedModel of, from strings on."""
+        config = self.task_config
+        return question_serving.QuestionServing(
+            config.validation_data,
+            model,
+            self.reader.tokens(),
+            pad=self.reader.pad,
+            max_answer=config.max_answer,
+            threshold=config.no_answer_threshold,
+        )
+
+    def _number(self, data: question_data.QuestionData) -> int:
+        """By which data that are evaluated are known to `reduce_aggregated_logs`."""
+        if data not in self._evaluated:
+            self._evaluated.append(data)
+        return self._evaluated.index(data)
+
+
+def _known(labels: Features) -> tf.Tensor:
+    return labels["start"] != question_windows.UNKNOWN
+
+
+def _write(path: Path, predictions: Mapping[str, str]) -> None:
+    """The file appears whole, or stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.tmp")
+    beside.write_text(json.dumps(predictions, ensure_ascii=False, indent=0), "utf-8")
+    beside.replace(path)
+
+
+def _check(params: QuestionAnsweringConfig) -> None:
+    if params.max_answer < 1:
+        raise ConfigError(f"max_answer={params.max_answer}: a number of tokens, above 0")

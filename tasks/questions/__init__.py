@@ -1,0 +1,1 @@
+"""Questions about texts: where they come from, which networks read them, how answers score."""

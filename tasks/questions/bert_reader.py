@@ -1,0 +1,124 @@
+"""A reader over official's BERT encoder: [CLS] question [SEP] context [SEP].
+
+Devlin et al., "BERT: pre-training of deep bidirectional transformers for language understanding",
+2019, sections 4.2 and 4.3.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+import tf_keras
+from official.modeling.hyperparams import base_config
+from official.nlp.configs import encoders
+
+from tasks.questions import answer_spans
+from tasks.text import wordpiece
+
+SPECIAL = 3  # pieces that are neither of the question nor of the context
+
+
+@dataclasses.dataclass
+class BertReaderConfig(base_config.Config):
+    """A linear layer on the encoder's output.
+
+    Attributes:
+        encoder: official's; its `vocab_size` is the vocabulary's, whatever stands there.
+    """
+
+    encoder: encoders.BertEncoderConfig = dataclasses.field(
+        default_factory=encoders.BertEncoderConfig
+    )
+
+
+class BertReader(tf_keras.Model):
+    """A reader whose encoder a pretrained checkpoint fills."""
+
+    def __init__(
+        self, inputs: dict[str, tf.Tensor], outputs: tf.Tensor, encoder: tf_keras.Model
+    ) -> None:
+        super().__init__(inputs, outputs, name="bert")
+        self._encoder = encoder
+
+    @property
+    def checkpoint_items(self) -> dict[str, tf_keras.Model]:
+        """What `init_checkpoint` may hold, by official's names."""
+        return {"encoder": self._encoder}
+
+
+def build(
+    config: BertReaderConfig,
+    vocabulary: wordpiece.WordPiece,
+    *,
+    unanswerable: bool,
+) -> BertReader:
+    """The network.
+
+    Args:
+        config: the encoder's sizes.
+        vocabulary: of pieces.
+        unanswerable: whether it may find that there is no answer.
+
+    Returns:
+        From `question` [batch, pieces] int32 and `context`, both padded with the vocabulary's pad,
+        to float32 logits [batch, 1 + context's pieces, 2], of the answer's start and end; at 0, of
+        no answer.
+    """
+    question, context = (
+        tf_keras.Input((None,), dtype=tf.int32, name=name) for name in ("question", "context")
+    )
+    bert = config.encoder.replace(vocab_size=vocabulary.size)
+    encoder = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
+    encoder.pooler_layer.trainable = False  # not used: each step would warn of no gradient
+    joined = Join(vocabulary, name="join")(question, context)
+    encoded = encoder(joined)["sequence_output"]
+    scores = tf_keras.layers.Dense(
+        2,
+        kernel_initializer=tf_keras.initializers.TruncatedNormal(stddev=bert.initializer_range),
+        dtype="float32",
+        name="logits",
+    )(encoded)
+    logits = Places(vocabulary.pad, unanswerable, name="places")(scores, question, context)
+    return BertReader({"question": question, "context": context}, logits, encoder)
+
+
+class Join(tf_keras.layers.Layer):
+    """Question and context, padded each, as one sequence that is padded at its end."""
+
+    def __init__(self, vocabulary: wordpiece.WordPiece, *, name: str) -> None:
+        super().__init__(name=name)
+        self._cls, self._sep, self._pad = vocabulary.cls, vocabulary.sep, vocabulary.pad
+
+    def call(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What official's encoders take, each [batch, SPECIAL + pieces] int32."""
+        rows = tf.shape(question)[0]
+        cls, sep = (tf.fill([rows, 1], piece) for piece in (self._cls, self._sep))
+        asked, told = (
+            tf.RaggedTensor.from_tensor(ids, padding=self._pad) for ids in (question, context)
+        )
+        parts = tf.concat([cls, asked, sep], 1), tf.concat([told, sep], 1)
+        types = tf.concat([tf.zeros_like(parts[0]), tf.ones_like(parts[1])], 1)
+        ids = tf.concat(parts, 1)
+        return {
+            "input_word_ids": ids.to_tensor(self._pad),
+            "input_mask": tf.ones_like(ids).to_tensor(),
+            "input_type_ids": types.to_tensor(),
+        }
+
+
+class Places(tf_keras.layers.Layer):
+    """The logits of no answer, at [CLS], and those of the context's pieces."""
+
+    def __init__(self, pad: int, unanswerable: bool, *, name: str) -> None:
+        super().__init__(name=name)
+        self._pad = pad
+        self._unanswerable = unanswerable
+
+    def call(self, scores: tf.Tensor, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
+        """[batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
+        asked = tf.reduce_sum(tf.cast(question != self._pad, tf.int32), -1, keepdims=True)
+        places = asked + 2 + tf.range(tf.shape(context)[1])
+        # Padding is masked; it may lie behind the end of the sequence.
+        places = tf.minimum(places, tf.shape(scores)[1] - 1)
+        logits = tf.concat([scores[:, :1], tf.gather(scores, places, batch_dims=1)], 1)
+        mask = tf.pad(context != self._pad, [[0, 0], [1, 0]], constant_values=self._unanswerable)
+        return tf.where(mask[..., tf.newaxis], logits, answer_spans.IMPOSSIBLE)

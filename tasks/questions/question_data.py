@@ -1,0 +1,272 @@
+"""Question answering's data: SQuAD's JSON, as padded batches of questions and windows."""
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from runner import inputs
+from runner.errors import ConfigError
+from tasks.files import fetching
+from tasks.questions import made_up_questions, question_tokens, question_windows, squad
+
+_MADE_UP = {True: (3000, 1), False: (150, 2)}  # training or not: how many, and their seed
+
+
+@dataclasses.dataclass
+class QuestionData(inputs.DataConfig):
+    """Which questions, and how they are read.
+
+    `is_training` has to be given. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
+    stands for made-up questions that any reader should nearly solve: 3,000 to train, 150 to
+    evaluate. An example is a window of a context, with a question on it.
+
+    Attributes:
+        vocab_file: a WordPiece vocabulary, which BERT reads by; empty: words.
+        lower_case: whether WordPiece reads lower case.
+        max_context: tokens of a window.
+        stride: tokens from the start of a window to that of the next.
+        max_question: tokens of a question; later ones are cut off.
+        unanswerable: whether contexts may hold no answer, as in version 2. Then windows without it
+            are learned from, too, and where there is none an empty prediction is right.
+        wrong_offsets: what becomes of an answer that does not stand where the file says: 'skip'
+            trains without it, 'mend' takes the nearest place where its text stands, 'refuse' stops.
+        predictions: where to write the answers of each whole evaluation as JSON, in SQuAD's format
+            of predictions; relative to the folder of the evaluating process. Empty: nowhere.
+        fetch: files to bring where they are absent.
+        cache_folder: where tokens are cached; empty: nowhere.
+    """
+
+    vocab_file: str = ""
+    lower_case: bool = True
+    max_context: int = 400
+    stride: int = 200
+    max_question: int = 40
+    unanswerable: bool = False
+    wrong_offsets: str = "skip"
+    predictions: str = ""
+    fetch: tuple[fetching.RemoteFile, ...] = ()
+    cache_folder: str = ""
+
+    def size(self) -> int:
+        """How many windows there are; of training data, those that are learned from.
+
+        Raises:
+            ConfigError: as of `read`.
+        """
+        return len(read(self).windows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Data in host memory.
+
+    Attributes:
+        name: where they come from.
+        squad: contexts and questions.
+        tokens: of both.
+        windows: the examples.
+    """
+
+    name: str
+    squad: squad.Squad
+    tokens: question_tokens.Tokenized
+    windows: question_windows.Windows
+
+    def text(self, window: int, start: int, end: int) -> str:
+        """The text from one token of a window to another, counted from 1; empty from 0."""
+        if not start or not self.windows.length[window]:
+            return ""
+        contexts, first = self.tokens.contexts, self.windows.first[window] - 1
+        question = self.squad.questions[self.windows.question[window]]
+        context = self.squad.contexts[question.context]
+        return context[contexts.starts[first + start] : contexts.ends[first + end]]
+
+    def by_id(self, texts: Mapping[int, str]) -> dict[str, str]:
+        """Texts by their questions' ids, in the questions' order, not their numbers."""
+        return {self.squad.questions[number].id: texts[number] for number in sorted(texts)}
+
+
+class _Source(NamedTuple):
+    """Where questions come from; equal sources hold equal questions."""
+
+    input_path: str
+    is_training: bool
+    vocab_file: str
+    lower_case: bool
+    max_context: int
+    stride: int
+    unanswerable: bool
+    wrong_offsets: str
+    cache_folder: str
+    changed: tuple[int, ...]  # when each file was
+
+
+def read(config: QuestionData) -> Questions:
+    """Reads and tokenizes what the configuration names; once, while the files stay as they are.
+
+    What is wrong with the data and can be left out is counted, and reported in a line on stderr.
+
+    Raises:
+        ConfigError: settings out of range, or what `squad` and the tokenizer say of the files.
+    """
+    _check(config)
+    fetching.fetch(config.fetch)
+    files = [Path(name) for name in (config.input_path, config.vocab_file) if name]
+    changed = tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+    values = {name: getattr(config, name) for name in _Source._fields if name != "changed"}
+    return _read(_Source(**values, changed=changed))
+
+
+def dataset(
+    questions: Questions,
+    config: QuestionData,
+    input_context: tf.distribute.InputContext | None = None,
+    *,
+    table: np.ndarray | None = None,
+    pad: int = 0,
+    number: int = 0,
+) -> tf.data.Dataset:
+    """Batches, each padded to its own longest: of like lengths in training, else in order.
+
+    Args:
+        questions: the data.
+        config: batch size, seed and the like.
+        input_context: of `distribute_datasets_from_function`; None is one replica.
+        table: [ids, columns] int32, what a reader is given of each id; None: the id itself.
+        pad: the id of padding.
+        number: what to mark the examples with.
+
+    Returns:
+        Pairs of `question` [batch, tokens(, columns)] and `context`, the same, both int32; and
+        `start` and `end` [batch] as of `Windows`, `window` [batch], its number, and `data` [batch],
+        the given `number`.
+    """
+    windows, texts = questions.windows, questions.tokens.questions
+    with tf.device("cpu:0"):  # where the input pipeline runs
+        lookup = None if table is None else tf.constant(table)
+        contexts = tf.constant(np.append(questions.tokens.contexts.ids, pad))
+        asked = tf.constant(np.append(texts.ids, pad))
+    lengths = np.minimum(np.diff(texts.first), config.max_question)[windows.question]
+
+    def padded(
+        tokens: tf.Tensor, first: np.ndarray, length: np.ndarray, index: tf.Tensor
+    ) -> tf.Tensor:
+        begin, size = tf.gather(first, index)[:, tf.newaxis], tf.gather(length, index)
+        column = tf.range(tf.maximum(tf.reduce_max(size), 1))
+        place = tf.where(column < size[:, tf.newaxis], begin + column, len(tokens) - 1)
+        ids = tf.gather(tokens, place)
+        return ids if lookup is None else tf.gather(lookup, ids)
+
+    asked_first = texts.first[windows.question].astype(np.int32)
+    asked_length = lengths.astype(np.int32)
+
+    def load(index: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        features = {
+            "question": padded(asked, asked_first, asked_length, index),
+            "context": padded(contexts, windows.first, windows.length, index),
+        }
+        labels = {
+            "start": tf.gather(windows.start, index),
+            "end": tf.gather(windows.end, index),
+            "window": index,
+            "data": tf.fill(tf.shape(index), number),
+        }
+        return features, labels
+
+    if config.is_training:
+        return inputs.bucketed(windows.length, load, config=config, input_context=input_context)
+    return inputs.in_order(len(windows), load, config=config, input_context=input_context)
+
+
+def _check(config: QuestionData) -> None:
+    if config.is_training is None:
+        raise ConfigError(
+            "QuestionData.is_training: say True for train_data, False for validation_data"
+        )
+    if not isinstance(config.input_path, str):
+        raise ConfigError(f"QuestionData.input_path={config.input_path!r}: expected one file")
+    if config.max_context < 1 or config.max_question < 1:
+        raise ConfigError(
+            f"QuestionData.max_context={config.max_context}, max_question={config.max_question}:"
+            " both must be above 0"
+        )
+    if not 0 < config.stride <= config.max_context:
+        raise ConfigError(
+            f"QuestionData.stride={config.stride}: from 1 to max_context={config.max_context},"
+            " or windows leave something out"
+        )
+    if config.wrong_offsets not in squad.WRONG_OFFSETS:
+        raise ConfigError(
+            f"QuestionData.wrong_offsets={config.wrong_offsets!r}: expected one of"
+            f" {', '.join(squad.WRONG_OFFSETS)}"
+        )
+    if config.predictions and config.is_training:
+        raise ConfigError("QuestionData.predictions is for data that are evaluated")
+    inputs.refuse(config, ("num_examples",), "the windows are counted")
+
+
+@functools.lru_cache(maxsize=8)
+def _read(source: _Source) -> Questions:
+    name = source.input_path or "the made-up questions"
+    if source.input_path:
+        data = squad.read(Path(source.input_path))
+    else:
+        count, seed = _MADE_UP[source.is_training]
+        data = squad.parse(made_up_questions.document(count, seed=seed), name)
+    placed = squad.place(data, source.wrong_offsets, name)
+    tokens = question_tokens.tokenize(
+        data,
+        files=[Path(source.input_path)] if source.input_path else [],
+        vocab_file=source.vocab_file,
+        lower_case=source.lower_case,
+        cache_folder=source.cache_folder,
+    )
+    windows = question_windows.cut(
+        data,
+        tokens.contexts,
+        placed.spans,
+        size=source.max_context,
+        stride=source.stride,
+        unanswerable=source.unanswerable,
+    )
+    if source.is_training:
+        windows = windows.only(windows.start != question_windows.UNKNOWN)
+    _report(name, placed, _without(data, windows, source))
+    return Questions(name, data, tokens, windows)
+
+
+def _without(
+    data: squad.Squad, windows: question_windows.Windows, source: _Source
+) -> tuple[int, str]:
+    """How many questions nothing can be done with, and what becomes of them."""
+    if source.is_training:
+        missing = len(data.questions) - len(np.unique(windows.question))
+        return missing, "without an answer in place: left out"
+    missing = sum(not is_scored(each, source.unanswerable) for each in data.questions)
+    if missing == len(data.questions):
+        raise ConfigError(
+            f"{source.input_path}: none of {missing} questions has an answer to be scored by"
+        )
+    return missing, "without an answer: not scored"
+
+
+def is_scored(question: squad.Question, unanswerable: bool) -> bool:
+    """Whether a prediction can be right or wrong."""
+    return bool(question.answers) or unanswerable
+
+
+def _report(name: str, placed: squad.Placed, without: tuple[int, str]) -> None:
+    counts = (
+        (placed.mended, "answer", "not where the file says: found elsewhere"),
+        (placed.skipped, "answer", "not where the file says: skipped"),
+        (without[0], "question", without[1]),
+    )
+    parts = [f"{count} {what}{'s' * (count > 1)} {why}" for count, what, why in counts if count]
+    if parts:
+        print(f"{name}: {'; '.join(parts)}", file=sys.stderr)

@@ -1,0 +1,140 @@
+"""A trained reader that takes strings."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.core import export_base
+
+from tasks.questions import answer_spans, question_data, word_features
+from tasks.text import embeddings, wordpiece, words
+
+_STRINGS = tf.TensorSpec([None], tf.string)
+
+Tokens = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""Texts [batch] to what a reader takes, [batch, tokens(, columns)], padded; and where each token
+starts and ends in its text, [batch, (tokens)] each, in bytes of UTF-8."""
+
+
+class WordTokens(tf.Module):
+    """Texts to rows of `word_features`; see `Tokens`."""
+
+    def __init__(self, vocabulary: embeddings.Vocabulary) -> None:
+        super().__init__()
+        self._table = vocabulary.table()
+
+    def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Rows are padded with zeros."""
+        found = words.in_graph(texts)
+        ids = self._table(found.texts)
+        rows = tf.ragged.map_flat_values(word_features.rows, found.texts, ids)
+        return rows.to_tensor(), found.starts, found.ends
+
+
+class PieceTokens(tf.Module):
+    """Texts to ids of pieces; see `Tokens`."""
+
+    def __init__(self, vocabulary: wordpiece.WordPiece) -> None:
+        super().__init__()
+        self._vocabulary = vocabulary
+
+    def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Ids are padded with the vocabulary's pad."""
+        ids, starts, ends = self._vocabulary.in_graph_with_offsets(texts)
+        return ids.to_tensor(self._vocabulary.pad), starts, ends
+
+
+class QuestionServing(export_base.ExportModule):
+    """Questions and contexts to answers.
+
+    Whoever loads it imports `tensorflow_text` first.
+
+    Args:
+        data: the windows that contexts are cut into, and whether there may be no answer.
+        model: from `question` and `context` to logits.
+        tokens: of the model's reader.
+        pad: the id of padding.
+        max_answer: how many tokens an answer may have.
+        threshold: as of `answer_spans.choose`, where there may be no answer.
+    """
+
+    def __init__(
+        self,
+        data: question_data.QuestionData,
+        model: tf_keras.Model,
+        tokens: Tokens,
+        *,
+        pad: int,
+        max_answer: int,
+        threshold: float,
+    ) -> None:
+        super().__init__(data, model)
+        self._tokens = tokens
+        self._pad = pad
+        self._max_answer = max_answer
+        self._threshold = threshold
+
+    @tf.function(input_signature=(_STRINGS, _STRINGS))
+    def serve(self, question: tf.Tensor, context: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        """The answers to a batch of questions.
+
+        Args:
+            question: [batch].
+            context: [batch], what each is asked about.
+
+        Returns:
+            `answer`, [batch] strings, empty for none; `start` and `end`, [batch] int64, the bytes
+            of the context where it stands; `score`, [batch] float32, the logit of its start and
+            that of its end.
+        """
+        asked = self._tokens(question)[0][:, : self.params.max_question]
+        told, starts, ends = self._tokens(context)
+        length = tf.cast(starts.row_lengths(), tf.int32)
+        windows, used = self._windows(told, length)
+        count = tf.shape(used)[1]
+        shape = tf.concat([[tf.size(used)], tf.shape(windows)[2:]], 0)
+        logits = self.inference_step(
+            {"question": tf.repeat(asked, count, axis=0), "context": tf.reshape(windows, shape)}
+        )
+        span = answer_spans.best(logits, self._max_answer)
+        score, start, end, none = (tf.reshape(part, tf.shape(used)) for part in span)
+        score = tf.where(used, score, tf.float32.min)
+        window = tf.argmax(score, axis=1, output_type=tf.int32)
+        score, start, end = (tf.gather(x, window, batch_dims=1) for x in (score, start, end))
+        given = length > 0
+        if self.params.unanswerable:
+            lowest = tf.reduce_min(tf.where(used, none, tf.float32.max), axis=1)
+            given &= lowest - score <= self._threshold
+        first = tf.cast(starts.row_starts(), tf.int32) + window * self.params.stride - 1
+        nowhere = tf.size(starts.values)
+        start, end = (
+            tf.gather(tf.pad(offsets.values, [[0, 1]]), tf.where(given, token, nowhere))
+            for offsets, token in ((starts, first + start), (ends, first + end))
+        )
+        answer = tf.strings.substr(context, start, end - start, unit="BYTE")
+        return {"answer": answer, "start": start, "end": end, "score": score}
+
+    def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
+        """The signature of `serve`, by the name that `function_keys` gives it."""
+        return {function_keys["serve"]: self.serve.get_concrete_function()}
+
+    def _windows(self, told: tf.Tensor, length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cuts contexts as `question_windows.cut` does.
+
+        Args:
+            told: [batch, tokens(, columns)].
+            length: [batch] how many tokens each context has.
+
+        Returns:
+            [batch, windows, tokens(, columns)], as many for each context, and whether it needs
+            each, [batch, windows].
+        """
+        size, stride, most = self.params.max_context, self.params.stride, tf.shape(told)[1]
+        number = tf.range(1 - tf.minimum(size - most, 0) // stride)
+        place = number[:, tf.newaxis] * stride + tf.range(tf.clip_by_value(most, 1, size))
+        missing = tf.reduce_max(place) + 1 - most
+        padding = [[0, 0], [0, missing], *[[0, 0]] * (told.shape.rank - 2)]
+        windows = tf.gather(tf.pad(told, padding, constant_values=self._pad), place, axis=1)
+        used = (number - 1) * stride + size < length[:, tf.newaxis]
+        return windows, used | (number == 0)

@@ -1,0 +1,141 @@
+"""Contexts and questions as tokens, each with its place in the text."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tasks.files import cached
+from tasks.questions import squad
+from tasks.text import wordpiece, words
+
+_Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, starts, ends of a text's tokens
+_VERSION = 1  # of what caches hold; raise it when tokens change
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """The tokens of many texts, one text after the other.
+
+    Attributes:
+        ids: [tokens] int32.
+        starts: [tokens] int32, the character of its text where each starts.
+        ends: [tokens] int32, the character after its last.
+        first: [texts + 1] int64, the number of each text's first token.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    first: np.ndarray
+
+    def of(self, text: int) -> slice:
+        """Where the tokens of a text stand."""
+        return slice(int(self.first[text]), int(self.first[text + 1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenized:
+    """What a source holds, as tokens.
+
+    Attributes:
+        contexts: of each context.
+        questions: of each question.
+        words: [kinds] the words that ids are numbers of, 0 being padding; none where ids are those
+            of a WordPiece vocabulary.
+    """
+
+    contexts: Tokens
+    questions: Tokens
+    words: np.ndarray
+
+
+def tokenize(
+    data: squad.Squad,
+    *,
+    files: Sequence[Path],
+    vocab_file: str,
+    lower_case: bool,
+    cache_folder: str,
+) -> Tokenized:
+    """Tokenizes contexts and questions, or takes the result from a cache.
+
+    Args:
+        data: contexts and questions.
+        files: what they were read from; empty: they are not cached.
+        vocab_file: WordPiece's vocabulary; empty: words.
+        lower_case: whether WordPiece reads lower case.
+        cache_folder: of the cache; empty for none.
+
+    Raises:
+        ConfigError: as of `wordpiece.WordPiece`.
+    """
+    if vocab_file:
+        files = [*files, Path(vocab_file)] if files else files
+        make = functools.partial(_pieces, data, vocab_file, lower_case)
+    else:
+        make = functools.partial(_words, data)
+    settings = {"wordpiece": bool(vocab_file), "lower_case": lower_case}
+    arrays = cached.cached(
+        cache_folder if files else "",
+        "questions",
+        files=files,
+        settings=settings,
+        version=_VERSION,
+        make=make,
+    )
+    return Tokenized(
+        _unpacked(arrays, "contexts"),
+        _unpacked(arrays, "questions"),
+        arrays.get("words", np.array([], str)),
+    )
+
+
+def _words(data: squad.Squad) -> dict[str, np.ndarray]:
+    numbers = {"": 0}
+
+    def parts(texts: Sequence[str]) -> list[_Columns]:
+        found = [words.tokenize(text) for text in texts]
+        return [
+            (
+                _int32(numbers.setdefault(token.text, len(numbers)) for token in tokens),
+                _int32(token.start for token in tokens),
+                _int32(token.end for token in tokens),
+            )
+            for tokens in found
+        ]
+
+    return {**_packed(data, parts), "words": np.array(list(numbers))}
+
+
+def _pieces(data: squad.Squad, vocab_file: str, lower_case: bool) -> dict[str, np.ndarray]:
+    tokenizer = wordpiece.WordPiece(vocab_file, lower_case=lower_case)
+    return _packed(
+        data,
+        lambda texts: [(one.ids, one.starts, one.ends) for one in tokenizer.encode(texts)],
+    )
+
+
+def _packed(
+    data: squad.Squad, parts: Callable[[Sequence[str]], list[_Columns]]
+) -> dict[str, np.ndarray]:
+    """Both kinds of texts as flat arrays, under the names that `_unpacked` looks for."""
+    packed = {}
+    questions = [question.text for question in data.questions]
+    for kind, texts in (("contexts", data.contexts), ("questions", questions)):
+        each = parts(texts)
+        packed[f"{kind}_first"] = np.cumsum([0, *(len(ids) for ids, _, _ in each)])
+        for column, name in enumerate(("ids", "starts", "ends")):
+            columns = [one[column] for one in each]
+            packed[f"{kind}_{name}"] = np.concatenate([np.zeros(0, np.int32), *columns])
+    return packed
+
+
+def _unpacked(arrays: Mapping[str, np.ndarray], kind: str) -> Tokens:
+    return Tokens(*(arrays[f"{kind}_{field.name}"] for field in dataclasses.fields(Tokens)))
+
+
+def _int32(numbers: Iterable[int]) -> np.ndarray:
+    return np.fromiter(numbers, np.int32)

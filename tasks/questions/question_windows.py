@@ -1,0 +1,95 @@
+"""Windows: what a reader sees at a time of a long context, and where the answer stands in it."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from tasks.questions import question_tokens, squad
+
+NOWHERE = 0  # the place of an answer that a window does not hold, as SQuAD v2 wants it to be told
+UNKNOWN = -1  # where nobody says where the answer stands
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Windows in the order of their questions; all arrays are [windows] int32.
+
+    Attributes:
+        question: the number of its question.
+        first: the number of its first token, among those of all contexts.
+        length: how many tokens it has.
+        start: the answer's first token, counted from 1 within the window, or one of the above.
+        end: the same for its last token.
+    """
+
+    question: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.question)
+
+    def only(self, kept: np.ndarray) -> "Windows":
+        """Those whose member of `kept`, [windows] bool, is true."""
+        return Windows(*(getattr(self, field.name)[kept] for field in dataclasses.fields(self)))
+
+
+def cut(
+    data: squad.Squad,
+    contexts: question_tokens.Tokens,
+    spans: list[tuple[int, int] | None],
+    *,
+    size: int,
+    stride: int,
+    unanswerable: bool,
+) -> Windows:
+    """Cuts contexts into windows for each of their questions.
+
+    Args:
+        data: the questions.
+        contexts: tokens of their contexts.
+        spans: where an answer stands in the context, in characters; None where that is unknown.
+        size: tokens of a window.
+        stride: tokens from the start of a window to that of the next.
+        unanswerable: whether a window without the answer says so.
+    """
+    rows: list[tuple[int, int, int, int, int]] = []
+    for number, (question, span) in enumerate(zip(data.questions, spans, strict=True)):
+        tokens = contexts.of(question.context)
+        answer = _tokens_of(span, contexts.starts[tokens], contexts.ends[tokens]) if span else None
+        parts = list(_parts(tokens.stop - tokens.start, size, stride))
+        places = [_place(answer, first, end) for first, end in parts]
+        told = unanswerable and (question.impossible or any(places))
+        for (first, end), place in zip(parts, places, strict=True):
+            label = place or ((NOWHERE, NOWHERE) if told else (UNKNOWN, UNKNOWN))
+            rows.append((number, tokens.start + first, end - first, *label))
+    return Windows(*np.array(rows, np.int32).reshape(-1, 5).T)
+
+
+def _parts(length: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
+    """The first token of each window and the one after its last: at least one window."""
+    first = 0
+    while True:
+        yield first, min(first + size, length)
+        if first + size >= length:
+            return
+        first += stride
+
+
+def _tokens_of(
+    span: tuple[int, int], starts: np.ndarray, ends: np.ndarray
+) -> tuple[int, int] | None:
+    """The first and the last token that a span of characters touches, None where it is blank."""
+    first = int(np.searchsorted(ends, span[0], side="right"))
+    last = int(np.searchsorted(starts, span[1], side="left")) - 1
+    return (first, last) if first <= last else None
+
+
+def _place(answer: tuple[int, int] | None, first: int, end: int) -> tuple[int, int] | None:
+    """The answer's tokens, counted from 1 within a window; None where it does not hold them all."""
+    if answer is None or answer[0] < first or answer[1] >= end:
+        return None
+    return answer[0] - first + 1, answer[1] - first + 1

@@ -1,0 +1,187 @@
+"""Readers: a network that finds answers, and how it is given texts."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import numpy as np
+import tf_keras
+from official.modeling.hyperparams import oneof
+
+from runner.errors import ConfigError
+from tasks.questions import (
+    bert_reader,
+    match_lstm_reader,
+    question_data,
+    question_serving,
+    word_features,
+)
+from tasks.text import embeddings, wordpiece
+
+
+@dataclasses.dataclass
+class ReaderConfig(oneof.OneOfConfig):
+    """Which reader, and its settings.
+
+    Attributes:
+        type: 'match_lstm' or 'bert'.
+        match_lstm: read when `type` is 'match_lstm'.
+        bert: read when `type` is 'bert'.
+    """
+
+    type: str = "match_lstm"
+    match_lstm: match_lstm_reader.MatchLSTMConfig = dataclasses.field(
+        default_factory=match_lstm_reader.MatchLSTMConfig
+    )
+    bert: bert_reader.BertReaderConfig = dataclasses.field(
+        default_factory=bert_reader.BertReaderConfig
+    )
+
+
+class Reader(Protocol):
+    """Makes a network, and what it takes.
+
+    Attributes:
+        pad: the id of padding.
+    """
+
+    pad: int
+
+    def check(self, data: question_data.QuestionData) -> None:
+        """Raises ConfigError where data are read otherwise than the network expects."""
+
+    def table(self, questions: question_data.Questions) -> np.ndarray | None:
+        """What the network takes for each id of some data, [ids, columns]; None: the id itself."""
+
+    def tokens(self) -> question_serving.Tokens:
+        """Makes, in a graph, of texts what the network takes."""
+
+    def network(self) -> tf_keras.Model:
+        """From `question` and `context`, [batch, tokens(, columns)], to logits.
+
+        They are float32 [batch, 1 + tokens, 2], of the answer's start and end; at 0, of no answer.
+        """
+
+
+def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
+    """The configured reader.
+
+    Args:
+        config: which, and its settings.
+        data: what it learns from, and more whose words it should know.
+
+    Raises:
+        ConfigError: an unknown type, or data whose tokens are of another kind.
+    """
+    reader: Reader
+    match config.type:
+        case "match_lstm":
+            reader = WordReader(config.match_lstm, *data)
+        case "bert":
+            reader = PieceReader(config.bert, data[0])
+        case unknown:
+            raise ConfigError(f"ReaderConfig.type={unknown!r}: expected 'match_lstm' or 'bert'")
+    for each in data:
+        reader.check(each)
+    return reader
+
+
+class WordReader:
+    """Reads words, by the vectors of those that some data have."""
+
+    pad = 0
+
+    def __init__(
+        self, config: match_lstm_reader.MatchLSTMConfig, *data: question_data.QuestionData
+    ) -> None:
+        self._config = config
+        self._data = data
+
+    def check(self, data: question_data.QuestionData) -> None:
+        """See `Reader`."""
+        if data.vocab_file:
+            raise ConfigError(
+                f"QuestionData.vocab_file={data.vocab_file!r} is for ReaderConfig.type='bert':"
+                " 'match_lstm' reads words"
+            )
+        _check_alike(data, self._data[0], ("unanswerable",))
+
+    def table(self, questions: question_data.Questions) -> np.ndarray | None:
+        """Rows of `word_features`."""
+        return word_features.table(questions.tokens.words, self.vectors.vocabulary)
+
+    def tokens(self) -> question_serving.Tokens:
+        """See `Reader`."""
+        return question_serving.WordTokens(self.vectors.vocabulary)
+
+    def network(self) -> tf_keras.Model:
+        """As of `match_lstm_reader.build`."""
+        unanswerable = self._data[0].unanswerable
+        return match_lstm_reader.build(self._config, self.vectors, unanswerable=unanswerable)
+
+    @functools.cached_property
+    def vectors(self) -> embeddings.Embeddings:
+        """Those of every word of the data."""
+        return embeddings.load(self._config.words, _words(self._data))
+
+
+class PieceReader:
+    """Reads the pieces of a vocabulary, by BERT."""
+
+    def __init__(
+        self, config: bert_reader.BertReaderConfig, data: question_data.QuestionData
+    ) -> None:
+        if not data.vocab_file:
+            raise ConfigError(
+                "QuestionData.vocab_file: ReaderConfig.type='bert' needs a WordPiece vocabulary"
+            )
+        self._config = config
+        self._data = data
+        self.vocabulary = wordpiece.WordPiece(data.vocab_file, lower_case=data.lower_case)
+        self.pad = self.vocabulary.pad
+
+    def check(self, data: question_data.QuestionData) -> None:
+        """See `Reader`."""
+        _check_alike(data, self._data, ("vocab_file", "lower_case", "unanswerable"))
+        pieces = data.max_question + data.max_context + bert_reader.SPECIAL
+        places = self._config.encoder.max_position_embeddings
+        if pieces > places:
+            raise ConfigError(
+                f"QuestionData.max_question={data.max_question} and max_context={data.max_context}"
+                f" make {pieces} pieces with {bert_reader.SPECIAL} special ones; the encoder reads"
+                f" {places} (BertEncoderConfig.max_position_embeddings)"
+            )
+
+    def table(self, questions: question_data.Questions) -> np.ndarray | None:
+        """None: pieces are read by their ids."""
+        del questions
+        return None
+
+    def tokens(self) -> question_serving.Tokens:
+        """See `Reader`."""
+        return question_serving.PieceTokens(self.vocabulary)
+
+    def network(self) -> tf_keras.Model:
+        """As of `bert_reader.build`."""
+        unanswerable = self._data.unanswerable
+        return bert_reader.build(self._config, self.vocabulary, unanswerable=unanswerable)
+
+
+def _check_alike(
+    data: question_data.QuestionData, learned: question_data.QuestionData, fields: Iterable[str]
+) -> None:
+    for name in fields:
+        value, expected = getattr(data, name), getattr(learned, name)
+        if value != expected:
+            raise ConfigError(
+                f"QuestionData.{name}={value!r}, but the training data have {expected!r}"
+            )
+
+
+def _words(data: Iterable[question_data.QuestionData]) -> Iterator[str]:
+    """Every word of the data, as often as it occurs."""
+    for each in data:
+        tokens = question_data.read(each).tokens
+        for texts in (tokens.contexts, tokens.questions):
+            yield from tokens.words[texts.ids].tolist()

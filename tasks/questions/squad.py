@@ -1,0 +1,178 @@
+"""Questions in SQuAD's JSON, version 1.1 or 2, and the places of their answers.
+
+Rajpurkar et al., "SQuAD: 100,000+ questions for machine comprehension of text", 2016; "Know what
+you don't know: unanswerable questions for SQuAD", 2018.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.errors import ConfigError
+
+WRONG_OFFSETS = ("skip", "mend", "refuse")
+
+
+class Answer(NamedTuple):
+    """A right answer: its text, and the character of the context where it is said to start."""
+
+    text: str
+    start: int
+
+
+class Question(NamedTuple):
+    """A question.
+
+    Attributes:
+        id: what predictions are found by.
+        text: what is asked.
+        context: the number of its context.
+        answers: the right ones; none where nobody gave one, or `impossible`.
+        impossible: whether the context is said to hold no answer (version 2).
+    """
+
+    id: str
+    text: str
+    context: int
+    answers: tuple[Answer, ...]
+    impossible: bool
+
+
+class Squad(NamedTuple):
+    """What a file holds: contexts, and questions on them."""
+
+    contexts: list[str]
+    questions: list[Question]
+
+
+class Placed(NamedTuple):
+    """Where answers stand.
+
+    Attributes:
+        spans: for each question the first character of an answer and the one after its last; None
+            where there is none in place. Of several answers it is the first one in place.
+        mended: how many answers stood elsewhere, and were found.
+        skipped: how many stood elsewhere, and were left out.
+    """
+
+    spans: list[tuple[int, int] | None]
+    mended: int
+    skipped: int
+
+
+def read(path: Path) -> Squad:
+    """Reads a file.
+
+    Raises:
+        ConfigError: it is not there, is no JSON in UTF-8, or not laid out as SQuAD is; the message
+            names the place.
+    """
+    if not path.is_file():
+        raise ConfigError(f"QuestionData.input_path: there is no file {path}")
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
+    return parse(document, str(path))
+
+
+def parse(document: Any, name: str) -> Squad:
+    """The contexts and questions of a document.
+
+    Args:
+        document: what `json.load` returns.
+        name: of the document, for messages.
+
+    Raises:
+        ConfigError: as of `read`; two questions of one id.
+    """
+    squad, seen = Squad([], []), set()
+    for article, where in _each(document, "data", name):
+        for paragraph, here in _each(article, "paragraphs", where):
+            squad.contexts.append(_get(paragraph, "context", str, here))
+            for item, place in _each(paragraph, "qas", here):
+                question = _question(item, len(squad.contexts) - 1, place)
+                if question.id in seen:
+                    raise ConfigError(f"{place}: the id {question.id!r} was given before")
+                seen.add(question.id)
+                squad.questions.append(question)
+    return squad
+
+
+def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
+    """Finds an answer of each question in its context.
+
+    Args:
+        squad: contexts and questions.
+        wrong_offsets: what becomes of an answer that does not stand where it is said to: 'skip'
+            leaves it out, 'mend' takes the nearest place where its text stands, 'refuse' raises.
+        name: of the source, for messages.
+
+    Raises:
+        ConfigError: 'refuse', and an answer stands elsewhere.
+    """
+    spans: list[tuple[int, int] | None] = []
+    mended = skipped = 0
+    for question in squad.questions:
+        context, span = squad.contexts[question.context], None
+        for text, start in question.answers:
+            found: int | None = start
+            if not _stands(text, start, context):
+                if wrong_offsets == "refuse":
+                    raise ConfigError(
+                        f"{name}: question {question.id!r}: the answer {text!r} does not stand at"
+                        f" character {start} of its context; QuestionData.wrong_offsets ='skip' or"
+                        " 'mend' would go on"
+                    )
+                found = _nearest(text, start, context) if wrong_offsets == "mend" else None
+                mended += found is not None
+                skipped += found is None
+            if span is None and found is not None:
+                span = (found, found + len(text))
+        spans.append(span)
+    return Placed(spans, mended, skipped)
+
+
+def _question(item: Any, context: int, where: str) -> Question:
+    impossible = bool(item.get("is_impossible")) if isinstance(item, dict) else False
+    answers = () if impossible or "answers" not in item else _each(item, "answers", where)
+    return Question(
+        id=_get(item, "id", str, where),
+        text=_get(item, "question", str, where),
+        context=context,
+        answers=tuple(
+            Answer(_get(answer, "text", str, place), _get(answer, "answer_start", int, place))
+            for answer, place in answers
+        ),
+        impossible=impossible,
+    )
+
+
+def _each(parent: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
+    """The members of a list, each with its place."""
+    for number, item in enumerate(_get(parent, key, list, where)):
+        yield item, f"{where}: {key}[{number}]" if key == "data" else f"{where}.{key}[{number}]"
+
+
+def _get(parent: Any, key: str, kind: type, where: str) -> Any:
+    """A value of a JSON object; ConfigError where it is missing or of another kind."""
+    if not isinstance(parent, dict) or not isinstance(parent.get(key), kind):
+        names = {str: "text", list: "list", int: "whole number"}
+        raise ConfigError(f"{where} has no {names[kind]} {key!r}: SQuAD's JSON is expected")
+    return parent[key]
+
+
+def _stands(text: str, start: int, context: str) -> bool:
+    return bool(text.strip()) and start >= 0 and context.startswith(text, start)
+
+
+def _nearest(text: str, start: int, context: str) -> int | None:
+    """The place of `text` that is nearest to `start`, None where it stands nowhere."""
+    places, found = [], context.find(text) if text.strip() else -1
+    while found >= 0:
+        places.append(found)
+        found = context.find(text, found + 1)
+    return min(places, key=lambda place: abs(place - start), default=None)

@@ -1,0 +1,56 @@
+"""Exact match and F1 as SQuAD v1.1 defines them (Rajpurkar et al., 2016, section 6.1)."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Score(NamedTuple):
+    """How well one prediction or many do: each a mean from 0 to 100."""
+
+    exact_match: float
+    f1: float
+
+
+def normalize(text: str) -> str:
+    """Lower case, without ASCII punctuation, then without articles, with single spaces."""
+    text = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def score(prediction: str, answers: Sequence[str]) -> Score:
+    """A prediction against the answer that suits it best, by exact match and by F1 separately.
+
+    Args:
+        prediction: a text; empty: there is no answer.
+        answers: the right ones; none where the question cannot be answered (SQuAD v2): then only
+            an empty prediction is right.
+    """
+    if not answers:
+        right = 100.0 * (not normalize(prediction))
+        return Score(right, right)
+    return Score(
+        100.0 * max(normalize(prediction) == normalize(answer) for answer in answers),
+        100.0 * max(_f1(prediction, answer) for answer in answers),
+    )
+
+
+def mean(scores: Sequence[Score]) -> Score:
+    """The mean over questions; 0 where there are none."""
+    if not scores:
+        return Score(0.0, 0.0)
+    exact, f1 = zip(*scores, strict=True)
+    return Score(sum(exact) / len(scores), sum(f1) / len(scores))
+
+
+def _f1(prediction: str, answer: str) -> float:
+    """Of the words that both have, counted as often as both have them."""
+    predicted, right = normalize(prediction).split(), normalize(answer).split()
+    common = (Counter(predicted) & Counter(right)).total()
+    # Equal to the harmonic mean of precision and recall.
+    return 2 * common / (len(predicted) + len(right)) if common else 0.0

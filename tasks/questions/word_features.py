@@ -1,0 +1,75 @@
+"""What a reader of words is given of each: whole numbers, the same in training and in serving.
+
+    id of its vector | hashes of its spelling, its lower case, its stem | capital? number? sign?
+
+Exact match, and alignment beside it, are the features of Chen et al., "Reading Wikipedia to answer
+open-domain questions", 2017, section 3.2; the last three stand in for their parts of speech.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tasks.text import embeddings
+
+COLUMNS = 7
+_FORMS = slice(1, 4)
+_SHAPES = slice(4, 7)
+
+# English endings, cut where three letters stay: a rough stem, which joins "built" to nothing but
+# "bridges" to "bridge".
+_ENDING = r"^(.{3,}?)(?:ies|es|s|ed|ing|ly|e|y)$"
+_LARGEST = 2**31 - 2
+
+
+def table(words: np.ndarray, vocabulary: embeddings.Vocabulary) -> np.ndarray:
+    """The rows of some words, [n, COLUMNS] int32.
+
+    Args:
+        words: [n] strings; an empty one is padding.
+        vocabulary: of the vectors.
+    """
+    # Half a surrogate pair, which JSON may hold, has no UTF-8.
+    encoded = tf.constant([word.encode("utf-8", "replace") for word in words.tolist()], tf.string)
+    return rows(encoded, tf.constant(vocabulary.ids(words.tolist()))).numpy()
+
+
+def rows(words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """The same as TensorFlow ops, [n, COLUMNS]; zeros where a word is empty.
+
+    Args:
+        words: [n] strings, valid UTF-8.
+        ids: [n] int32, of their vectors.
+    """
+    lower = tf.strings.lower(words, encoding="utf-8")
+    stem = tf.strings.regex_replace(lower, _ENDING, r"\1")
+    hashes = [tf.strings.to_hash_bucket_fast(form, _LARGEST) + 1 for form in (words, lower, stem)]
+    shapes = [
+        tf.strings.regex_full_match(words, pattern)
+        for pattern in (r"\p{Lu}.*", r".*\p{Nd}.*", r"[\p{P}\p{S}]+")
+    ]
+    columns = [ids, *(tf.cast(column, tf.int32) for column in (*hashes, *shapes))]
+    return tf.where(words[:, tf.newaxis] == "", 0, tf.stack(columns, axis=1))
+
+
+def ids(rows: tf.Tensor) -> tf.Tensor:
+    """The ids of vectors, [..., tokens] of [..., tokens, COLUMNS]; 0 is padding."""
+    return rows[..., 0]
+
+
+def shapes(rows: tf.Tensor) -> tf.Tensor:
+    """Whether a word has a capital at its head, holds a digit, is a sign: [..., 3] float32."""
+    return tf.cast(rows[..., _SHAPES], tf.float32)
+
+
+def matches(context: tf.Tensor, question: tf.Tensor) -> tf.Tensor:
+    """Whether the question has a word of the context: its spelling, its lower case, its stem.
+
+    Args:
+        context: [batch, tokens, COLUMNS].
+        question: [batch, others, COLUMNS].
+
+    Returns:
+        [batch, tokens, 3] float32, 0 for padding.
+    """
+    here, there = context[:, :, tf.newaxis, _FORMS], question[:, tf.newaxis, :, _FORMS]
+    return tf.cast(tf.reduce_any((here == there) & (here != 0), axis=2), tf.float32)

@@ -1,0 +1,1 @@
+"""Text: words and pieces of words with the places they stand at, vectors of words, encoders."""

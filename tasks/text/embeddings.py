@@ -1,0 +1,255 @@
+"""Vectors of words, from GloVe's text format.
+
+    found = embeddings.load(config, words_of_the_data)
+    ids = found.vocabulary.ids(["the", "food"])
+    embed = embeddings.layer(found, trainable=config.trainable)  # [batch, length] ids to vectors
+
+GloVe: Pennington et al., "Global vectors for word representation", 2014. The text formats of
+word2vec and fastText, which open with a line of two counts, are read, too.
+"""
+
+import collections
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.modeling.hyperparams import base_config
+
+from runner.errors import ConfigError
+
+PADDING, UNKNOWN = 0, 1
+_FIRST = 2  # the id of the first word
+
+
+@dataclasses.dataclass
+class EmbeddingConfig(base_config.Config):
+    """Vectors of words.
+
+    Attributes:
+        path: a file of lines of a word and its numbers, parted by blanks. Empty: vectors are
+            random at first, and `trainable` has to be set.
+        dimension: how many numbers make a vector.
+        trainable: whether training changes them.
+        lower_case: look words up in lower case, as the vectors of most files were made.
+    """
+
+    path: str = ""
+    dimension: int = 50
+    trainable: bool = False
+    lower_case: bool = True
+
+
+class Vocabulary:
+    """Words and their ids: 0 is padding, 1 stands for every word that is not here.
+
+    Args:
+        words: in the order of their ids, which begin at 2; in lower case if `lower_case`.
+        lower_case: whether tokens are looked up in lower case.
+    """
+
+    def __init__(self, words: Iterable[str], *, lower_case: bool = True) -> None:
+        self.words = tuple(words)
+        self.lower_case = lower_case
+        self._ids = {word: number for number, word in enumerate(self.words, start=_FIRST)}
+
+    def __len__(self) -> int:
+        return _FIRST + len(self.words)
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """[n] tokens to [n] int32."""
+        cased = (token.lower() for token in tokens) if self.lower_case else tokens
+        return np.array([self._ids.get(token, UNKNOWN) for token in cased], np.int32)
+
+    def table(self) -> "Table":
+        """`ids` as TensorFlow ops, for serving."""
+        return Table(self)
+
+
+class Table(tf.Module):
+    """A vocabulary in a graph. What is exported has to hold it, as it owns a resource."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self._lower_case = vocabulary.lower_case
+        ids = tf.range(_FIRST, len(vocabulary), dtype=tf.int32)
+        words = tf.constant([_bytes(word) for word in vocabulary.words], tf.string)
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(words, ids), default_value=UNKNOWN
+        )
+
+    def __call__(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+        """[batch, (tokens)] strings to ids, int32."""
+        if self._lower_case:
+            tokens = tf.strings.lower(tokens, encoding="utf-8")
+        return tf.ragged.map_flat_values(self._table.lookup, tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """The vectors that some data need.
+
+    Attributes:
+        vocabulary: the words that have one.
+        dimension: how many numbers make a vector.
+        matrix: [len(vocabulary), dimension] float32: zeros for padding, for unknown words the mean
+            of all others; None where vectors are random at first.
+        missing: how many different words of the data have no vector.
+        total: how many different words the data have.
+    """
+
+    vocabulary: Vocabulary
+    dimension: int
+    matrix: np.ndarray | None
+    missing: int
+    total: int
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def load(
+    config: EmbeddingConfig, words: Iterable[str], *, note: Callable[[str], object] = _say
+) -> Embeddings:
+    """Reads the vectors of the words that the data need, and says how many have none.
+
+    Args:
+        config: where they are.
+        words: of the data; one that occurs often may come as often, and is counted so.
+        note: is told the share of words without a vector.
+
+    Raises:
+        ConfigError: no file, lines that do not fit, or no vector for any word; vectors that are
+            neither read nor trained.
+    """
+    if config.dimension < 1:
+        raise ConfigError(f"EmbeddingConfig.dimension={config.dimension}: must be above 0")
+    counts = collections.Counter(word.lower() if config.lower_case else word for word in words)
+    if not config.path:
+        if not config.trainable:
+            raise ConfigError(
+                "EmbeddingConfig.path is empty, so vectors are random: trainable=True has to be set"
+            )
+        vocabulary = Vocabulary(counts, lower_case=config.lower_case)
+        return Embeddings(vocabulary, config.dimension, None, 0, len(counts))
+    vectors = _read(Path(config.path), config.dimension, counts.keys())
+    if not vectors:
+        raise ConfigError(f"{config.path} has a vector for none of {len(counts):,} words")
+    found = [word for word in counts if word in vectors]
+    rows = np.stack([vectors[word] for word in found])
+    matrix = np.concatenate([np.zeros_like(rows[:1]), rows.mean(axis=0, keepdims=True), rows])
+    missing = len(counts) - len(found)
+    unread = counts.total() - sum(counts[word] for word in found)
+    note(
+        f"{config.path}: no vector for {missing:,} of {len(counts):,} words,"
+        f" {unread / counts.total():.1%} of the text"
+    )
+    vocabulary = Vocabulary(found, lower_case=config.lower_case)
+    return Embeddings(vocabulary, config.dimension, matrix, missing, len(counts))
+
+
+def layer(
+    embeddings: Embeddings, *, trainable: bool, name: str = "words"
+) -> tf_keras.layers.Embedding:
+    """Ids [batch, length] to vectors [batch, length, dimension], with padding masked.
+
+    The vectors are saved in checkpoints also where they are fixed: what is restored or exported
+    needs no other file.
+    """
+    return tf_keras.layers.Embedding(
+        len(embeddings.vocabulary),
+        embeddings.dimension,
+        embeddings_initializer=_Rows(embeddings.matrix),
+        mask_zero=True,
+        trainable=trainable,
+        name=name,
+    )
+
+
+class _Rows(tf_keras.initializers.Initializer):
+    """Given rows, or random ones with zeros for padding; never part of a saved configuration."""
+
+    def __init__(self, rows: np.ndarray | None) -> None:
+        self._rows = rows
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None, **_: Any) -> tf.Tensor:
+        if self._rows is not None:
+            return tf.constant(self._rows, dtype)
+        random = tf_keras.initializers.RandomUniform(-0.05, 0.05)(shape, dtype)
+        return tf.concat([tf.zeros_like(random[:1]), random[1:]], axis=0)
+
+
+def _read(path: Path, dimension: int, wanted: Iterable[str]) -> dict[str, np.ndarray]:
+    """The vectors of wanted words, [dimension] float32 each; of a word twice in the file the first.
+
+    Lines that nobody wants are not parsed: files have millions of them.
+    """
+    if not path.is_file():
+        raise ConfigError(f"EmbeddingConfig.path: there is no file {path}")
+    left = {_bytes(word): word for word in wanted}
+    vectors = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            line, place = line.rstrip(b" \r\n"), f"{path}:{number}"
+            if number == 1 and _is_header(line, dimension, place):
+                continue
+            word = _word(line, dimension, place)
+            if word in left:
+                vectors[left.pop(word)] = _vector(line[len(word) :], place)
+    return vectors
+
+
+def _bytes(word: str) -> bytes:
+    return word.encode("utf-8", "surrogatepass")  # halves of pairs, which JSON may hold, included
+
+
+def _is_header(line: bytes, dimension: int, place: str) -> bool:
+    """Whether a line is the two counts that word2vec and fastText open with."""
+    fields = line.split(b" ")
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return False
+    if int(fields[1]) != dimension:
+        raise ConfigError(
+            f"{place}: vectors of {int(fields[1])} numbers; EmbeddingConfig.dimension={dimension}"
+        )
+    return True
+
+
+def _word(line: bytes, dimension: int, place: str) -> bytes:
+    """A line's word, which may hold blanks itself; GloVe's largest file has such."""
+    blanks = line.count(b" ") - dimension  # within the word
+    parts = line.split(b" ", blanks + 1)[:-1] if blanks >= 0 else []
+    if not parts or (blanks and all(map(_is_number, parts[1:]))):
+        raise ConfigError(
+            f"{place}: {dimension + blanks} numbers after a word;"
+            f" EmbeddingConfig.dimension={dimension}"
+        )
+    word = b" ".join(parts)
+    try:
+        word.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{place}: not UTF-8: {word!r}") from error
+    return word
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _vector(fields: bytes, place: str) -> np.ndarray:
+    try:
+        vector = np.array(fields.split(), np.float32)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    if not np.isfinite(vector).all():
+        raise ConfigError(f"{place}: a number that is not finite")
+    return vector

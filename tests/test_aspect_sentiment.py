@@ -1,0 +1,246 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (registers the ops of exported models)
+import tf_keras
+from official.core import export_base, task_factory
+from official.nlp.configs import encoders
+from sklearn import metrics as sklearn_metrics
+
+import runner
+from runner import config
+from runner.errors import ConfigError
+from tasks import aspect_sentiment
+from tasks.aspects import aspect_bert, aspect_data, aspect_models, macro_f1
+from tasks.text import embeddings, words
+
+LSTM = aspect_models.AttentionLSTMConfig(
+    vectors=embeddings.EmbeddingConfig(dimension=24, trainable=True),
+    units=24,
+    positions=8,
+    dropout=0.1,
+)
+ENCODER = encoders.BertEncoderConfig(
+    hidden_size=32,
+    num_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=64,
+    dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    initializer_range=0.1,
+)
+
+
+def data(**fields):
+    training = fields.get("is_training", False)
+    return aspect_data.AspectData(
+        **{"is_training": training, "global_batch_size": 32 if training else 50, **fields}
+    )
+
+
+def build_config(model=None, **fields):
+    fields = {"train_data": data(is_training=True), "validation_data": data(), **fields}
+    model = model or aspect_models.ModelConfig(attention_lstm=LSTM)
+    return aspect_sentiment.AspectSentimentConfig(model=model, window=15, **fields)
+
+
+def build_task(*args, **fields):
+    return task_factory.get_task(build_config(*args, **fields))
+
+
+def bert(kind, *sources, **fields):
+    """A tiny random BERT whose vocabulary is the words of some data."""
+    found = {
+        token.text
+        for source in sources or (data(split="all"),)
+        for example in aspect_data.read(aspect_data.source_of(source))
+        for token in words.tokenize(example.sentence)
+    }
+    Path("vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]))
+    made = {"bert_spc": aspect_bert.BertConfig, "lcf_bert": aspect_bert.LcfBertConfig}[kind]
+    options = made(vocab_file="vocab.txt", encoder=ENCODER, dropout=0.0, **fields)
+    return aspect_models.ModelConfig(type=kind, **{kind: options})
+
+
+def one_opinion_file():
+    """Sentences that say one thing only, and mention another."""
+    lines = []
+    for example in aspect_data.read(aspect_data.source_of(data(split="all")))[:24]:
+        for place in ("window", "door", "bar", "stairs", "kitchen", "garden"):
+            right = example.right.replace(" .", f" , we sat by the {place} .")
+            lines += [f"{example.left}$T${right}", example.aspect, example.polarity]
+    Path("one.seg").write_text("\n".join(lines))
+    return "one.seg"
+
+
+def learn(task, steps, rate):
+    """Trains, and returns the validation metrics by name."""
+    tf_keras.utils.set_random_seed(0)
+    decay = tf_keras.optimizers.schedules.PolynomialDecay(rate, steps, 0.0)
+    model, optimizer = task.build_model(), tf_keras.optimizers.Adam(decay)
+    batches = iter(task.build_inputs(task.task_config.train_data))
+
+    @tf.function
+    def train():
+        for _ in tf.range(steps):
+            task.train_step(next(batches), model, optimizer)
+
+    train()
+    metrics = task.build_metrics(training=False)
+    for batch in task.build_inputs(task.task_config.validation_data):
+        task.validation_step(batch, model, metrics)
+    return {metric.name: float(metric.result()) for metric in metrics}
+
+
+def test_an_attention_lstm_tells_two_opinions_of_one_sentence_apart():
+    scores = learn(build_task(), 120, 0.01)
+    assert scores["accuracy"] > 0.95
+    assert scores["macro_f1"] > 0.95
+
+
+@pytest.mark.parametrize("focus", ["cdw", "cdm"])
+def test_lcf_bert_tells_two_opinions_of_one_sentence_apart(focus):
+    scores = learn(build_task(bert("lcf_bert", focus=focus)), 160, 0.003)
+    assert scores["accuracy"] > 0.95
+    assert scores["macro_f1"] > 0.95
+
+
+def test_bert_spc_finds_the_opinion_of_a_sentence():
+    train, validation = (
+        data(input_path=one_opinion_file(), split=split, is_training=split == "train")
+        for split in ("train", "validation")
+    )
+    task = build_task(bert("bert_spc", train), train_data=train, validation_data=validation)
+    scores = learn(task, 80, 0.003)
+    assert scores["accuracy"] > 0.95
+    assert scores["macro_f1"] > 0.95
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("classes", [3, 5])
+def test_macro_f1_is_that_of_scikit_learn_for_any_batching(batch, classes):
+    generator = np.random.default_rng(classes)
+    labels = generator.integers(0, 3, 100)  # of five classes two do not occur
+    logits = generator.normal(size=(100, classes)).astype(np.float32)
+    logits[:, 3:] = -9
+    metric = macro_f1.MacroF1(classes)
+    for first in range(0, 100, batch):
+        metric.update_state(labels[first : first + batch], logits[first : first + batch])
+    expected = sklearn_metrics.f1_score(labels, logits.argmax(axis=1), average="macro")
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
+    metric.reset_state()
+    assert float(metric.result()) == 0
+
+
+def test_polarities_come_from_the_training_data_or_are_given(tmp_path):
+    assert build_task().polarities == ("negative", "neutral", "positive")
+    given = ("positive", "neutral", "negative")
+    assert build_task(polarities=given).polarities == given
+
+
+def write(name, *polarities):
+    Path(name).write_text("".join(f"a $T$ b\nc\n{polarity}\n" for polarity in polarities))
+    return name
+
+
+def test_a_polarity_that_training_does_not_know_is_refused_with_its_line():
+    train = data(input_path=write("train.seg", "good", "bad"), is_training=True)
+    validation = data(input_path=write("other.seg", "good", "goood"))
+    task = build_task(train_data=train, validation_data=validation)
+    with pytest.raises(ConfigError, match=r"other\.seg:6: .*'goood' .* known are bad, good"):
+        task.build_inputs(validation)
+
+
+def test_one_polarity_is_refused():
+    train = data(input_path=write("train.seg", "good", "good"), is_training=True)
+    with pytest.raises(ConfigError, match=r"train\.seg: the only polarity is 'good'"):
+        build_task(train_data=train).build_inputs(train)
+
+
+def test_scoring_on_what_was_learnt_is_refused():
+    path = write("x.seg", "good", "bad")
+    with pytest.raises(ConfigError, match=r"share examples of x\.seg: give them other files"):
+        build_task(
+            train_data=data(input_path=path, is_training=True),
+            validation_data=data(input_path=path),
+        )
+    with pytest.raises(ConfigError, match="window=0"):
+        task_factory.get_task(aspect_sentiment.AspectSentimentConfig(window=0))
+
+
+def test_words_of_further_files_are_known():
+    Path("test.seg").write_text("Gorgeous $T$\nfood\nanything\n")
+    token = tf.constant(["gorgeous"])
+    known = build_task(vocabulary_paths=("test.seg",)).reader.encode(token)
+    unknown = build_task().reader.encode(token)
+    assert unknown.to_list() == [[embeddings.UNKNOWN]]
+    assert known.to_list() != unknown.to_list()
+
+
+def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused_with_both_sizes():
+    task = build_task(bert("bert_spc"))
+    model = task.build_model()
+    path = tf.train.Checkpoint(**model.checkpoint_items).write("encoder")
+    size = task.reader.pieces.size
+    vocabulary = Path("vocab.txt")
+    vocabulary.write_text(vocabulary.read_text() + "\nanother")
+    message = rf"vocab\.txt has {size + 1} pieces, but .* {size}"
+    with pytest.raises(ConfigError, match=message):
+        build_task(task.task_config.model, init_checkpoint=path).build_model()
+
+
+@pytest.mark.parametrize("kind", ["attention_lstm", "bert_spc"])
+def test_an_exported_model_takes_strings_and_says_polarities(kind):
+    task = build_task(None if kind == "attention_lstm" else bert(kind))
+    model = task.build_model()
+    export_base.export(task.serving(model), ["serve"], "exported", timestamped=False)
+    served = tf.saved_model.load("exported").signatures["serving_default"]
+
+    examples = aspect_data.read(aspect_data.source_of(data()))[:5]
+    answers = served(
+        sentence=tf.constant([f"{e.left}$T${e.right}" for e in examples]),
+        aspect=tf.constant([e.aspect for e in examples]),
+    )
+    features, _ = next(iter(task.build_inputs(data(global_batch_size=5))))
+    logits = model(features, training=False)
+    np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
+    names = [task.polarities[place] for place in np.argmax(logits, axis=1)]
+    assert [name.decode() for name in answers["polarity"].numpy()] == names
+    with pytest.raises(tf.errors.InvalidArgumentError, match="once"):
+        served(sentence=tf.constant(["the food"]), aspect=tf.constant(["food"]))
+
+
+def test_two_replicas_score_every_example_once(tmp_path):
+    model = bert("bert_spc")
+    made = config.Experiment(task=build_config(model))
+    made.override(
+        {
+            "runtime": {"distribution_strategy": "mirrored"},
+            "run": {"logical_cpus": 2, "tensorboard": False},
+            "trainer": {
+                "train_steps": 2,
+                "steps_per_loop": 2,
+                "checkpoint_interval": 2,
+                "validation_interval": 2,
+                "best_checkpoint_eval_metric": "macro_f1",
+                "optimizer_config": {
+                    "optimizer": {"type": "sgd"},
+                    "learning_rate": {"type": "constant", "constant": {"learning_rate": 0.1}},
+                },
+            },
+        }
+    )
+    result = runner.run(made, tmp_path / "two", "train_and_eval")["metrics"]
+    task = build_task(model)
+    network = task.build_model()
+    tf.train.Checkpoint(model=network).read(str(tmp_path / "two/ckpt-2")).expect_partial()
+    labels, answers = [], []
+    for features, part in task.build_inputs(data()):
+        labels.extend(part.numpy())
+        answers.extend(np.argmax(network(features, training=False), axis=1))
+    assert result["accuracy"] == pytest.approx(np.mean(np.equal(labels, answers)))
+    expected = sklearn_metrics.f1_score(labels, answers, average="macro")
+    assert result["macro_f1"] == pytest.approx(expected)

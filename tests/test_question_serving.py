@@ -1,0 +1,47 @@
+import pytest
+import questions
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  what is loaded needs its ops
+from official.core import export_base
+
+from tasks.questions import made_up_questions, question_data
+
+
+@pytest.mark.parametrize(("reader", "unanswerable"), [("match_lstm", True), ("bert", False)])
+def test_what_is_exported_answers_strings_as_an_evaluation_does(tmp_path, reader, unanswerable):
+    made_up = made_up_questions.document(12, seed=7)
+    accents = "Zo\u00eb \u2013 \u00abna\u00efve\u00bb \u2013 drank 3 caf\u00e9s, didn't she? " * 3
+    for name, context in (("zoe", accents), ("empty", "")):
+        item = {
+            "id": name,
+            "question": "Who?",
+            "answers": [{"text": "Zo\u00eb", "answer_start": 0}],
+        }
+        made_up["data"][0]["paragraphs"].append({"context": context, "qas": [item]})
+    both = {
+        "input_path": questions.written(tmp_path / "squad.json", made_up),
+        "max_context": 12,
+        "stride": 5,
+        "max_question": 6,
+        "unanswerable": unanswerable,
+    }
+    if reader == "bert":
+        both["vocab_file"] = questions.vocabulary(tmp_path / "vocab.txt")
+    asked = questions.Asked(questions.experiment(getattr(questions, reader)(), both=both), tmp_path)
+    _, expected = asked()
+    path = export_base.export(asked.task.serving(asked.model), ["serve"], str(tmp_path / "served"))
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+
+    read = question_data.read(asked.task.task_config.validation_data).squad
+    contexts = [read.contexts[question.context] for question in read.questions]
+    found = serve(
+        question=tf.constant([question.text for question in read.questions]),
+        context=tf.constant(contexts),
+    )
+    answers = [answer.decode() for answer in found["answer"].numpy()]
+    assert answers == [expected[question.id] for question in read.questions]
+    assert expected["empty"] == ""
+    for context, answer, start, end in zip(
+        contexts, answers, found["start"].numpy(), found["end"].numpy(), strict=True
+    ):
+        assert context.encode()[start:end].decode() == answer

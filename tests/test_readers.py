@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+import questions
+import tensorflow as tf
+
+from runner.errors import ConfigError
+from tasks.questions import answer_spans, question_data, readers, word_features
+
+
+def features(reader, data):
+    """The evaluation data, in one batch."""
+    read = question_data.read(data)
+    dataset = question_data.dataset(read, data, table=reader.table(read), pad=reader.pad)
+    return next(iter(dataset))
+
+
+@pytest.fixture(params=["match_lstm", "bert"])
+def made(request, tmp_path):
+    """A reader, and data of short and long texts for it."""
+
+    def make(**fields):
+        answer = [("Anna", 0)]
+        texts = [("Anna met Bo. " * 9, [("Who met whom?", answer)]), ("Bo.", [("Who?", answer)])]
+        texts.append(("", [("Who was it that met whom where?", answer)]))
+        fields["input_path"] = questions.written(
+            tmp_path / "squad.json", questions.document(*texts)
+        )
+        if request.param == "bert":
+            fields["vocab_file"] = questions.vocabulary(tmp_path / "vocab.txt")
+        data = questions.data(False, max_context=60, stride=30, **fields)
+        model = getattr(questions, request.param)()
+        return readers.make(model, data), data
+
+    return make
+
+
+def test_padding_changes_nothing(made):
+    reader, data = made(unanswerable=True)
+    network = reader.network()
+    batch, _ = features(reader, data)
+    together = network(batch)
+    lengths = (tf.reduce_sum(tf.cast(rows != reader.pad, tf.int32), 1) for rows in single(batch))
+    for row, (asked, told) in enumerate(zip(*lengths, strict=True)):
+        alone = network(
+            {
+                "question": batch["question"][row : row + 1, : max(asked, 1)],
+                "context": batch["context"][row : row + 1, : max(told, 1)],
+            }
+        )
+        np.testing.assert_allclose(alone[0], together[row, : alone.shape[1]], atol=1e-5)
+
+
+def single(batch):
+    """The ids of the question's tokens and the context's."""
+    parts = batch["question"], batch["context"]
+    return [word_features.ids(rows) if rows.shape.rank == 3 else rows for rows in parts]
+
+
+def test_an_answer_stands_in_the_context_or_nowhere(made):
+    for unanswerable in (True, False):
+        reader, data = made(unanswerable=unanswerable)
+        batch, _ = features(reader, data)
+        logits = reader.network()(batch)
+        told = single(batch)[1] != reader.pad
+        possible = np.pad(told, [[0, 0], [1, 0]], constant_values=unanswerable)
+        assert (logits.numpy() > answer_spans.IMPOSSIBLE / 2).all(-1).tolist() == possible.tolist()
+
+
+def test_bert_is_given_question_and_context_between_its_marks(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwho\nanna\nmet")
+    data = questions.data(False, vocab_file=str(path))
+    vocabulary = readers.PieceReader(questions.bert().bert, data).vocabulary
+    join = readers.bert_reader.Join(vocabulary, name="join")
+    joined = join(tf.constant([[4, 0], [4, 6]]), tf.constant([[5, 6, 5], [5, 0, 0]]))
+    assert joined["input_word_ids"].numpy().tolist() == [
+        [2, 4, 3, 5, 6, 5, 3],
+        [2, 4, 6, 3, 5, 3, 0],
+    ]
+    assert joined["input_mask"].numpy().tolist() == [[1] * 7, [1] * 6 + [0]]
+    assert joined["input_type_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 1, 1], [0] * 4 + [1, 1, 0]]
+
+
+def test_words_match_by_spelling_lower_case_and_stem():
+    def rows(*words):
+        texts = tf.constant(words)
+        return word_features.rows(texts, tf.ones([len(words)], tf.int32))[tf.newaxis]
+
+    context, question = rows("Bridge", "bridge", "bridges", "Lund", ""), rows("Bridge", "", "x")
+    assert word_features.matches(context, question).numpy().tolist() == [
+        [[1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    ]
+
+
+def test_the_shapes_of_words_are_told():
+    words = tf.constant(["\u00c9mile", "\u00e9mile", "a1", "1,000", "\u2013", "$", ""])
+    shapes = word_features.shapes(word_features.rows(words, tf.ones([7], tf.int32)))
+    capitals, numbers, signs = shapes.numpy().T.astype(bool).tolist()
+    assert [n for n, is_so in enumerate(capitals) if is_so] == [0]
+    assert [n for n, is_so in enumerate(numbers) if is_so] == [2, 3]
+    assert [n for n, is_so in enumerate(signs) if is_so] == [4, 5]
+
+
+@pytest.mark.parametrize("longest", [1, 3, 20])
+def test_the_best_span_is_the_best_of_all(longest):
+    logits = np.random.default_rng(longest).normal(size=(5, 9, 2)).astype(np.float32)
+    found = answer_spans.best(tf.constant(logits), longest)
+    for row, (score, start, end, none) in enumerate(zip(*map(np.asarray, found), strict=True)):
+        spans = {
+            (a, b): logits[row, a, 0] + logits[row, b, 1]
+            for a in range(1, 9)
+            for b in range(a, min(a + longest, 9))
+        }
+        assert (start, end) == max(spans, key=spans.get)
+        assert score == pytest.approx(max(spans.values()))
+        assert none == pytest.approx(logits[row, 0].sum())
+
+
+def choose(threshold, **columns):
+    spans = {name: np.array(values) for name, values in columns.items()}
+    return answer_spans.choose(spans, np.array([0, 0, 1, 1]), threshold)
+
+
+def test_the_best_window_answers_in_whatever_order_they_come():
+    spans = {"start": [4, 3, 2, 1], "end": [5, 4, 3, 2], "none": [0, 0, 0, 0]}
+    found = choose(None, window=[3, 2, 1, 0], score=[7.0, 7.0, 2.0, 1.0], **spans)
+    assert found == {1: (2, 3, 4), 0: (1, 2, 3)}
+
+
+@pytest.mark.parametrize(("threshold", "answered"), [(1.9, False), (2.0, True), (None, True)])
+def test_no_answer_is_given_where_none_scores_higher_in_every_window(threshold, answered):
+    spans = {"window": [0, 1], "score": [1.0, 3.0], "start": [1, 2], "end": [1, 3]}
+    found = choose(threshold, none=[9.0, 5.0], **spans)
+    assert found == {0: (1, 2, 3) if answered else (1, 0, 0)}
+
+
+def test_what_does_not_fit_the_reader_is_refused(tmp_path):
+    vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
+    words, pieces = questions.data(True), questions.data(True, vocab_file=vocab_file)
+    with pytest.raises(ConfigError, match="type='lstm': expected 'match_lstm' or 'bert'"):
+        readers.make(readers.ReaderConfig(type="lstm"), words)
+    with pytest.raises(ConfigError, match=r"vocab_file='.*' is for ReaderConfig.type='bert'"):
+        readers.make(questions.match_lstm(), pieces)
+    with pytest.raises(ConfigError, match="type='bert' needs a WordPiece vocabulary"):
+        readers.make(questions.bert(), words)
+    with pytest.raises(
+        ConfigError, match=r"max_context=400 make 443 pieces .* the encoder reads 128"
+    ):
+        readers.make(questions.bert(), pieces)
+    small = pieces.replace(max_context=50, stride=50)
+    with pytest.raises(ConfigError, match="lower_case=False, but the training data have True"):
+        readers.make(questions.bert(), small, small.replace(lower_case=False))
+    with pytest.raises(ConfigError, match=r"MatchLSTMConfig.units=16, dropout=1.5"):
+        readers.make(questions.match_lstm(dropout=1.5), words).network()
