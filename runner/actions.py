@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from runner import best, boards, controller, files, history, progress
+from runner import background, best, boards, controller, files, history, progress
 
 
 def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -32,42 +32,71 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
 
 
 class TrainingLog:
-    """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid."""
+    """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
+
+    A thread reads the values and writes them, so that training goes on meanwhile.
+    """
 
     def __init__(self, model_dir: Path, *, resumed_at: int, draws: bool = True) -> None:
         self._path = model_dir / "train.jsonl"
         self._board = boards.TensorBoard(
             model_dir / "train" if draws else None, purge_from=resumed_at + 1
         )
-        self.newest: dict[str, float] = {}
+        self._newest: dict[str, float] = {}
+        self._writer = background.Background()
+        self._written = False  # a row that may not be on the disk yet
+        self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
 
+    @property
+    def newest(self) -> dict[str, float]:
+        """The values of the last row."""
+        self._writer.wait()
+        return self._newest
+
     def write(self, loop: controller.Loop) -> None:
-        """Does nothing off the grid."""
-        if not loop.summary:
-            return
-        values = scalars(loop.logs)
-        rate = loop.steps / loop.seconds
-        row = {"step": loop.step, **history.plain(values), "steps_per_second": round(rate, 3)}
-        files.append_json_line(self._path, row)
-        self._board.write(loop.step, {**values, "steps_per_second": rate})
-        self.newest = values
+        """Off the grid nothing is written."""
+        self._steps += loop.steps
+        self._seconds += loop.seconds
+        if loop.summary:
+            rate = self._steps / self._seconds
+            self._steps, self._seconds = 0, 0.0
+            self._written = True
+            self._writer.do(lambda: self._record(loop.step, loop.logs, rate))
+
+    def flush(self) -> None:
+        """Every row is on the disk when this returns."""
+        self._writer.wait()
+        if self._written:
+            files.flush_file(self._path)
+            self._written = False
 
     def rewind(self, step: int) -> None:
         """Forgets what is newer than `step`: it is trained again."""
+        self._writer.wait()
         self._board.purge(step + 1)
         self._drop_after(step)
 
     def close(self) -> None:
-        """Flushes TensorBoard's points."""
-        self._board.close()
+        """Flushes what is still to be written."""
+        try:
+            self._writer.close()
+        finally:
+            self._board.close()
+
+    def _record(self, step: int, logs: Mapping[str, Any], rate: float) -> None:
+        values = scalars(logs)
+        row = {"step": step, **history.plain(values), "steps_per_second": round(rate, 3)}
+        files.append_json_line(self._path, row, flush=False)
+        self._board.write(step, {**values, "steps_per_second": rate})
+        self._newest = values
 
     def _drop_after(self, step: int) -> None:
         rows = list(files.read_json_lines(self._path))
         kept = [row for row in rows if row["step"] <= step]
         if len(kept) < len(rows):
             files.write_json_lines(self._path, kept)
-        self.newest = _metrics(kept[-1]) if kept else {}
+        self._newest = _metrics(kept[-1]) if kept else {}
 
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]

@@ -35,13 +35,23 @@ def read_json(path: Path) -> Any | None:
         return None
 
 
-def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
-    """Appends one row and flushes it to the disk; a line cut off by a kill makes room for it."""
+def append_json_line(path: Path, row: Mapping[str, Any], *, flush: bool = True) -> None:
+    """Appends one row and flushes it to the disk; a line cut off by a kill makes room for it.
+
+    Without `flush`, a machine that fails may lose the row, until `flush_file` is called.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         _drop_cut_off_line(file)
         file.write((json.dumps(row) + "\n").encode())
         file.flush()
+        if flush:
+            os.fsync(file.fileno())
+
+
+def flush_file(path: Path) -> None:
+    """What was written to `path` is on the disk when this returns."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
 
 

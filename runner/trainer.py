@@ -13,15 +13,17 @@ from runner.errors import RunnerError
 
 
 class Brake:
-    """What ends a loop inside TensorFlow early. Create it outside the strategy's scope.
+    """What ends a loop inside TensorFlow. Create it outside the strategy's scope.
 
     Attributes:
+        length: How many steps a loop has.
         halted: Set by `halt`, from any thread.
         sound: Cleared by a step whose loss is not finite, or above its bound.
     """
 
     def __init__(self) -> None:
         with tf.device("cpu:0"):
+            self.length = tf.Variable(0, trainable=False, name="length")
             self.halted = tf.Variable(False, trainable=False, name="halted")
             self.sound = tf.Variable(True, trainable=False, name="sound")
 
@@ -30,7 +32,7 @@ class Brake:
         self.halted.assign(True)
 
     def released(self) -> tf.Tensor:
-        """Whether the loop may go on."""
+        """Whether a loop may go on that has not come to its length."""
         return tf.logical_and(self.sound, tf.logical_not(self.halted))
 
 
@@ -103,9 +105,10 @@ class Trainer(evaluator.Evaluator):
         options = self.config.trainer
         function: Callable = tf.function if options.train_tf_function else lambda f, **_: f
         self._step = function(self.train_step)
-        self._loop = function(self._tf_loop if options.train_tf_while_loop else self._step_once)
         self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
         self._train_graph = None
+        self._loop: Callable[[], evaluator.Logs] | None = None
+        self._length = 0
         if options.train_tf_function and not tf.config.functions_run_eagerly():
             self._train_graph = self._step.get_concrete_function(self._train_iter).graph
 
@@ -154,6 +157,7 @@ class Trainer(evaluator.Evaluator):
         if self.remembers_inputs:
             self.feed(dataset)
             self._train_iter = iter(dataset)
+            self._loop = None
             self._inputs.give(self._train_iter)
         else:
             self._inputs.clear()
@@ -170,14 +174,15 @@ class Trainer(evaluator.Evaluator):
         """
         if self._train_iter is None:  # the dataset was replaced
             self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
+            self._loop = None
         try:
             if self.config.trainer.train_tf_while_loop:
-                return self._loop(self._train_iter, num_steps)
+                return self._run_loop(int(num_steps))
             logs = None
             for _ in range(int(num_steps)):
                 if not self.brake.released():
                     break
-                logs = self._loop(self._train_iter)
+                logs = self._run_loop(1)
             return logs or self._read_metrics()
         except (tf.errors.OutOfRangeError, StopIteration) as error:
             raise RunnerError(
@@ -185,16 +190,34 @@ class Trainer(evaluator.Evaluator):
                 "(dataset.repeat())"
             ) from error
 
-    def _tf_loop(self, iterator: Any, num_steps: tf.Tensor) -> evaluator.Logs:
-        done = tf.zeros_like(num_steps)
-        while tf.logical_and(done < num_steps, self.brake.released()):
+    def _run_loop(self, length: int) -> evaluator.Logs:
+        """Runs a loop, traced anew for other inputs.
+
+        Its graph holds the iterator, and reads the length from a variable: of a short loop the
+        handling of arguments takes about as long as the steps.
+        """
+        if self._loop is None:
+            options = self.config.trainer
+            loop: Any = self._tf_loop if options.train_tf_while_loop else self._step_once
+            if options.train_tf_function:
+                loop = tf.function(loop)
+            self._loop = loop.get_concrete_function() if self._train_graph else loop
+        if length != self._length:
+            self.brake.length.assign(length)
+            self._length = length
+        return self._loop()
+
+    def _tf_loop(self) -> evaluator.Logs:
+        length = tf.identity(self.brake.length)
+        done = tf.zeros_like(length)
+        while tf.logical_and(done < length, self.brake.released()):
             with tf.name_scope(""):
-                self._step(iterator)
+                self._step(self._train_iter)
             done += 1
         return self._read_metrics()
 
-    def _step_once(self, iterator: Any) -> evaluator.Logs:
-        self._step(iterator)
+    def _step_once(self) -> evaluator.Logs:
+        self._step(self._train_iter)
         return self._read_metrics()
 
     def train_step(self, iterator: Any) -> None:

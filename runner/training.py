@@ -95,6 +95,7 @@ class Training:
             before_removal=lambda path: spool.hand_over(path, model_dir),
         )
         self._decisions = decisions.Decisions(config, model_dir, self.rows)
+        self.log = actions.TrainingLog(model_dir, resumed_at=start, draws=config.run.tensorboard)
         self._begin()
         watched_metrics.check(config, self.trainer, model_dir, evaluates=evaluates)
         self.line = progress.Progress(
@@ -109,7 +110,6 @@ class Training:
             if profile_steps
             else None
         )
-        self.log = actions.TrainingLog(model_dir, resumed_at=start, draws=config.run.tensorboard)
         self._final_test = (
             build.build_test(
                 config,
@@ -268,6 +268,7 @@ class Training:
 
     def _commit(self, step: int) -> None:
         self._held.check()
+        self.log.flush()
         self.trainer.remember()
         self._store.commit(step)
 
