@@ -24,7 +24,7 @@ class Grid:
 
     Attributes:
         end: The last step.
-        loop: The longest inner loop; loops end on its multiples.
+        loop: The longest inner loop; loops end on its multiples. 0: they are cut to a second.
         summary: Training rows.
         checkpoint: Commits.
         evaluations: The intervals of evaluations, each of which commits first.
@@ -44,10 +44,16 @@ class Grid:
         """Whether any evaluation falls due at `step`."""
         return any(self.due(step, interval) for interval in self.evaluations)
 
-    def next(self, step: int) -> int:
-        """Where the loop that starts at `step` ends: the nearest step at which anything is due."""
-        intervals = (self.loop, self.summary, self.checkpoint, *self.evaluations)
-        return min(self.end, *(step - step % n + n for n in intervals))
+    def next(self, step: int, longest: int) -> int:
+        """Where the loop that starts at `step` ends: the nearest step at which anything is due.
+
+        Args:
+            step: The step.
+            longest: The most steps of a loop where `loop` is 0.
+        """
+        intervals = (self.summary, self.checkpoint, *self.evaluations)
+        cut = step - step % self.loop + self.loop if self.loop else step + longest
+        return min(self.end, cut, *(step - step % n + n for n in intervals))
 
     def evaluations_after(self, step: int) -> int:
         """How many evaluations are still to come after `step`."""
@@ -55,6 +61,18 @@ class Grid:
             return 0
         most = min(self.evaluations)
         return math.ceil(self.end / most) - step // most
+
+
+class Pace:
+    """How many steps take about a second, as far as the loops until now tell."""
+
+    def __init__(self) -> None:
+        self.steps = 1
+
+    def add(self, steps: int, seconds: float) -> None:
+        """After a loop. The next has at most four times as many steps: short loops tell little."""
+        second = round(steps / max(seconds, 1e-9))
+        self.steps = max(1, min(second, 4 * self.steps))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +158,7 @@ class Controller:
         self._actions = tuple(actions)
         self._stop = stop or signals.Stop()
         self._clock = clock
+        self._pace = Pace()
         self._uncommitted = 0  # steps since the last commit of this start
         self.stop_reason: str | None = None
 
@@ -195,13 +214,14 @@ class Controller:
             self._decide(self._evaluate(loop.step))
 
     def _train(self) -> Loop:
-        end = self._grid.next(self.step)
+        end = self._grid.next(self.step, self._pace.steps)
         start = self._clock()
         logs = self._trainer.train(tf.constant(end - self.step, tf.int32)) or {}
         seconds = self._clock() - start
         if self._stop.requested:
             end = self._position()
         steps, self.step = end - self.step, end
+        self._pace.add(steps, seconds)
         return Loop(end, steps, seconds, logs, self._grid.due(end, self._grid.summary))
 
     def _decide(self, reason: Any) -> None:

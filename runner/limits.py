@@ -11,7 +11,6 @@ from runner import epochs, official_limits, run_limits, sections, spelling
 from runner.run_limits import Broken
 
 _COUNTS = (
-    "steps_per_loop",
     "summary_interval",
     "checkpoint_interval",
     "validation_interval",
@@ -77,6 +76,8 @@ def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Broken]:
     for name in _COUNTS:
         if not _positive(getattr(trainer, name)):
             yield broken(name, "must be 1 or more")
+    if trainer.steps_per_loop is None or trainer.steps_per_loop < 0:
+        yield broken("steps_per_loop", "must be 1 or more, or 0 for loops of about a second")
     if trains and not _positive(trainer.train_steps):
         yield broken("train_steps", "must be 1 or more to train")
     if trainer.validation_steps != -1 and not _positive(trainer.validation_steps):

@@ -569,7 +569,7 @@ WRONG = {
         ["from shapes import ShapesConfig"],
         "shapes.ShapesConfig is no module; import shapes, and write shapes.ShapesConfig",
     ),
-    "interval": (["cfg.TrainerConfig.steps_per_loop = 0"], "must be 1 or more"),
+    "interval": (["cfg.TrainerConfig.summary_interval = 0"], "must be 1 or more"),
     "summary interval": (["cfg.TrainerConfig.summary_interval = -1"], "must be 1 or more"),
     "checkpoint interval": (["cfg.TrainerConfig.checkpoint_interval = 0"], "must be 1 or more"),
     "validation interval": (["cfg.TrainerConfig.validation_interval = 0"], "must be 1 or more"),
@@ -620,6 +620,7 @@ WRONG = {
 
 
 STOPPING = "EarlyStoppingConfig.higher = ('accuracy',)"
+BEST = "TrainerConfig.best_checkpoint_eval_metric = 'a|b'"
 PLATEAU = "PlateauConfig.lower = ('validation_loss',)"
 SETS = [
     "from runner import run_config",
@@ -655,6 +656,29 @@ WRONG_RUN = {
     "both directions of the best": (
         ["TrainerConfig.best_checkpoint_eval_metric = 'm|x'", "RetentionConfig.lower = ('m/x',)"],
         "names 'm/x', of which by TrainerConfig higher is better",
+    ),
+    "both directions of what else may decide": (
+        [BEST, "RetentionConfig.or_higher = ('f1',)", "RetentionConfig.or_lower = ('f1',)"],
+        "names 'f1', of which by RetentionConfig higher is better",
+    ),
+    "the metric of the best once more": (
+        [BEST, "RetentionConfig.or_higher = ('a|b',)"],
+        "names 'a/b', as TrainerConfig.best_checkpoint_eval_metric does",
+    ),
+    "what else may decide, alone": (
+        ["RetentionConfig.higher = ('a',)", "RetentionConfig.or_lower = ('f1',)"],
+        "has no effect without TrainerConfig.best_checkpoint_eval_metric",
+    ),
+    "first step of the best": ([BEST, "RetentionConfig.from_step = -1"], "must be 0 or more"),
+    "first step of no best": (
+        ["RetentionConfig.from_step = 10"],
+        "run.retention.from_step = 10; has no effect without "
+        "TrainerConfig.best_checkpoint_eval_metric, RetentionConfig.higher or lower",
+    ),
+    "first epoch of no best": (
+        ["EpochsConfig.examples = 32", "EpochsConfig.best_from = 3"],
+        "run.epochs.best_from = 3.0; has no effect without "
+        "TrainerConfig.best_checkpoint_eval_metric",
     ),
     "a metric twice": (["RetentionConfig.higher = ('a', 'b', 'a')"], "must name each metric once"),
     "a metric without a name": (["RetentionConfig.lower = ('',)"], "must name each metric once"),
@@ -770,7 +794,7 @@ def test_a_mistake_is_named_with_its_place_and_what_was_meant(folder, lines, sai
     [
         ("LrConfig.type=cosine", 'a string needs quotes: LrConfig.type = "cosine"'),
         ("TrainerConfig.train_steps='many'", "expected int, got str 'many'"),
-        ("TrainerConfig.steps_per_loop=0", "must be 1 or more"),
+        ("TrainerConfig.steps_per_loop=-1", "must be 1 or more, or 0 for"),
         ("EMAConfig.average_decay=0.9", "OptimizationConfig.ema = @EMAConfig()"),
     ],
 )
@@ -786,7 +810,7 @@ def test_all_mistakes_of_a_kind_are_named_at_once(folder):
     assert (
         len(complaints(folder, "EMAConfig.name = 'a'", "steps = 1", "shapes.Head.units = 1")) == 3
     )
-    lines = ["TrainerConfig.steps_per_loop = 0", "RunConfig.logical_cpus = 0"]
+    lines = ["TrainerConfig.summary_interval = 0", "RunConfig.logical_cpus = 0"]
     lines += [PLATEAU, "PlateauConfig.factor = 2.0", "PlateauConfig.tolerance = 0"]
     assert len(complaints(folder, *lines, "EarlyStoppingConfig.patience = 3")) == 5
 

@@ -255,6 +255,38 @@ def test_evaluations_still_to_come_are_counted_right(start, end):
     due = grid(end, loop=3, evaluation=20)
     steps, step = [], start
     while step < end:
-        step = due.next(step)
+        step = due.next(step, longest=1)
         steps += [step] if due.due(step, 20) else []
     assert due.evaluations_after(start) == len(steps)
+
+
+def test_loops_are_cut_to_a_second_and_still_end_on_every_boundary():
+    now, steps = [0.0], []
+
+    class Clocked(Trainer):
+        def train(self, num_steps):
+            steps.append(int(num_steps))
+            now[0] += steps[-1] / 50  # 50 steps a second
+            return super().train(num_steps)
+
+    grid = controller.Grid(end=1000, loop=0, summary=1000, checkpoint=130)
+    committed = []
+    controller.Controller(
+        grid,
+        step=0,
+        trainer=Clocked([]),
+        position=lambda: 0,
+        broken=lambda loop, commits: None,
+        recover=refuse,
+        decide=lambda step: None,
+        commit=committed.append,
+        wait=lambda: None,
+        evaluate=lambda step: None,
+        evaluated=lambda step: False,
+        finish=lambda step: None,
+        after_loop=lambda loop: None,
+        clock=lambda: now[0],
+    ).run()
+    assert steps[:6] == [1, 4, 16, 50, 50, 9]  # 1, 4, 16, then a second; 130 is a boundary
+    assert max(steps) == 50
+    assert sorted({*committed}) == [130, 260, 390, 520, 650, 780, 910, 1000]
