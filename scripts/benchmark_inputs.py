@@ -26,29 +26,14 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=3_000, help="read in each round")
     flags = parser.parse_args()
 
-    rng = np.random.default_rng(0)
-    images = tf.constant(rng.integers(0, 256, (flags.examples, 32, 32, 3), dtype=np.uint8))
-    labels = tf.constant(rng.integers(0, 10, flags.examples, dtype=np.int32))
-
-    def placed(step: int = 0) -> tf.data.Dataset:
-        config = inputs.DataConfig(
-            is_training=True, global_batch_size=flags.batch, start_step=step, seed=1
-        )
-        load = lambda index: (tf.gather(images, index), tf.gather(labels, index))  # noqa: E731
-        return inputs.place(flags.examples, load, config=config)
-
-    def buffered() -> tf.data.Dataset:
-        dataset = tf.data.Dataset.from_tensor_slices((images, labels))
-        dataset = dataset.shuffle(flags.examples).repeat().batch(flags.batch, drop_remainder=True)
-        return dataset.prefetch(tf.data.AUTOTUNE)
-
-    readers = {
-        "placed": reader(placed(), flags.batches),
-        "buffered": reader(buffered(), flags.batches),
+    images = Images(flags.examples, flags.batch)
+    reads = {
+        "placed": reader(images.placed(), flags.batches),
+        "buffered": reader(images.buffered(), flags.batches),
     }
-    rates: dict[str, list[float]] = {name: [] for name in readers}
+    rates: dict[str, list[float]] = {name: [] for name in reads}
     for _ in range(flags.rounds):
-        for name, read in readers.items():
+        for name, read in reads.items():
             rates[name].append(flags.batches / seconds(read))
     ratios = [a / b for a, b in zip(rates["placed"], rates["buffered"], strict=True)]
     for name, values in rates.items():
@@ -58,8 +43,38 @@ def main() -> None:
         f" (from {min(ratios):.2f} to {max(ratios):.2f})"
     )
     for step in (0, 10**6, 10**9):
-        firsts = [seconds(lambda step=step: next(iter(placed(step)))) for _ in range(flags.rounds)]
+        firsts = [
+            seconds(lambda step=step: next(iter(images.placed(step)))) for _ in range(flags.rounds)
+        ]
         print(f"first batch at step {step:13,}: {statistics.median(firsts) * 1000:5.0f} ms")
+
+
+class Images:
+    """Random images and labels in memory, read in batches in two ways."""
+
+    def __init__(self, examples: int, batch: int) -> None:
+        rng = np.random.default_rng(0)
+        self._images = tf.constant(rng.integers(0, 256, (examples, 32, 32, 3), dtype=np.uint8))
+        self._labels = tf.constant(rng.integers(0, 10, examples, dtype=np.int32))
+        self._examples = examples
+        self._batch = batch
+
+    def placed(self, step: int = 0) -> tf.data.Dataset:
+        """By the runner, from the batch of `step` on."""
+        config = inputs.DataConfig(
+            is_training=True, global_batch_size=self._batch, start_step=step, seed=1
+        )
+
+        def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.gather(self._images, index), tf.gather(self._labels, index)
+
+        return inputs.place(self._examples, load, config=config)
+
+    def buffered(self) -> tf.data.Dataset:
+        """By a shuffle buffer of all examples."""
+        dataset = tf.data.Dataset.from_tensor_slices((self._images, self._labels))
+        dataset = dataset.shuffle(self._examples).repeat().batch(self._batch, drop_remainder=True)
+        return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def reader(dataset: tf.data.Dataset, batches: int) -> Callable[[], None]:

@@ -26,8 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
+import benchmark_memory as memory
 from runner import files, status
 
 STEPS = 15_000
@@ -94,8 +93,7 @@ class Process:
 
     def resident_mib(self) -> float:
         """What it has of the memory."""
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return memory.resident_mib(self._process.pid)
 
 
 def follow(model_dir: Path) -> float:
@@ -152,9 +150,10 @@ def every(model_dir: Path, checkpoints: int) -> None:
         f"{saved:.3f} s, an evaluation {apart:.3f} s, {apart / saved:.1f} times as long"
     )
     counted = resident[WARM_UP:]
-    slope, _ = np.polyfit(range(len(counted)), counted, 1)
+    rise, error = memory.slope(counted)
     print(
-        f"resident memory: {1024 * slope:+.1f} KiB an evaluation over {len(counted)}, "
+        f"resident memory: {1024 * rise:+.1f} ± {1024 * error:.1f} KiB an evaluation over "
+        f"{len(counted)}, "
         f"from {counted[0]:.1f} to {counted[-1]:.1f} MiB"
     )
 

@@ -1,0 +1,107 @@
+"""The runner against the barest code that does the same, and against what it replaces.
+
+    python scripts/benchmark.py [--only=loop,start] [--models=mlp,cnn,bert] [--loops=1,10,100]
+        [--repeats=5] [--seconds=1.5] [--json=FILE]
+
+- loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`.
+- start: from the start of a process to the end of its first step, for the first of the models.
+- checkpoints: how long training stands still for a commit (stall), and what it loses until all is
+  written (in all), against a synchronous save.
+- evaluation: against a `tf.function` over the same batches.
+- inputs: placed by step, against a shuffle buffer.
+- memory: its growth over 2,000 loops and 500 evaluations, the first quarter left out.
+
+Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
+not decide it: medians, and in brackets the lowest and the highest. **Bold** is what misses its
+goal. It takes about twelve minutes on two cores, and wants them for itself.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import benchmark_figures as figures
+import benchmark_sections as sections
+from runner import files, run_record
+
+_MODELS = ("mlp", "cnn", "bert")
+
+
+def main() -> None:
+    """Prints a table for each section."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(sections.SECTIONS))
+    parser.add_argument("--models", default=",".join(_MODELS))
+    parser.add_argument("--loops", default="1,10,100")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of training in a round")
+    parser.add_argument("--evaluations", type=int, default=500, help="for the memory")
+    parser.add_argument("--json", type=Path, help="where figures go, for later comparison")
+    flags = parser.parse_args()
+    options = sections.Options(
+        models=chosen(parser, flags.models, _MODELS),
+        loops=[int(each) for each in chosen(parser, flags.loops, ("1", "10", "100"))],
+        repeats=flags.repeats,
+        seconds=flags.seconds,
+        evaluations=flags.evaluations,
+    )
+    where = machine()
+    print(described(where), flush=True)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in chosen(parser, flags.only, sections.SECTIONS):
+        comparisons = []
+        for comparison in sections.SECTIONS[name](options):
+            print(f"{name}: {line(comparison)}", file=sys.stderr, flush=True)
+            comparisons.append(comparison)
+        print(f"\n{figures.markdown(comparisons)}", flush=True)
+        found[name] = [comparison.as_dict() for comparison in comparisons]
+        if flags.json:
+            files.write_json(flags.json, {"machine": where, "sections": found})
+
+
+def chosen(parser: argparse.ArgumentParser, text: str, known: Iterable[str]) -> list[str]:
+    """The names in `text`, or the end where one is unknown."""
+    known, names = list(known), text.split(",")
+    for name in names:
+        if name not in known:
+            parser.error(f"{name!r} is none of {', '.join(known)}")
+    return names
+
+
+def machine() -> dict[str, Any]:
+    """Where and when this is."""
+    cpus = Path("/proc/cpuinfo").read_text().splitlines()
+    code = run_record.code(Path(__file__).parent)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpu": next(each.split(": ")[1] for each in cpus if each.startswith("model name")),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "versions": run_record.versions(),
+        "commit": code and code["commit"],
+        "changed": bool(code and code["diff"]),
+    }
+
+
+def described(where: dict[str, Any]) -> str:
+    """The machine in a line."""
+    return (
+        f"{where['cpu']}, {where['cores']} cores, TensorFlow {where['versions']['tensorflow']}, "
+        f"{where['date'][:10]}"
+    )
+
+
+def line(comparison: figures.Comparison) -> str:
+    """A comparison in a line."""
+    what, *others = comparison.cells().items()
+    return "  ".join([what[1], *(f"{name} {cell}" for name, cell in others)])
+
+
+if __name__ == "__main__":
+    main()

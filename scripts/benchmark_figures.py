@@ -1,0 +1,106 @@
+"""Figures of several rounds: medians, paired ratios and their spread, in Markdown and as JSON."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """One contender's figure over another's.
+
+    Attributes:
+        ours: The contender above the line.
+        others: The one below it; of several, the one with the highest median.
+        least: What the median should reach, or None.
+        most: What it should not go beyond, or None.
+    """
+
+    ours: str
+    others: tuple[str, ...]
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def name(self) -> str:
+        """`runner / bare`."""
+        return f"{self.ours} / {self.others[0] if len(self.others) == 1 else 'best other'}"
+
+    def reached(self, median: float) -> bool:
+        """Whether a median is as it should be."""
+        return (self.least or -math.inf) <= median <= (self.most or math.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What contenders found, round by round.
+
+    Attributes:
+        what: Was measured.
+        unit: Of the figures.
+        rounds: By contender, a figure for each round.
+        ratios: What is set against what, round by round.
+    """
+
+    what: str
+    unit: str
+    rounds: dict[str, list[float]]
+    ratios: Sequence[Ratio] = ()
+
+    def paired(self, ratio: Ratio) -> list[float]:
+        """The ratio of each round."""
+        there = [name for name in ratio.others if name in self.rounds]
+        other = max(there, key=lambda name: statistics.median(self.rounds[name]))
+        pairs = zip(self.rounds[ratio.ours], self.rounds[other], strict=True)
+        return [ours / theirs for ours, theirs in pairs]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "what": self.what,
+            "unit": self.unit,
+            "rounds": self.rounds,
+            "ratios": [self._described(ratio) for ratio in self.ratios],
+        }
+
+    def _described(self, ratio: Ratio) -> dict[str, Any]:
+        paired = self.paired(ratio)
+        median = statistics.median(paired)
+        return {
+            "name": ratio.name,
+            "median": median,
+            "lowest": min(paired),
+            "highest": max(paired),
+            "least": ratio.least,
+            "most": ratio.most,
+            "reached": ratio.reached(median),
+        }
+
+    def cells(self) -> dict[str, str]:
+        """By column, medians and ratios; a ratio that is not as it should be is bold."""
+        shown = {name: number(statistics.median(each)) for name, each in self.rounds.items()}
+        for ratio in self.ratios:
+            found = self._described(ratio)
+            mark = "" if found["reached"] else "**"
+            spread = f"({found['lowest']:.2f} to {found['highest']:.2f})"
+            shown[ratio.name] = f"{mark}{found['median']:.2f}{mark} {spread}"
+        return {"": f"{self.what}, {self.unit}", **shown}
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """One table, with a column for whatever any of them has."""
+    lines = [comparison.cells() for comparison in comparisons]
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    plain = [name for name in names if " / " not in name]
+    columns = [*plain, *(name for name in names if name not in plain)]
+    rows = [columns, ["---", *["---:"] * (len(columns) - 1)]]
+    rows += [[line.get(name, "") for name in columns] for line in lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def number(value: float) -> str:
+    """With three digits that count, or all of them before the point."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{digits}f}"

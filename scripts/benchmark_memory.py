@@ -1,0 +1,28 @@
+"""How much memory a process has, and whether that grows."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+_BLOCKS = 15
+
+
+def resident_mib(pid: int | None = None) -> float:
+    """What a process, this one by default, has of the memory."""
+    pages = int(Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def slope(values: Sequence[float]) -> tuple[float, float]:
+    """How much a value is above the one before, and the standard error of that.
+
+    The line goes through the means of 15 blocks: values next to each other are so alike that each
+    by itself would count too much.
+    """
+    blocks = min(_BLOCKS, len(values))
+    size = len(values) // blocks
+    means = np.reshape(values[-size * blocks :], (blocks, size)).mean(axis=1)
+    (rise, _), covariance = np.polyfit(np.arange(blocks) * size, means, 1, cov=True)
+    return float(rise), float(np.sqrt(covariance[0, 0]))

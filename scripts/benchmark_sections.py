@@ -1,0 +1,147 @@
+"""The sections of `benchmark.py`: which processes measure what, and what is set against what."""
+
+import contextlib
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import benchmark_memory as memory
+import benchmark_rounds as rounds
+from benchmark_figures import Comparison, Ratio
+
+_OTHERS = ("garden", "keras", "keras3")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is measured, and how often.
+
+    Attributes:
+        models: Networks of `benchmark_task.MODELS`.
+        loops: Steps an inner loop.
+        repeats: Rounds of each measurement.
+        seconds: The least that a round of training lasts.
+        evaluations: Whose memory is looked at.
+    """
+
+    models: Sequence[str]
+    loops: Sequence[int]
+    repeats: int
+    seconds: float
+    evaluations: int
+
+
+Section = Callable[[Options], Iterator[Comparison]]
+
+
+def loop(options: Options) -> Iterator[Comparison]:
+    """Training, at each length of the inner loop."""
+    with _processes("contenders.py", "runner", "bare", *_OTHERS) as contenders:
+        for model in options.models:
+            able = {name: each for name, each in contenders.items() if _trains(name, model)}
+            for steps in options.loops:
+                found = rounds.alternate(
+                    able, options.repeats, model=model, loop=steps, seconds=options.seconds
+                )
+                floor = (0.85, 0.9) if steps == 1 else (0.95, 1.0)
+                yield Comparison(
+                    f"{model}, {steps} a loop",
+                    "steps/s",
+                    found,
+                    (
+                        Ratio("runner", ("bare",), least=floor[0]),
+                        Ratio("runner", _OTHERS, least=floor[1]),
+                    ),
+                )
+
+
+def start(options: Options) -> Iterator[Comparison]:
+    """From the start of a process to the end of its first step, and to the end of `--help`."""
+    model = options.models[0]
+    found: rounds.Rounds = {"runner": [], "bare": []}
+    for _ in range(options.repeats):
+        for name, seconds in found.items():
+            seconds.append(_first_step(name, model))
+    yield Comparison(f"{model}, first step", "s", found, [Ratio("runner", ("bare",), most=1.1)])
+    helps = [_seconds_of_help() for _ in range(options.repeats)]
+    yield Comparison("`runner --help`, at most 0.3", "s", {"runner": helps})
+
+
+def checkpoints(options: Options) -> Iterator[Comparison]:
+    """What a commit costs training."""
+    ours, theirs = "save_by_runner", "save_synchronously"
+    with _processes("benchmark_stages.py", ours, theirs) as contenders:
+        found = rounds.alternate(contenders, options.repeats)
+    for what, most in (("stall", 0.1), ("in all", None)):
+        pair = {"runner": [each[what] for each in found[ours]], "synchronous": found[theirs]}
+        ratio = Ratio("runner", ("synchronous",), most=most)
+        yield Comparison(f"23 M parameters, {what}", "s", pair, [ratio])
+
+
+def evaluation(options: Options) -> Iterator[Comparison]:
+    """Evaluating many batches."""
+    ours, theirs = "evaluate_by_runner", "evaluate_barely"
+    with _processes("benchmark_stages.py", ours, theirs) as contenders:
+        for model in options.models:
+            found = rounds.alternate(contenders, options.repeats, model=model)
+            pair = {"runner": found[ours], "bare": found[theirs]}
+            ratio = Ratio("runner", ("bare",), least=0.95)
+            yield Comparison(f"{model}, evaluation", "examples/s", pair, [ratio])
+
+
+def inputs(options: Options) -> Iterator[Comparison]:
+    """Reading batches of 128 images."""
+    with _processes("benchmark_stages.py", "read_inputs") as contenders:
+        found = rounds.alternate(contenders, options.repeats, batches=2000)["read_inputs"]
+    pair = {name: [each[name] for each in found] for name in found[0]}
+    ratio = Ratio("placed", ("shuffle buffer",), least=1.0)
+    yield Comparison("50,000 images", "batches/s", pair, [ratio])
+
+
+def resident(options: Options) -> Iterator[Comparison]:
+    """How memory grows with evaluations; there are four loops to each."""
+    count = options.evaluations
+    with _processes("benchmark_stages.py", "remember") as contenders:
+        contenders["remember"].begin(loops=4 * count, evaluations=count)
+        taken = contenders["remember"].take()
+    rise, error = memory.slope(taken[count // 4 :])
+    figures = {"slope": [1024 * rise], "standard error": [1024 * error]}
+    yield Comparison("resident memory", "KiB an evaluation", figures)
+
+
+SECTIONS: dict[str, Section] = {
+    "loop": loop,
+    "start": start,
+    "checkpoints": checkpoints,
+    "evaluation": evaluation,
+    "inputs": inputs,
+    "memory": resident,
+}
+
+
+@contextlib.contextmanager
+def _processes(script: str, *names: str) -> Iterator[dict[str, rounds.Contender]]:
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(rounds.Contender(script, name)) for name in names}
+
+
+def _trains(name: str, model: str) -> bool:
+    """Whether a contender can train a model: Model Garden's encoder is none of Keras 3."""
+    return (name, model) != ("keras3", "bert")
+
+
+def _first_step(name: str, model: str) -> float:
+    start = time.perf_counter()
+    with rounds.Contender("contenders.py", name) as contender:
+        contender.begin(model=model, loop=1, seconds=0)
+        contender.take()
+        return time.perf_counter() - start
+
+
+def _seconds_of_help() -> float:
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "runner", "--help"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start

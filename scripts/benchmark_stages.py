@@ -1,0 +1,178 @@
+"""What `benchmark.py` measures beside training loops: saving, evaluating, reading, remembering.
+
+As in contenders.py, each contender has a process of its own.
+"""
+
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+import tf_keras
+
+import benchmark_inputs
+import benchmark_memory as memory
+import benchmark_rounds as rounds
+import benchmark_task as tasks
+from runner import files
+
+_ENDLESS = 10**8  # steps; the benchmark ends it
+_EVALUATED = {"mlp": 2000, "cnn": 1000, "bert": 100}  # batches
+
+
+class Stall:
+    """Ends a round in the middle between two commits, with the seconds that a commit costs.
+
+    Args:
+        pause: Ends a round.
+        interval: Steps from one commit to the next; each loop is one step.
+    """
+
+    def __init__(self, pause: rounds.Pause, interval: int) -> None:
+        self._pause = pause
+        self._half = interval // 2
+        self._step = 0
+        self._seconds: list[float] = []
+        self._last = time.perf_counter()
+
+    def __call__(self, _: Any) -> None:
+        """After a step, and before the commit that may be due."""
+        self._seconds.append(time.perf_counter() - self._last)
+        self._step += 1
+        if self._step % (2 * self._half) == self._half and self._step > self._half:
+            self._pause(self._found(self._seconds[-2 * self._half :]))
+        self._last = time.perf_counter()
+
+    def _found(self, seconds: list[float]) -> dict[str, float]:
+        """What training stands still for a commit, and what it loses until all is written.
+
+        The step before a commit ends with a look at all variables; the one after it begins with the
+        copy, and runs beside the writing as the next three do.
+        """
+        usual = statistics.median(seconds[: self._half - 1])
+        before, after, *beside = seconds[self._half - 1 :]
+        lost = sum(each - usual for each in (before, after, *beside))
+        return {"stall": before - usual + after - statistics.median(beside[:3]), "in all": lost}
+
+
+def save_by_runner(folder: Path, pause: rounds.Pause) -> None:
+    """Asynchronous commits of 23 million parameters and Adam's slots, while training goes on."""
+    import runner
+
+    interval = tasks.MODELS["wide"].epoch
+    config = tasks.experiment(
+        "wide",
+        train_steps=_ENDLESS,
+        steps_per_loop=1,
+        summary_interval=_ENDLESS,
+        checkpoint_interval=interval,
+        validation_interval=interval,
+        max_to_keep=1,
+    )
+    runner.run(config, folder, "train", train_actions=[Stall(pause, interval)])
+
+
+def save_synchronously(folder: Path, pause: rounds.Pause) -> None:
+    """The same by `tf.train.Checkpoint.write`, with training waiting."""
+    task, optimizer = tasks.StepTask(tasks.task_config("wide")), tasks.optimizer()
+    network = task.build_model()
+    batch = next(iter(task.build_inputs(task.task_config.train_data)))
+    tf.function(lambda: task.train_step(batch, network, optimizer))()
+    checkpoint = tf.train.Checkpoint(model=network, optimizer=optimizer)
+    checkpoint.write(str(folder / "checkpoint"))
+    pause(None)
+    while True:
+        start = time.perf_counter()
+        checkpoint.write(str(folder / "checkpoint"))
+        pause(time.perf_counter() - start)
+
+
+def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None:
+    """Examples a second of the runner's evaluations, one after each step of training."""
+    import runner
+
+    examples = _EVALUATED[model] * tasks.MODELS[model].batch
+    config = tasks.experiment(
+        model,
+        evaluated=examples,
+        train_steps=_ENDLESS,
+        steps_per_loop=1,
+        summary_interval=_ENDLESS,
+        checkpoint_interval=1,
+        validation_interval=1,
+    )
+
+    def ends(_: Any) -> None:
+        *_, row = files.read_json_lines(folder / "history.jsonl")
+        pause(examples / row["seconds"])
+
+    runner.run(config, folder, "train_and_eval", eval_actions=[ends])
+
+
+def evaluate_barely(_: Path, pause: rounds.Pause, *, model: str) -> None:
+    """Examples a second of a `tf.function` over all batches, which reads the metrics."""
+    examples = _EVALUATED[model] * tasks.MODELS[model].batch
+    task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
+    network, metrics, loss = task.build_model(), task.build_metrics(), tf_keras.metrics.Mean("loss")
+    dataset = task.build_inputs(task.task_config.validation_data)
+
+    @tf.function
+    def evaluate(dataset: tf.data.Dataset) -> dict[str, tf.Tensor]:
+        for metric in [*metrics, loss]:
+            metric.reset_state()
+        for features, labels in dataset:
+            logs = task.validation_step((features, labels), network, metrics)
+            loss.update_state(logs["loss"], sample_weight=tf.shape(labels)[0])
+        return {metric.name: metric.result() for metric in [*metrics, loss]}
+
+    evaluate(dataset)
+    pause(None)
+    while True:
+        pause(examples / benchmark_inputs.seconds(lambda: evaluate(dataset)))
+
+
+def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
+    """Batches a second of placed inputs, and of a shuffle buffer."""
+    images = benchmark_inputs.Images(50_000, 128)
+    placed = benchmark_inputs.reader(images.placed(), batches)
+    buffered = benchmark_inputs.reader(images.buffered(), batches)
+    reads = {"placed": placed, "shuffle buffer": buffered}
+    pause(None)
+    while True:
+        pause({name: batches / benchmark_inputs.seconds(read) for name, read in reads.items()})
+
+
+def remember(folder: Path, pause: rounds.Pause, *, loops: int, evaluations: int) -> None:
+    """Resident memory in MiB, after each of many evaluations."""
+    import runner
+
+    interval = loops // evaluations
+    config = tasks.experiment(
+        "mlp",
+        train_steps=loops,
+        steps_per_loop=1,
+        summary_interval=interval,
+        checkpoint_interval=interval,
+        validation_interval=interval,
+    )
+    resident: list[float] = []
+    take = lambda _: resident.append(memory.resident_mib())  # noqa: E731
+    runner.run(config, folder, "train_and_eval", eval_actions=[take])
+    pause(resident)
+
+
+CONTENDERS: dict[str, rounds.Measure] = {
+    "save_by_runner": save_by_runner,
+    "save_synchronously": save_synchronously,
+    "evaluate_by_runner": evaluate_by_runner,
+    "evaluate_barely": evaluate_barely,
+    "read_inputs": read_inputs,
+    "remember": remember,
+}
+
+if __name__ == "__main__":
+    rounds.serve(CONTENDERS)

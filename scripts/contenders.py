@@ -1,0 +1,162 @@
+"""Training loops that `benchmark.py` compares, each in a process of its own.
+
+All of them train the same model with the same optimizer, loss and accuracy on the same batches, and
+look at the clock after each inner loop. Each has a checkpoint every `Model.epoch` steps but
+"bare", which is the least that a person could write: nothing but a `tf.function` around the steps
+and around reading and resetting the metrics. "keras3" has an Adam of its own.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+import tf_keras
+
+import benchmark_rounds as rounds
+import benchmark_task as tasks
+
+_ENDLESS = 10**8  # steps; the benchmark ends it
+_SUMMARY = 100  # steps between two rows of history and TensorBoard
+
+
+class Clock:
+    """Ends a round after the loop in which its time ran out, with the steps a second.
+
+    Args:
+        pause: Ends a round. The first one warms up, and its figure is dropped.
+        loop: Steps an inner loop.
+        seconds: The least that a round lasts.
+    """
+
+    def __init__(self, pause: rounds.Pause, *, loop: int, seconds: float) -> None:
+        self._pause = pause
+        self._loop = loop
+        self._seconds = seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps = 0
+        self._start = time.perf_counter()
+
+    def __call__(self, _: Any = None) -> None:
+        """After a loop."""
+        self._steps += self._loop
+        seconds = time.perf_counter() - self._start
+        if seconds >= self._seconds:
+            self._pause(self._steps / seconds)
+            self._begin()
+
+
+def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """A `tf.function` of so many steps, which reads and resets the metrics."""
+    task = tasks.StepTask(tasks.task_config(model))
+    network, metrics, optimizer = task.build_model(), task.build_metrics(), tasks.optimizer()
+    loss = tf_keras.metrics.Mean("loss")
+
+    @tf.function
+    def train(iterator: tf.data.Iterator, steps: tf.Tensor) -> dict[str, tf.Tensor]:
+        for _ in tf.range(steps):
+            logs = task.train_step(next(iterator), network, optimizer, metrics)
+            loss.update_state(logs["loss"])
+        found = {metric.name: metric.result() for metric in [*metrics, loss]}
+        with tf.control_dependencies(list(found.values())):
+            for metric in [*metrics, loss]:
+                metric.reset_state()
+        return found
+
+    iterator = iter(task.build_inputs(task.task_config.train_data))
+    clock, steps = Clock(pause, loop=loop, seconds=seconds), tf.constant(loop)
+    while True:
+        train(iterator, steps)
+        clock()
+
+
+def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """The runner as users start it: history, TensorBoard, checkpoints, progress."""
+    import runner
+
+    clock = Clock(pause, loop=loop, seconds=seconds)
+    runner.run(_experiment(model, loop), folder, "train", train_actions=[clock])
+
+
+def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Model Garden's `run_experiment`."""
+    from official.core import train_lib
+
+    params, clock = _experiment(model, loop), Clock(pause, loop=loop, seconds=seconds)
+    train_lib.run_experiment(
+        tf.distribute.get_strategy(),
+        tasks.StepTask(params.task),
+        "train",
+        params,
+        str(folder),
+        train_actions=[clock],
+    )
+
+
+def keras(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Keras 2's `fit`."""
+    _fit(tf_keras, folder, tasks.optimizer(), model, loop, Clock(pause, loop=loop, seconds=seconds))
+
+
+def keras3(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Keras 3's `fit`."""
+    import keras  # type: ignore[import-untyped]
+
+    clock = Clock(pause, loop=loop, seconds=seconds)
+    _fit(keras, folder, keras.optimizers.Adam(1e-3), model, loop, clock)
+
+
+def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, clock: Clock) -> None:
+    """Trains with TensorBoard and a checkpoint an epoch."""
+    network = tasks.MODELS[model].build(library)
+    network.compile(
+        optimizer=optimizer,
+        loss=library.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        steps_per_execution=loop,
+    )
+    watch = library.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: clock())
+    watch._supports_tf_logs = True  # without it, Keras 2 would read all metrics for it
+    config = tasks.task_config(model)
+    network.fit(
+        tasks.StepTask(config).build_inputs(config.train_data),
+        steps_per_epoch=tasks.MODELS[model].epoch,
+        epochs=_ENDLESS,
+        verbose=2,
+        callbacks=[
+            library.callbacks.TensorBoard(str(folder / "board")),
+            library.callbacks.ModelCheckpoint(
+                str(folder / "model.weights.h5"), save_weights_only=True
+            ),
+            watch,
+        ],
+    )
+
+
+def _experiment(model: str, loop: int) -> Any:
+    epoch = tasks.MODELS[model].epoch
+    return tasks.experiment(
+        model,
+        train_steps=_ENDLESS,
+        steps_per_loop=loop,
+        summary_interval=_SUMMARY,
+        checkpoint_interval=epoch,
+        validation_interval=epoch,
+    )
+
+
+CONTENDERS: dict[str, rounds.Measure] = {
+    "runner": runner,
+    "bare": bare,
+    "garden": garden,
+    "keras": keras,
+    "keras3": keras3,
+}
+
+if __name__ == "__main__":
+    rounds.serve(CONTENDERS)
