@@ -10,17 +10,18 @@ from runner import checkpoint_files, files, history, restoring, rules
 
 
 class BestCheckpoint:
-    """A folder that holds the best checkpoints so far by one metric, and info.json about them.
+    """A folder that holds the best checkpoints so far by one rule, and info.json about them.
 
     It follows from the evaluations alone, so after a crash `update` puts it right. At any moment
     info.json names checkpoints that are whole. It has Model Garden's keys about the very best one,
     which is also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours
     are `checkpoint` and `averaged_weights`, the names of files beside it, and, where several are
-    kept, `checkpoints`: the best first, each with its step, value and the names of its files.
+    kept, `checkpoints`: the best first, each with its step, the value of the rule's first metric
+    and the names of its files.
 
     Args:
         folder: `best` in the run's or the evaluator's folder.
-        rule: The metric that decides.
+        rule: What decides.
         keep: How many are kept.
         write_averages: Writes the averaged model-only weights to a path, where there are any.
     """
@@ -41,6 +42,8 @@ class BestCheckpoint:
     def update(self, rows: Sequence[history.Row], source: Path) -> history.Row | None:
         """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
 
+        Where there is none, as after a change of the rule, it names none.
+
         Args:
             rows: The evaluations.
             source: The checkpoint that the newest of them evaluated, and whose averages are at
@@ -54,14 +57,19 @@ class BestCheckpoint:
             RunnerError: the folder cannot be written; what it held before is still there.
         """
         places = (self._folder, source.parent)
-        there = [row for row in rows if any(_has(place, row) for place in places)]
-        wanted = rules.best_of(there, self.rule, self._keep)
+
+        def there(row: history.Row) -> bool:
+            return any(_has(place, row) for place in places)
+
+        wanted = rules.best_of(rows, self.rule, self._keep, among=there)
         try:
             if wanted:
                 self._hold(wanted, source)
+            elif rows:
+                self._disown()
         except checkpoint_files.UNWRITABLE as error:
             kept = "the one before it is kept" if self._named() else "there is none before it"
-            path = self._folder / wanted[0].checkpoint
+            path = self._folder / (wanted[0].checkpoint if wanted else "info.json")
             raise checkpoint_files.not_written(path, error, kept=kept) from error
         return rules.best(rows, self.rule)
 
@@ -80,6 +88,11 @@ class BestCheckpoint:
         if held := [row for row in wanted if _has(self._folder, row)]:
             self._write(held)
             self._prune()
+
+    def _disown(self) -> None:
+        """Makes the folder name no checkpoint; the files stay, for the rule may change back."""
+        (self._folder / "info.json").unlink(missing_ok=True)
+        checkpoint_files.list_committed(self._folder, [])
 
     def _write(self, held: Sequence[history.Row]) -> None:
         """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
@@ -103,7 +116,8 @@ class BestCheckpoint:
         return info
 
     def _value(self, row: history.Row) -> dict[str, float | str]:
-        return history.plain({"value": row.metrics[self.rule.metric]})
+        value = row.metrics.get(self.rule.metric)  # another metric of the rule may have decided
+        return {} if value is None else history.plain({"value": value})
 
     def _files(self, row: history.Row) -> dict[str, str]:
         averages = _averages(row.step)

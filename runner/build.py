@@ -211,6 +211,7 @@ def build_test(
         dataset,
         folder,
         best=best_folders[0] if best_folders else None,
+        best_from=config.run.retention.from_step,
         restore=restore,
         rows=rows,
         line=line,
@@ -246,15 +247,20 @@ def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
 
 def best_rule(config: Experiment) -> rules.BestRule | None:
     """Which evaluation is best, None where the configuration names no metric."""
-    options = config.trainer
+    options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None
-    metric = options.best_checkpoint_eval_metric.replace("|", "/")  # as Model Garden nests names
-    return rules.BestRule(metric, higher=options.best_checkpoint_metric_comp == "higher")
+    return rules.BestRule(
+        _nested(options.best_checkpoint_eval_metric),
+        higher=options.best_checkpoint_metric_comp == "higher",
+        or_higher=tuple(map(_nested, retention.or_higher)),
+        or_lower=tuple(map(_nested, retention.or_lower)),
+        from_step=retention.from_step,
+    )
 
 
 def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
-    """By the name of its folder, each metric whose best checkpoints are kept; official's first.
+    """By the name of its folder, each rule whose best checkpoints are kept; official's first.
 
     Raises:
         ConfigError: two would share a folder.
@@ -263,7 +269,7 @@ def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
     found = [(best_folder(config), rule)] if (rule := best_rule(config)) else []
     for names, higher in ((retention.higher, True), (retention.lower, False)):
         for name in names:
-            rule = rules.BestRule(name.replace("|", "/"), higher=higher)
+            rule = rules.BestRule(_nested(name), higher=higher, from_step=retention.from_step)
             if rule == best_rule(config):  # has its folder
                 continue
             found.append((f"best-{rule.metric.replace('/', '-')}", rule))
@@ -291,8 +297,13 @@ def left_to_evaluators(config: Experiment) -> list[str]:
 
 
 def shown(config: Experiment) -> rules.BestRule:
-    """The metric that the live line shows."""
+    """The rule whose metrics the live line shows."""
     return best_rule(config) or rules.BestRule("validation_loss", higher=False)
+
+
+def _nested(metric: str) -> str:
+    """A metric's name in rows; Model Garden nests names by `|`."""
+    return metric.replace("|", "/")
 
 
 def _task(config: Experiment, logging_dir: Path) -> base_task.Task:

@@ -30,6 +30,7 @@ _STEPS = {
     "boundaries": ("trainer.optimizer_config.learning_rate", "boundaries"),
     "boundary_shares": ("trainer.optimizer_config.learning_rate", "boundaries"),
     "stopping_from": ("run.early_stopping", "from_step"),
+    "best_from": ("run.retention", "from_step"),
 }
 # Official's other names of a field.
 _ALIASES = {"decay_steps": "total_decay_steps"}

@@ -31,6 +31,7 @@ class FinalTest:
         dataset: The test data, distributed.
         folder: The run's, or the sidecar's own.
         best: The folder of the best checkpoint, None where none is kept.
+        best_from: Evaluations before this step are not best.
         restore: Reads a checkpoint into the evaluator.
         rows: The history in `folder`.
         line: What a person sees.
@@ -46,6 +47,7 @@ class FinalTest:
         folder: Path,
         *,
         best: Path | None,
+        best_from: int,
         restore: Callable[[Path], None],
         rows: history.History,
         line: progress.Progress,
@@ -57,6 +59,7 @@ class FinalTest:
         self._dataset = dataset
         self._folder = folder
         self._best = best
+        self._best_from = best_from
         self._restore = restore
         self._rows = rows
         self._line = line
@@ -78,7 +81,8 @@ class FinalTest:
         """
         best = checkpoint_files.latest(self._best) if self._best else None
         if best is None:
-            self._line.note("there is no best checkpoint: the last weights are tested")
+            why = self._too_early()
+            self._line.note(f"there is no best checkpoint{why}: the last weights are tested")
         tested: dict[str, history.Test] = {}
         if self._last or best is None:
             tested["last"] = self._test(step, "last", last)
@@ -88,6 +92,12 @@ class FinalTest:
             weights: {"step": row.tested, "metrics": history.plain(row.metrics)}
             for weights, row in tested.items()
         }
+
+    def _too_early(self) -> str:
+        """Why there is no best checkpoint, where all evaluations came too early for one."""
+        if self._best_from and all(row.step < self._best_from for row in self._rows.rows):
+            return f", as no evaluation came at step {self._best_from:,} or later"
+        return ""
 
     def _test(self, step: int, weights: Weights, path: Path) -> history.Test:
         key = (step, weights, checkpoints.step_of(path))

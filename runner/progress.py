@@ -42,7 +42,7 @@ class Progress:
 
     Args:
         total: The last training step.
-        metric: The metric shown, and how it is compared; None shows none.
+        metric: Its metrics are shown, now and of the best evaluation; None shows none.
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
         stream: Where to write; a terminal gets a live line.
         clock: Seconds, for tests to inject.
@@ -66,7 +66,7 @@ class Progress:
         self._shown = -math.inf
         self._rate = Rate()
         self._evaluation_seconds = 0.0
-        self._newest: float | None = None
+        self._newest: dict[str, float] = {}
         self._best: history.Row | None = None
         self._at = (0, math.nan)
         self._line = ""
@@ -90,8 +90,7 @@ class Progress:
         """After an evaluation; `best` is the best one so far."""
         self._evaluation_seconds = row.seconds
         self._best = best
-        if self._rule:
-            self._newest = row.metrics.get(self._rule.metric, self._newest)
+        self._newest.update(row.metrics)
         if self._line:
             self._line = self._describe(*self._at)
         mark = "  (best)" if best is not None and best.step == row.step else ""
@@ -119,12 +118,18 @@ class Progress:
             f"ETA {self._eta(step)}",
             f"loss {loss:.4g}",
         ]
-        if self._rule and self._newest is not None:
-            shown = f"{self._rule.metric} {self._newest:.4g}"
-            if self._best:
-                shown += f" (best {self._best.metrics[self._rule.metric]:.4g} @{self._best.step:,})"
-            parts.append(shown)
-        return "  ".join(parts)
+        return "  ".join(filter(None, [*parts, self._metrics()]))
+
+    def _metrics(self) -> str:
+        """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty while none is known."""
+        watched = self._rule.names if self._rule else ()
+        names = [name for name in watched if name in self._newest]
+        shown = ", ".join(f"{name} {self._newest[name]:.4g}" for name in names)
+        if names and self._best:
+            known = self._best.metrics
+            best = ", ".join(f"{known[name]:.4g}" if name in known else "-" for name in names)
+            shown += f" (best {best} @{self._best.step:,})"
+        return shown
 
     def _eta(self, step: int) -> str:
         if not self._rate.value:

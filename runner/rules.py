@@ -7,29 +7,13 @@ but what the rows so far say, so it is saved nowhere: whoever has the rows has t
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from runner.history import Rollback, Row
 
 if TYPE_CHECKING:  # which loads TensorFlow
     from runner import run_config
-
-
-@dataclasses.dataclass(frozen=True)
-class BestRule:
-    """Which of several evaluations is the best: a metric, and whether higher is better."""
-
-    metric: str
-    higher: bool = True
-
-    def better(self, new: float, old: float | None, *, by: float = 0.0) -> bool:
-        """Whether `new` beats `old` (None: nothing yet) by more than `by`; NaN never does."""
-        if math.isnan(new):
-            return False
-        if old is None:
-            return True
-        return new > old + by if self.higher else new < old - by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,17 +42,52 @@ class Watched:
 
         NaN beats nothing. None where the row has none of the metrics, as one of another set.
         """
-        rules = [BestRule(name, higher=True) for name in self.higher]
-        rules += [BestRule(name, higher=False) for name in self.lower]
-        given = [rule for rule in rules if rule.metric in row.metrics]
+        given = {name: row.metrics[name] for name in self.names if name in row.metrics}
         if not given:
             return None
-        gained = {
-            rule.metric: row.metrics[rule.metric]
-            for rule in given
-            if rule.better(row.metrics[rule.metric], best.get(rule.metric), by=self.min_delta)
-        }
+        gained = {name: new for name, new in given.items() if self._beats(name, new, best)}
         return bool(gained), {**best, **gained}
+
+    def _beats(self, name: str, new: float, best: Mapping[str, float]) -> bool:
+        if math.isnan(new):
+            return False
+        if name not in best:
+            return True
+        old, by = best[name], self.min_delta
+        return new > old + by if name in self.higher else new < old - by
+
+
+@dataclasses.dataclass(frozen=True)
+class BestRule:
+    """Which of several evaluations is the best.
+
+    By one metric it is the highest or the lowest, the earliest of equals. By several it is the last
+    that was better in any of them than all before it, as in PyABSA's training.
+
+    Attributes:
+        metric: What decides.
+        higher: Whether higher is better.
+        or_higher: Further metrics, of which higher is better.
+        or_lower: Further metrics, of which lower is better.
+        from_step: Evaluations before this step are left out.
+    """
+
+    metric: str
+    higher: bool = True
+    or_higher: tuple[str, ...] = ()
+    or_lower: tuple[str, ...] = ()
+    from_step: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All metrics."""
+        return (self.metric, *self.or_higher, *self.or_lower)
+
+    @property
+    def watched(self) -> Watched:
+        """The same metrics, by what is better."""
+        higher, lower = ((self.metric,), ()) if self.higher else ((), (self.metric,))
+        return Watched((*higher, *self.or_higher), (*lower, *self.or_lower))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,21 +185,21 @@ def plateau(options: "run_config.PlateauConfig") -> PlateauRule:
 
 
 def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
-    """The best row by `rule`, the earliest of equals; None while every value is NaN or missing."""
-    found: Row | None = None
-    for row in rows:
-        value = row.metrics.get(rule.metric, math.nan)
-        if rule.better(value, found.metrics[rule.metric] if found else None):
-            found = row
-    return found
+    """The best row by `rule`; None while every value is NaN, missing or too early."""
+    return next(iter(_gains(rows, rule)), None)
 
 
-def best_of(rows: Iterable[Row], rule: BestRule, count: int) -> list[Row]:
-    """The `count` best rows by `rule`, the best first, of equals the earliest; one a step."""
-    given = [row for row in rows if not math.isnan(row.metrics.get(rule.metric, math.nan))]
-    given.sort(key=lambda row: row.metrics[rule.metric], reverse=rule.higher)
-    first = {row.step: row for row in reversed(given)}
-    return [row for row in given if row is first[row.step]][:count]
+def best_of(
+    rows: Iterable[Row], rule: BestRule, count: int, *, among: Callable[[Row], bool]
+) -> list[Row]:
+    """The `count` best rows by `rule` that are `among` those to choose from, one a step.
+
+    The best is first: by one metric, of equals the earliest; by several, the newest of those that
+    were better than all before them, whether these are to choose from or not.
+    """
+    ranked = [row for row in _ranked(rows, rule) if among(row)]
+    first = {row.step: row for row in reversed(ranked)}
+    return [row for row in ranked if row is first[row.step]][:count]
 
 
 def skipped(rollbacks: Iterable[Rollback]) -> list[tuple[int, int]]:
@@ -201,6 +220,28 @@ def stop_reason(rows: Iterable[Row], rule: StoppingRule) -> str | None:
 def plateau_scale(rows: Iterable[Row], rule: PlateauRule) -> float:
     """What the scheduled learning rate is multiplied by after these evaluations."""
     return rule.scale(functools.reduce(rule.step, rows, Trend()))
+
+
+def _ranked(rows: Iterable[Row], rule: BestRule) -> list[Row]:
+    """The rows that may be kept as best, the best first."""
+    if len(rule.names) > 1:
+        return _gains(rows, rule)
+    counted = (row for row in rows if row.step >= rule.from_step)
+    given = [row for row in counted if not math.isnan(row.metrics.get(rule.metric, math.nan))]
+    return sorted(given, key=lambda row: row.metrics[rule.metric], reverse=rule.higher)
+
+
+def _gains(rows: Iterable[Row], rule: BestRule) -> list[Row]:
+    """The rows that were better than all before them, the newest first."""
+    found: list[Row] = []
+    watched = rule.watched
+    best: Mapping[str, float] = {}
+    for row in rows:
+        seen = None if row.step < rule.from_step else watched.better(row, best)
+        if seen and seen[0]:
+            found.append(row)
+            best = seen[1]
+    return found[::-1]
 
 
 def _worse(state: Trend) -> Trend:

@@ -65,14 +65,22 @@ class RetentionConfig(base_config.Config):
 
     Attributes:
         every: Those of every so many steps are kept for ever; 0 keeps none for that.
-        best: How many of the best are kept, by each metric.
+        best: How many of the best are kept, in each folder.
+        from_step: Evaluations before this step are not best.
+        or_higher: Further metrics, higher being better, that decide about the folder of
+            `TrainerConfig.best_checkpoint_eval_metric`: the best is then the last evaluation in
+            which any of these, or that one, was better than ever before.
+        or_lower: The same, of which lower is better.
         higher: Metrics, higher being better, that have a folder of their best, `best-<metric>`,
-            beside the one of `TrainerConfig.best_checkpoint_eval_metric`.
+            beside that one.
         lower: The same, of which lower is better.
     """
 
     every: int = 0
     best: int = 1
+    from_step: int = 0
+    or_higher: tuple[str, ...] = ()
+    or_lower: tuple[str, ...] = ()
     higher: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
 
@@ -152,6 +160,7 @@ class EpochsConfig(base_config.Config):
         boundary_shares: The same as shares of the training's length, whether that is given in
             epochs or in steps.
         stopping_from: `EarlyStoppingConfig.from_step`.
+        best_from: `RetentionConfig.from_step`.
     """
 
     examples: int = 0
@@ -164,6 +173,7 @@ class EpochsConfig(base_config.Config):
     boundaries: tuple[float, ...] = ()
     boundary_shares: tuple[float, ...] = ()
     stopping_from: float = 0.0
+    best_from: float = 0.0
 
 
 @dataclasses.dataclass

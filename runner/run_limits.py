@@ -35,7 +35,7 @@ _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
         "cooldown": _SIZE,
         "floor": _SIZE,
     },
-    "retention": {"every": _SIZE, "best": _COUNT},
+    "retention": {"every": _SIZE, "best": _COUNT, "from_step": _SIZE},
     "evaluator": {"min_seconds": _SIZE, "from_step": _SIZE, "max_evaluations": _SIZE},
     "epochs": {"examples": _SIZE},
 }
@@ -43,6 +43,13 @@ _SET_BOUNDS: Mapping[str, _Bound] = {
     "interval": _SIZE,
     "share": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
     "examples": _SIZE,
+}
+
+# By section of `run`, its fields that name metrics.
+_METRICS: Mapping[str, tuple[str, ...]] = {
+    "early_stopping": ("higher", "lower"),
+    "plateau": ("higher", "lower"),
+    "retention": ("or_higher", "or_lower", "higher", "lower"),
 }
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -103,16 +110,20 @@ def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     options, run = experiment.trainer, experiment.run
     metric = (options.best_checkpoint_eval_metric or "").replace("|", "/")
     said = {metric: (options.best_checkpoint_metric_comp, "TrainerConfig")} if metric else {}
-    for name in ("early_stopping", "plateau", "retention"):
+    for name, fields in _METRICS.items():
         section = getattr(run, name)
-        for field in ("higher", "lower"):
-            metrics = getattr(section, field)
+        for field in fields:
+            order = field.removeprefix("or_")
+            metrics = [each.replace("|", "/") for each in getattr(section, field)]
             if len(set(metrics)) < len(metrics) or "" in metrics:
                 yield Broken(f"run.{name}", section, field, "must name each metric once")
             for each in dict.fromkeys(metrics):
-                better, where = said.setdefault(each, (field, type(section).__name__))
-                if better != field:
+                better, where = said.setdefault(each, (order, type(section).__name__))
+                if better != order:
                     needs = f"names {each!r}, of which by {where} {better} is better"
+                    yield Broken(f"run.{name}", section, field, needs)
+                elif each == metric and field != order:
+                    needs = f"names {each!r}, as TrainerConfig.best_checkpoint_eval_metric does"
                     yield Broken(f"run.{name}", section, field, needs)
 
 
@@ -225,12 +236,28 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     if run.epochs.examples and not in_epochs:
         needs = "has no effect: nothing is given in epochs"
         yield Broken("run.epochs", run.epochs, "examples", needs)
-    exported = experiment.trainer.best_checkpoint_eval_metric or _watches(run.retention)
-    if run.retention.best != type(run.retention).best and not exported:
-        metrics = "TrainerConfig.best_checkpoint_eval_metric, RetentionConfig.higher or lower"
-        yield Broken("run.retention", run.retention, "best", f"has no effect without {metrics}")
+    yield from _without_best(experiment)
     if run.test.last and run.test.data is None:
         yield Broken("run.test", run.test, "last", "has no effect without TestConfig.data")
+
+
+def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+    """What was given for best checkpoints of which none is kept."""
+    run, metric = experiment.run, "TrainerConfig.best_checkpoint_eval_metric"
+    if experiment.trainer.best_checkpoint_eval_metric:
+        return
+    for field in ("or_higher", "or_lower"):
+        if getattr(run.retention, field):
+            yield Broken("run.retention", run.retention, field, f"has no effect without {metric}")
+    if _watches(run.retention):
+        return
+    needs = f"has no effect without {metric}, RetentionConfig.higher or lower"
+    if run.retention.best != type(run.retention).best:
+        yield Broken("run.retention", run.retention, "best", needs)
+    if run.epochs.best_from:
+        yield Broken("run.epochs", run.epochs, "best_from", needs)
+    elif run.retention.from_step:
+        yield Broken("run.retention", run.retention, "from_step", needs)
 
 
 def drops_remainder(data: Any) -> bool:

@@ -87,10 +87,9 @@ def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
 def _best(config: Experiment) -> Iterator[_Watched]:
     if metric := config.trainer.best_checkpoint_eval_metric:
         yield _Watched("TrainerConfig.best_checkpoint_eval_metric", metric.replace("|", "/"))
-    retention = config.run.retention
-    for order, metrics in (("higher", retention.higher), ("lower", retention.lower)):
-        for metric in metrics:
-            yield _Watched(f"RetentionConfig.{order}", metric.replace("|", "/"))
+    for field in ("or_higher", "or_lower", "higher", "lower"):
+        for metric in getattr(config.run.retention, field):
+            yield _Watched(f"RetentionConfig.{field}", metric.replace("|", "/"))
 
 
 def _decisions(config: Experiment, sidecar: str) -> Iterator[_Watched]:

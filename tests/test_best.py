@@ -14,6 +14,10 @@ RULE = rules.BestRule("accuracy")
 DATA = "data-00000-of-00001"
 
 
+class Killed(BaseException):
+    """The process ends here: whatever it tries afterwards does not happen."""
+
+
 class Model(tf.Module):
     def __init__(self, value=0.0):
         self.weights = tf.Variable(tf.fill([3], value))
@@ -193,6 +197,68 @@ def test_each_of_several_has_its_averages_if_they_were_at_hand(tmp_path):
     assert info(folder)["checkpoints"][1]["averaged_weights"] == "averaged-20"
 
 
+EITHER = rules.BestRule("accuracy", or_higher=("f1",))
+# Accuracy and F1. The first three are better than ever before; the fourth is so in neither, though
+# it has a higher accuracy than the third, and a higher F1 than the second.
+SCORES = {10: (0.5, 0.5), 20: (0.625, 0.375), 30: (0.25, 0.75), 40: (0.5, 0.625)}
+
+
+def scored():
+    return [
+        history.Row(step, {"accuracy": accuracy, "f1": f1}, 0.0, 0.0, f"ckpt-{step}")
+        for step, (accuracy, f1) in SCORES.items()
+    ]
+
+
+def test_by_several_metrics_the_newest_gain_is_kept_though_what_it_beat_is_gone(tmp_path):
+    keeper = best.BestCheckpoint(tmp_path / "best", EITHER)
+    kept = []
+    for number, path in enumerate(commit(tmp_path, *SCORES, keep=1), 1):
+        found = keeper.update(scored()[:number], path)
+        assert weights(checkpoints.latest(tmp_path / "best")) == [float(found.step)] * 3
+        kept.append(found.step)
+    assert kept == [10, 20, 30, 30]
+    assert info(tmp_path / "best") == {
+        "accuracy": 0.25,
+        "f1": 0.75,
+        "best_ckpt_global_step": 30.0,
+        "checkpoint": "ckpt-30",
+    }
+
+
+def test_of_several_by_several_metrics_the_newest_gains_are_kept(tmp_path):
+    keeper = best.BestCheckpoint(tmp_path / "best", EITHER, keep=2)
+    rows = [*scored(), history.Row(50, {"f1": 0.875}, 0.0, 0.0, "ckpt-50")]
+    for number, path in enumerate(commit(tmp_path, *SCORES, 50, keep=1), 1):
+        keeper.update(rows[:number], path)
+    assert info(tmp_path / "best")["checkpoints"] == [
+        {"step": 50, "checkpoint": "ckpt-50"},
+        {"step": 30, "value": 0.25, "checkpoint": "ckpt-30"},
+    ]
+
+
+def test_what_a_changed_rule_leaves_out_is_no_longer_named_and_comes_back_with_the_old_one(
+    tmp_path,
+):
+    folder = tmp_path / "best"
+    ten, twenty = commit(tmp_path, 10, 20)
+    rows = [row(10, 0.9), row(20, 0.5)]
+    keeper = best.BestCheckpoint(folder, RULE, write_averages=write_averages)
+    keeper.update(rows[:1], ten)
+    before = info(folder)
+    checkpoint_files.remove(ten)
+
+    late = best.BestCheckpoint(folder, rules.BestRule("accuracy", from_step=30))
+    assert late.update([], twenty) is None
+    assert info(folder) == before  # no evaluation says otherwise
+    assert late.update(rows, twenty) is None
+    assert not (folder / "info.json").exists()
+    assert checkpoints.latest(folder) is None
+    assert keeper.update(rows, twenty).step == 10
+    assert info(folder) == before
+    assert checkpoints.latest(folder) == folder / "ckpt-10"
+
+
 def test_a_step_that_was_evaluated_twice_counts_once(tmp_path):
     ten, _ = commit(tmp_path, 10, 20)
     rows = [row(10, 0.9), row(20, 0.5), row(10, 0.9)]
@@ -270,6 +336,76 @@ def test_a_run_keeps_the_best_by_each_metric_that_its_configuration_names(tmp_pa
     assert [value for _, value in entries(tmp_path / "best-validation_loss")] == lowest
 
 
+def either(**retention):
+    """A run that is tested, and whose best is best by either metric."""
+    made = toy.experiment(
+        {
+            "trainer": {
+                "validation_interval": 10,
+                "checkpoint_interval": 10,
+                "max_to_keep": 1,
+                "best_checkpoint_eval_metric": "mean|accuracy",
+            },
+            "run": {
+                "retention": {"or_higher": ["mean|f1"], **retention},
+                "evaluator": {"policy": "every"},
+            },
+        }
+    )
+    made.run.test.data = made.task.validation_data
+    return made
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Evaluations of the toy result in `SCORES`, whatever its weights."""
+
+    def reduce(self, logs, global_step=None):
+        accuracy, f1 = SCORES.get(int(global_step), (0.0, 0.0))
+        return {"mean": {"accuracy": accuracy, "f1": f1}}
+
+    monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda self, state, logs: True)
+    monkeypatch.setattr(toy.ToyTask, "reduce_aggregated_logs", reduce)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_run_and_its_sidecar_keep_show_and_test_the_newest_gain(tmp_path, capsys):
+    config = either(from_step=20)
+    results = runner.run(config, tmp_path, "train_and_eval")
+    marked = [line for line in capsys.readouterr().err.splitlines() if line.endswith("(best)")]
+    assert [int(line.split()[2]) for line in marked] == [20, 30]
+    assert results["best"]["step"] == results["test"]["best"]["step"] == 30
+    assert info(tmp_path / "best")["best_ckpt_global_step"] == 30
+    assert runner.run(config, tmp_path, "eval", checkpoint="best")["step"] == 30
+
+    runner.run(either(from_step=20, every=10), tmp_path / "watched", "train")
+    beside = runner.run(config, tmp_path / "watched", "continuous_eval")
+    assert beside["best"] == results["best"]
+    assert beside["test"] == results["test"]
+    own = tmp_path / "watched" / "eval-continuous" / "best"
+    assert info(own)["best_ckpt_global_step"] == 30
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_run_killed_between_the_row_and_the_folder_ends_as_one_that_was_not(
+    tmp_path, monkeypatch
+):
+    update = best.BestCheckpoint.update
+
+    def killed(self, rows, source):
+        if rows[-1:] and rows[-1].step == 30:
+            raise Killed
+        return update(self, rows, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(best.BestCheckpoint, "update", killed)
+        with pytest.raises(Killed):
+            runner.run(either(from_step=20), tmp_path, "train_and_eval")
+    resumed = runner.run(either(from_step=20), tmp_path, "train_and_eval")
+    assert resumed["best"]["step"] == info(tmp_path / "best")["best_ckpt_global_step"] == 30
+    assert [path.name for path in checkpoint_files.there(tmp_path / "best")] == ["ckpt-30"]
+
+
 @pytest.mark.parametrize(
     "retention_section",
     [
@@ -290,8 +426,12 @@ def test_the_metric_of_the_best_checkpoint_has_one_folder():
     assert list(build.best_rules(config)) == ["best", "best-validation_loss"]
 
 
-class Killed(BaseException):
-    """The process ends here: whatever it tries afterwards does not happen."""
+def test_the_metric_of_a_best_by_several_may_have_a_folder_of_its_own_best():
+    config = either(higher=["mean|accuracy"], from_step=7)
+    assert build.best_rules(config) == {
+        "best": rules.BestRule("mean/accuracy", or_higher=("mean/f1",), from_step=7),
+        "best-mean-accuracy": rules.BestRule("mean/accuracy", from_step=7),
+    }
 
 
 class Mortal:
@@ -318,35 +458,40 @@ class Mortal:
             path.with_name(f"{path.name}.index").write_bytes(b"")
 
 
-@pytest.mark.parametrize("in_its_way", [False, True])
+@pytest.mark.parametrize(
+    ("in_its_way", "rule", "accuracy"), [(False, RULE, 0.9), (True, RULE, 0.9), (True, EITHER, 0.1)]
+)
 def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
-    tmp_path, monkeypatch, in_its_way
+    tmp_path, monkeypatch, in_its_way, rule, accuracy
 ):
     ten, twenty = commit(tmp_path, 10, 20)
-    rows = [row(10, 0.5), row(20, 0.9)]
+    rows = [
+        history.Row(10, {"accuracy": 0.5, "f1": 0.5}, 0.0, 0.0, "ckpt-10"),
+        history.Row(20, {"accuracy": accuracy, "f1": 0.9}, 0.0, 0.0, "ckpt-20"),
+    ]
     changes = 0
     finished = False
     while not finished:
         folder = tmp_path / f"best-{changes}"
-        best.BestCheckpoint(folder, RULE, write_averages=write_averages).update(rows[:1], ten)
+        best.BestCheckpoint(folder, rule, write_averages=write_averages).update(rows[:1], ten)
         if in_its_way:  # an earlier kill left something
             (folder / f"ckpt-20.{DATA}").write_bytes(b"x")
             (folder / "averaged-15_temp").mkdir()
             (folder / f".ckpt-15.{DATA}.1.tmp").write_bytes(b"x")
         with monkeypatch.context() as patch:
             mortal = Mortal(patch, changes)
-            keeper = best.BestCheckpoint(folder, RULE, write_averages=mortal.write_averages)
+            keeper = best.BestCheckpoint(folder, rule, write_averages=mortal.write_averages)
             try:
                 keeper.update(rows, twenty)
                 finished = True
             except Killed:
                 pass
         named = info(folder)
-        assert (named["checkpoint"], named["accuracy"]) in (("ckpt-10", 0.5), ("ckpt-20", 0.9))
+        assert (named["checkpoint"], named["accuracy"]) in (("ckpt-10", 0.5), ("ckpt-20", accuracy))
         assert restoring.damage(folder / named["checkpoint"]) is None
         assert restoring.damage(folder / named["averaged_weights"]) is None
 
-        best.BestCheckpoint(folder, RULE, write_averages=write_averages).update(rows, twenty)
+        best.BestCheckpoint(folder, rule, write_averages=write_averages).update(rows, twenty)
         assert info(folder)["checkpoint"] == "ckpt-20"
         assert weights(folder / "averaged-20") == [20.5] * 3
         assert {path.name for path in folder.iterdir()} == {

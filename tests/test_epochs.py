@@ -68,6 +68,7 @@ def test_every_length_sets_the_steps_that_it_stands_for_and_is_shown():
         warmup=0.25,
         decay=9,
         stopping_from=4,
+        best_from=3,
     )
     part = run_config.EvaluationSetConfig(name="part", interval_epochs=2)
     experiment.run.evaluation_sets = (run_config.EvaluationSetConfig(name="other"), part)
@@ -80,6 +81,7 @@ def test_every_length_sets_the_steps_that_it_stands_for_and_is_shown():
         "LinearWarmupConfig.warmup_steps = 6 (0.25 epochs)",
         "CosineLrConfig.decay_steps = 203 (9 epochs)",
         "EarlyStoppingConfig.from_step = 90 (4 epochs)",
+        "RetentionConfig.from_step = 68 (3 epochs)",
         "EvaluationSetConfig.interval of 'part' = 45 (2 epochs)",
     ]
     trainer = experiment.trainer
@@ -88,6 +90,7 @@ def test_every_length_sets_the_steps_that_it_stands_for_and_is_shown():
     assert trainer.optimizer_config.warmup.linear.warmup_steps == 6
     assert trainer.optimizer_config.learning_rate.cosine.decay_steps == 203
     assert experiment.run.early_stopping.from_step == 90
+    assert experiment.run.retention.from_step == 68
     assert [one.interval for one in experiment.run.evaluation_sets] == [0, 45]
 
 

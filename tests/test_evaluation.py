@@ -342,6 +342,8 @@ def test_a_metric_called_loss_cannot_be_told_from_a_sets_loss(tmp_path, monkeypa
 
 
 FIELDS = [
+    ("run.retention.or_higher", "RetentionConfig.or_higher"),
+    ("run.retention.or_lower", "RetentionConfig.or_lower"),
     ("run.retention.higher", "RetentionConfig.higher"),
     ("run.retention.lower", "RetentionConfig.lower"),
     ("run.early_stopping.higher", "EarlyStoppingConfig.higher"),

@@ -76,6 +76,21 @@ def test_without_a_best_checkpoint_the_last_weights_are_tested_and_that_is_said(
     assert "no best checkpoint: the last weights are tested" in capsys.readouterr().err
 
 
+def test_where_no_evaluation_was_late_enough_to_be_best_the_last_weights_are_tested(
+    tmp_path, capsys
+):
+    config = experiment()
+    config.run.retention.from_step = 41
+    results = runner.run(config, tmp_path, "train_and_eval")
+    assert results["best"] is None
+    assert list(results["test"]) == ["last"]
+    assert not (tmp_path / "best").exists()
+    assert (
+        "there is no best checkpoint, as no evaluation came at step 41 or later: the last weights "
+        "are tested" in capsys.readouterr().err
+    )
+
+
 def test_results_are_drawn_at_the_step_of_the_weights(tmp_path, trained):
     at_end(experiment(last=True), tmp_path, at=40)
     for folder, step in (("test", 20), ("test-last", 40)):

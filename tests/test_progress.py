@@ -47,6 +47,17 @@ def test_the_live_line_below_an_evaluation_shows_its_metric():
     assert shown[-1].startswith("step 500/1,000")
 
 
+def test_of_several_metrics_that_decide_each_is_shown_now_and_at_the_best(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    stream, rule = Terminal(), rules.BestRule("accuracy", or_higher=("f1",), or_lower=("loss",))
+    line = progress.Progress(1000, metric=rule, stream=stream, clock=Clock())
+    line.training(500, 100, 2.0, lambda: 0.25)
+    line.evaluated(row(400, accuracy=0.9, f1=0.5), row(400, accuracy=0.9, f1=0.5))
+    assert stream.getvalue().endswith("  accuracy 0.9, f1 0.5 (best 0.9, 0.5 @400)")
+    line.evaluated(row(500, loss=2.0), row(500, loss=2.0))
+    assert stream.getvalue().endswith("  accuracy 0.9, f1 0.5, loss 2 (best -, -, 2 @500)")
+
+
 def test_the_eta_right_after_a_resume_comes_from_this_start_alone():
     stream = Terminal()
     line = progress.Progress(1_000_000, stream=stream, clock=Clock())

@@ -1,5 +1,6 @@
 """What follows from evaluations: when a run stops, when its rate drops, which one is best."""
 
+import dataclasses
 import functools
 import math
 
@@ -192,16 +193,77 @@ def test_the_best_row_is_the_first_of_equals_and_never_nan():
     assert rules.best(rows(NAN, None), rules.BestRule("accuracy")) is None
 
 
+def best_few(given, rule, among=lambda _: True):
+    return [each.step for each in rules.best_of(given, rule, 3, among=among)]
+
+
 @pytest.mark.parametrize(("higher", "steps"), [(True, [30, 50, 20]), (False, [10, 20, 30])])
 def test_the_best_few_are_in_their_order_of_equals_the_earliest_first(higher, steps):
     given = rows(0.1, 0.5, 0.9, NAN, 0.9, None)
-    found = rules.best_of(given, rules.BestRule("accuracy", higher=higher), 3)
-    assert [each.step for each in found] == steps
+    assert best_few(given, rules.BestRule("accuracy", higher=higher)) == steps
 
 
 def test_a_step_that_was_evaluated_twice_is_one_of_the_best_few_once():
     given = [row(10, accuracy=0.9), row(20, accuracy=0.8), row(10, accuracy=0.7)]
-    assert [each.step for each in rules.best_of(given, rules.BestRule("accuracy"), 3)] == [10, 20]
+    assert best_few(given, rules.BestRule("accuracy")) == [10, 20]
+
+
+EITHER = rules.BestRule("accuracy", or_higher=("f1",))
+
+
+def scored(*pairs):
+    """Evaluations at steps 10, 20, ... of accuracy and F1."""
+    return [row(10 * n, accuracy=each, f1=f1) for n, (each, f1) in enumerate(pairs, 1)]
+
+
+def bests(given, rule):
+    """The best step after each evaluation."""
+    found = [rules.best(given[: n + 1], rule) for n in range(len(given))]
+    return [each and each.step for each in found]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(0.5, 0.5), (0.6, 0.4), (0.4, 0.6)], [10, 20, 30]),  # either will do
+        ([(0.5, 0.5), (0.6, 0.4), (0.55, 0.45)], [10, 20, 20]),  # better than the best, not ever
+        ([(0.5, 0.5), (0.5, 0.5)], [10, 10]),
+        ([(0.5, NAN), (NAN, 0.1), (NAN, 0.05), (NAN, NAN)], [10, 20, 20, 20]),
+        ([(NAN, NAN), (0.1, NAN)], [None, 20]),
+    ],
+)
+def test_by_several_metrics_the_best_is_the_last_that_beat_all_before_it_in_any(pairs, expected):
+    assert bests(scored(*pairs), EITHER) == expected
+
+
+def test_of_a_further_metric_lower_may_be_better():
+    rule = rules.BestRule("accuracy", higher=False, or_lower=("f1",))
+    assert bests(scored((0.5, 0.5), (0.6, 0.4), (0.7, 0.45), (0.4, 0.9)), rule) == [10, 20, 20, 40]
+
+
+def test_a_row_of_another_set_may_be_the_best_by_the_metric_that_it_has():
+    given = [row(10, accuracy=0.5), row(20, f1=0.5), row(30, loss=0.1), row(40, f1=0.4)]
+    assert bests(given, EITHER) == [10, 20, 20, 20]
+
+
+@pytest.mark.parametrize("rule", [rules.BestRule("accuracy"), EITHER])
+def test_evaluations_before_the_first_step_that_counts_are_not_best_and_set_no_mark(rule):
+    rule = dataclasses.replace(rule, from_step=20)
+    given = scored((0.9, 0.9), (0.5, 0.5), (0.4, 0.4), (0.6, 0.6))
+    assert bests(given, rule) == [None, 20, 20, 40]
+    assert best_few(given[:1], rule) == []
+    assert best_few(given, rule)[:2] == [40, 20]
+
+
+def test_by_several_metrics_the_best_few_are_the_newest_that_were_better():
+    given = scored((0.5, 0.5), (0.6, 0.4), (0.55, 0.45), (0.1, 0.6), (0.7, 0.1))
+    assert best_few(given, EITHER) == [50, 40, 20]
+
+
+def test_what_beat_nothing_is_not_best_because_what_it_did_not_beat_is_gone():
+    given = scored((0.5, 0.5), (0.6, 0.4), (0.55, 0.45))
+    assert best_few(given, EITHER, among=lambda each: each.step > 10) == [20]
+    assert best_few(given, EITHER, among=lambda each: each.step > 20) == []
 
 
 def test_rollbacks_leave_batches_out_and_lower_the_rate():
