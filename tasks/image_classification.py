@@ -209,10 +209,14 @@ def _check(params: ImageClassificationConfig) -> None:
     """Raises ConfigError for settings that contradict each other or are out of range."""
     image_models.check(params.model)
     if not 0 <= params.label_smoothing <= 1:
-        raise ConfigError(f"label_smoothing={params.label_smoothing}: a share, from 0 to 1")
+        raise ConfigError(
+            f"ImageClassificationConfig.label_smoothing={params.label_smoothing}: a share,"
+            " from 0 to 1"
+        )
     if len(params.mean) != len(params.std) or not all(std > 0 for std in params.std):
         raise ConfigError(
-            f"mean={params.mean} and std={params.std}: one of each for every channel, std above 0"
+            f"ImageClassificationConfig has mean={params.mean} and std={params.std}: give one of"
+            " each for every channel, std above 0"
         )
     image_data.check_apart(params.train_data, params.validation_data)
 

@@ -113,7 +113,7 @@ def experiment(l2, **runtime):
         model=image_models.ModelConfig(
             type="wide_resnet", wide_resnet=WideResNetConfig(depth=10, width=1, l2=l2)
         ),
-        train_data=image_data.ImageData(is_training=True, global_batch_size=16),
+        train_data=image_data.ImageData(is_training=True, global_batch_size=4),
         validation_data=image_data.ImageData(is_training=False, global_batch_size=16),
     )
     made = config.Experiment(task=task, runtime=cfg.RuntimeConfig(**runtime))

@@ -8,7 +8,7 @@ from official.modeling.hyperparams import base_config
 from runner import inputs
 from runner.errors import ConfigError
 from tasks.images import augmix
-from tasks.images.augmix import AugMixConfig  # in the class its module's name is the field's
+from tasks.images.augmix import AugMixConfig  # in the class below, `augmix` is a field
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ from runner import inputs
 from runner.errors import ConfigError
 from tasks.images import augmentation, corruption, image_examples, image_sources
 from tasks.images.corruption import (
-    CorruptionConfig,  # in the class its module's name is the field's
+    CorruptionConfig,  # in the class below, `corruption` is a field
 )
 
 _SPLITS = ("train", "validation", "all")
