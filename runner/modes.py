@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, heartbeat, history, rules, run_record, signals, status, watch
+from runner import claim, errors, heartbeat, history, rules, run_record, signals, status, watch
 from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
@@ -175,7 +175,14 @@ def run(mode: str, request: Request) -> Results:
             allow_config_change=request.allow_config_change,
             stop=request.stop,
         )
-    return row.function(request)
+    try:
+        return row.function(request)
+    except RunnerError:
+        raise
+    except Exception as error:
+        if mistake := errors.from_graph(error):
+            raise mistake from error
+        raise
 
 
 def unknown(mode: str) -> str:

@@ -1,6 +1,7 @@
 import json
 import math
 
+import image_files
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +12,8 @@ from tensorboard.backend.event_processing import event_accumulator
 import runner
 from runner import status
 from runner.errors import ConfigError, DivergedError, RunnerError
+from tasks import image_classification
+from tasks.images import image_data
 
 
 def rows(path):
@@ -278,3 +281,16 @@ def test_two_mirrored_runs_of_different_models_do_not_mix(tmp_path, monkeypatch)
 
     monkeypatch.setattr(toy.ToyTask, "build_model", smaller)
     assert runner.run(toy.experiment(spread), tmp_path / "b", "train")["status"] == "done"
+
+
+def test_a_damaged_image_that_is_met_while_training_is_named_in_one_line(tmp_path):
+    image_files.write_folder(tmp_path / "images", {"a/1.png": np.zeros((4, 4, 3), np.uint8)})
+    (tmp_path / "images" / "a" / "2.png").write_bytes(b"no image")
+    data = {"input_path": str(tmp_path / "images"), "image_size": (4, 4), "split": "all"}
+    experiment = toy.experiment()
+    experiment.task = image_classification.ImageClassificationConfig(
+        train_data=image_data.ImageData(is_training=True, global_batch_size=2, **data),
+        validation_data=image_data.ImageData(is_training=False, global_batch_size=2, **data),
+    )
+    with pytest.raises(ConfigError, match=r"^\S+2\.png is not an image[^\n]*$"):
+        runner.run(experiment, tmp_path / "run", "train")
