@@ -14,15 +14,15 @@ from runner import inputs
 from runner.errors import ConfigError
 from tasks.aspects import aspect_data, aspect_features, aspect_models, aspect_serving, macro_f1
 from tasks.files import fetching
-from tasks.text import bert_checkpoint
+from tasks.text import bert
 
 
 @dataclasses.dataclass
 class AspectSentimentConfig(cfg.TaskConfig):
     """A model, the examples it learns from and those it is scored on.
 
-    `init_checkpoint` may be one of official's pretrained encoders, for the BERT models, or another
-    run's.
+    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
+    `encoder`; the BERT models take the encoder of either.
 
     Attributes:
         model: which one.
@@ -93,9 +93,8 @@ class AspectSentimentTask(base_task.Task):
                 `aspect_models.build`.
         """
         config, reader = self.task_config, self.reader
-        if config.init_checkpoint and isinstance(reader, aspect_features.PairReader):
-            vocab_file = config.model.get().vocab_file
-            bert_checkpoint.check_vocabulary(config.init_checkpoint, reader.pieces.size, vocab_file)
+        if isinstance(reader, aspect_features.PairReader):
+            bert.check_vocabulary(config.init_checkpoint, reader.pieces)
         return aspect_models.build(config.model, reader, len(self.polarities))
 
     def build_inputs(

@@ -17,13 +17,14 @@ from official.modeling import tf_utils
 from runner.errors import ConfigError
 from tasks.questions import (
     answer_spans,
+    question_batches,
     question_data,
     question_serving,
     question_windows,
     readers,
     squad_score,
 )
-from tasks.text import bert_checkpoint
+from tasks.text import bert
 
 _SPAN = answer_spans.Span._fields
 _COLUMNS = ("data", "window", *_SPAN)  # what a validation step tells of each window
@@ -35,9 +36,10 @@ Features = Mapping[str, tf.Tensor]
 class QuestionAnsweringConfig(cfg.TaskConfig):
     """A reader, the questions it learns from and the questions it is scored on.
 
-    `init_checkpoint` may be one of official's pretrained encoders, for BERT, or another run's. A
-    Match-LSTM knows the words of training and validation data: with other files it is another
-    network, so further data are evaluated as named sets, or tested.
+    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
+    `encoder`; BERT takes the encoder of either. A Match-LSTM knows the words of training and
+    validation data: with other files it is another network, so further data are evaluated as named
+    sets, or tested.
 
     Attributes:
         model: the reader.
@@ -89,25 +91,23 @@ class QuestionAnsweringTask(base_task.Task):
         Raises:
             ConfigError: a setting out of range, or an `init_checkpoint` of another vocabulary.
         """
-        reader, checkpoint = self.reader, self.task_config.init_checkpoint
-        if checkpoint and isinstance(reader, readers.PieceReader):
-            vocab_file = self.task_config.train_data.vocab_file
-            bert_checkpoint.check_vocabulary(checkpoint, reader.vocabulary.size, vocab_file)
-        return reader.network()
+        if isinstance(self.reader, readers.PieceReader):
+            bert.check_vocabulary(self.task_config.init_checkpoint, self.reader.vocabulary)
+        return self.reader.network()
 
     def build_inputs(
         self,
         params: question_data.QuestionData,
         input_context: tf.distribute.InputContext | None = None,
     ) -> tf.data.Dataset:
-        """Pairs of features and labels, as `question_data.dataset` says.
+        """Pairs of features and labels, as `question_batches.dataset` says.
 
         Raises:
             ConfigError: the data cannot be read, or are read otherwise than those learned from.
         """
         self.reader.check(params)
         questions = question_data.read(params)
-        return question_data.dataset(
+        return question_batches.dataset(
             questions,
             params,
             input_context,
@@ -156,9 +156,7 @@ class QuestionAnsweringTask(base_task.Task):
         known = tf.reduce_sum(tf.cast(_known(labels), tf.float32))
         return {
             self.loss: self.build_losses(labels, logits, model.losses),
-            "weight": tf.maximum(
-                known, 1e-6
-            ),  # never 0: the windows were seen, if not learned from
+            "weight": tf.maximum(known, 1e-6),  # never 0: windows were seen, if not learned from
             "data": labels["data"],
             "window": labels["window"],
             **spans._asdict(),

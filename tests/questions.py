@@ -104,6 +104,7 @@ def bert(**fields):
             "max_position_embeddings": 128,
             "dropout_rate": 0.0,
             "attention_dropout_rate": 0.0,
+            "initializer_range": 0.1,
             **fields,
         }
     )

@@ -34,7 +34,7 @@ def examples():
     [
         ("--help", "--gin_file"),
         ("--help=modes", "Trains, and evaluates on the way and at the end."),
-        ("--help=experiments", "digits.gin      Handwritten digits"),
+        ("--help=experiments", "Handwritten digits"),
     ],
 )
 def test_help_needs_no_tensorflow(flag, said):

@@ -111,7 +111,7 @@ def test_a_plateau_lowers_the_rate_down_to_its_floor(tmp_path):
 
 def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
     def learning(steps):
-        return frozen(dropping(), steps=steps, rate=0.3)
+        return frozen(dropping(), steps=steps, rate=1.0)
 
     runner.run(learning(120), tmp_path / "whole", "train_and_eval")
     for steps in (40, 80, 120):

@@ -11,6 +11,7 @@ import runner
 from runner import evaluator, placement
 from runner.errors import ConfigError
 from tasks.questions import made_up_questions, question_data, squad_score
+from tasks.text import bert, wordpiece
 
 SMALL_WINDOWS = {"max_context": 12, "stride": 5}
 
@@ -39,7 +40,7 @@ def trained(tmp_path_factory):
     """The folder of a Match-LSTM that has nearly solved the made-up questions, and its result."""
     folder = tmp_path_factory.mktemp("trained")
     made = questions.experiment(
-        questions.match_lstm(), trainer(100, 0.01), validation={"predictions": "found/them.json"}
+        questions.match_lstm(), trainer(60, 0.02), validation={"predictions": "found/them.json"}
     )
     return folder, runner.run(made, folder, "train_and_eval")
 
@@ -57,7 +58,7 @@ def test_match_lstm_nearly_solves_the_made_up_questions(trained):
 
 
 def test_bert_nearly_solves_the_made_up_questions(tmp_path):
-    made = questions.experiment(questions.bert(), trainer(240, 0.005), both=piece_fields(tmp_path))
+    made = questions.experiment(questions.bert(), trainer(160, 0.005), both=piece_fields(tmp_path))
     best = runner.run(made, tmp_path / "run", "train_and_eval")["best"]["metrics"]
     assert min(best["f1"], best["exact_match"]) > 95
 
@@ -100,14 +101,16 @@ def test_replicas_change_no_score(asked):
 
 
 def test_a_part_of_the_training_data_is_scored_beside(tmp_path):
+    both = piece_fields(tmp_path)
     path = questions.written(tmp_path / "train.json", made_up_questions.document(60, seed=5))
     made = questions.experiment(
-        questions.match_lstm(),
+        questions.bert(num_layers=1),
         {"trainer": {"best_checkpoint_eval_metric": "part/f1"}},
         train={"input_path": path},
         validation={"predictions": "all.json"},
+        both=both,
     )
-    part = questions.data(False, input_path=path, predictions="part.json")
+    part = questions.data(False, input_path=path, predictions="part.json", **both)
     made.run.evaluation_sets = (
         runner.run_config.EvaluationSetConfig(name="part", data=part, share=0.5),
     )
@@ -150,6 +153,12 @@ def test_an_empty_context_trains_nothing_and_is_answered_with_nothing(asked, tmp
     assert "1 question without an answer in place: left out" in said
     _, predictions = asked(input_path=data.input_path)
     assert predictions["q0"] == ""
+
+
+def test_where_nothing_can_be_learned_the_file_is_named(tmp_path, capsys):
+    why = r"none of 1 questions has an answer in place to learn from \(not where the file says: 1\)"
+    with pytest.raises(ConfigError, match=rf"squad\.json: {why}"):
+        messages(tmp_path, capsys, (IN_LUND, [("Who?", [("Anna", 3)])]))
 
 
 def test_a_question_without_answers_trains_nothing_and_is_not_scored(tmp_path, capsys):
@@ -230,11 +239,38 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused(tmp_path):
         other.build_model()
 
 
+def test_a_pretrained_encoder_fills_the_reader(tmp_path):
+    both = piece_fields(tmp_path)
+    options = questions.bert().bert.encoder
+    pieces = wordpiece.WordPiece(both["vocab_file"])
+    pretrained = bert.encoder(options, pieces, pooled=True)
+    path = tf.train.Checkpoint(encoder=pretrained).write(str(tmp_path / "pretrained"))
+    made = questions.experiment(questions.bert(), both=both, init_checkpoint=path)
+    task = task_factory.get_task(made.task)
+    model = task.build_model()
+    dataset = placement.validation(task, made.task.validation_data)
+    evaluator.Evaluator(made, task, model, None, validation_dataset=dataset).initialize()
+    loaded = model.checkpoint_items["encoder"].get_weights()
+    for ours, theirs in zip(loaded, pretrained.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_two_replicas_train(tmp_path):
+    overrides = trainer(2, 0.01, steps_per_loop=2)
+    overrides["runtime"] = {"distribution_strategy": "mirrored"}
+    overrides["run"] = {"logical_cpus": 2}
+    both = piece_fields(tmp_path)
+    made = questions.experiment(questions.bert(num_layers=1), overrides, both=both)
+    result = runner.run(made, tmp_path / "run", "train")
+    assert (result["status"], result["step"]) == ("done", 2)
+
+
 def test_a_resumed_run_is_bit_identical(tmp_path):
-    for folder, lengths in (("once", [6]), ("often", [3, 6])):
+    both = piece_fields(tmp_path)
+    for folder, lengths in (("once", [4]), ("often", [2, 4])):
         for steps in lengths:
-            overrides = trainer(steps, 0.01, steps_per_loop=1, checkpoint_interval=3)
-            made = questions.experiment(questions.match_lstm(), overrides)
+            overrides = trainer(steps, 0.01, steps_per_loop=1, checkpoint_interval=2)
+            made = questions.experiment(questions.bert(num_layers=1), overrides, both=both)
             runner.run(made, tmp_path / folder, "train")
     once, often = (tf.train.load_checkpoint(str(tmp_path / name)) for name in ("once", "often"))
     names = [name for name in once.get_variable_to_shape_map() if name.startswith(("model", "opt"))]

@@ -4,13 +4,13 @@ import questions
 import tensorflow as tf
 
 from runner.errors import ConfigError
-from tasks.questions import answer_spans, question_data, readers, word_features
+from tasks.questions import answer_spans, question_batches, question_data, readers, word_features
 
 
 def features(reader, data):
     """The evaluation data, in one batch."""
     read = question_data.read(data)
-    dataset = question_data.dataset(read, data, table=reader.table(read), pad=reader.pad)
+    dataset = question_batches.dataset(read, data, table=reader.table(read), pad=reader.pad)
     return next(iter(dataset))
 
 

@@ -31,7 +31,7 @@ MISTAKES = {
                          "expected tuple of str, got str 'loss'"),
     "text for a switch": ("run.deterministic", "RunConfig.deterministic", "'no'", "'no'",
                           "expected bool, got str 'no'"),
-    "no loop": ("trainer.steps_per_loop", "TrainerConfig.steps_per_loop", "0", "0",
+    "no loop": ("trainer.steps_per_loop", "TrainerConfig.steps_per_loop", "-1", "-1",
                 "must be 1 or more"),
     "no checkpoint ever": ("trainer.checkpoint_interval", "TrainerConfig.checkpoint_interval", "0",
                            "0", "must be 1 or more"),
@@ -104,7 +104,7 @@ def test_mistakes_of_all_sources_are_named_at_once(capsys):
         "--model_dir=run",
         "--gin_file=digits.gin",
         "--gin.TrainerConfig.train_stepz=1",
-        "--gin.TrainerConfig.steps_per_loop=0",
+        "--gin.TrainerConfig.steps_per_loop=-1",
         "--config_file=mine.yaml",
         "--config_file=absent.yaml",
         "--params_override=trainer.summary_interval=-1,runtime.num_gpuz=1",
@@ -113,7 +113,7 @@ def test_mistakes_of_all_sources_are_named_at_once(capsys):
     assert code == 2
     for said in (
         "train_stepz",
-        "steps_per_loop = 0; must be 1 or more",
+        "steps_per_loop = -1; must be 1 or more",
         "mine.yaml:2: TrainerConfig has no 'max_to_kep'; did you mean 'max_to_keep'",
         "mine.yaml:3: run.seed: expected int, got str 'x'",
         "absent.yaml: No such file",

@@ -9,6 +9,7 @@ from official.nlp.configs import encoders
 
 from runner.errors import ConfigError
 from tasks.aspects import aspect_features
+from tasks.text import bert
 
 _FOCUSES = {"cdw": ("cdw",), "cdm": ("cdm",), "fusion": ("cdm", "cdw")}
 
@@ -52,24 +53,9 @@ class LcfBertConfig(BertConfig):
     distance: int = 3
 
 
-class BertClassifier(tf_keras.Model):
-    """A classifier whose encoder a pretrained checkpoint fills."""
-
-    def __init__(
-        self, inputs: aspect_features.Features, outputs: tf.Tensor, encoder: tf_keras.Model
-    ) -> None:
-        super().__init__(inputs, outputs)
-        self._encoder = encoder
-
-    @property
-    def checkpoint_items(self) -> dict[str, tf_keras.Model]:
-        """What `init_checkpoint` may hold, by official's names."""
-        return {"encoder": self._encoder}
-
-
 def build_spc(
     config: BertConfig, reader: aspect_features.PairReader, classes: int
-) -> BertClassifier:
+) -> bert.BertModel:
     """BERT-SPC, from the reader's features to float32 logits [batch, classes].
 
     Args:
@@ -80,13 +66,13 @@ def build_spc(
     Raises:
         ConfigError: a value is out of its range, or the encoder is too short for the window.
     """
-    inputs, encoder = _encoder(config, reader)
+    inputs, encoder = _encoder(config, reader, pooled=True)
     return _classifier(inputs, _encode(encoder, inputs)["pooled_output"], encoder, config, classes)
 
 
 def build_lcf(
     config: LcfBertConfig, reader: aspect_features.PairReader, classes: int
-) -> BertClassifier:
+) -> bert.BertModel:
     """LCF-BERT; arguments, result and errors are those of `build_spc`."""
     if config.focus not in _FOCUSES:
         raise ConfigError(
@@ -96,8 +82,7 @@ def build_lcf(
         raise ConfigError(
             f"LcfBertConfig.distance={config.distance}: a number of pieces, 0 or more"
         )
-    inputs, encoder = _encoder(config, reader)
-    encoder.pooler_layer.trainable = False  # not used: each step would warn of no gradient
+    inputs, encoder = _encoder(config, reader, pooled=False)
     sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
     both = _encode(encoder, inputs)["sequence_output"]
     alone = _encode(encoder, {**inputs, "input_mask": sentence})["sequence_output"]
@@ -114,7 +99,7 @@ def build_lcf(
         options.num_attention_heads,
         options.hidden_size // options.num_attention_heads,
         dropout=options.attention_dropout_rate,
-        kernel_initializer=_initializer(options),
+        kernel_initializer=bert.initializer(options),
         name="head_attention",
     )(x, x, attention_mask=inputs["input_mask"][:, tf.newaxis])
     pooled = _dense(tf.tanh(x)[:, 0], options, "head_pooler", activation="tanh")
@@ -160,7 +145,7 @@ class LocalFocus(tf_keras.layers.Layer):
 
 
 def _encoder(
-    config: BertConfig, reader: aspect_features.PairReader
+    config: BertConfig, reader: aspect_features.PairReader, *, pooled: bool
 ) -> tuple[aspect_features.Features, tf_keras.Model]:
     """The inputs, and official's encoder."""
     longest, most = 4 * reader.window + 3, config.encoder.max_position_embeddings
@@ -176,8 +161,7 @@ def _encoder(
     names = ("input_word_ids", "input_mask", "input_type_ids")
     inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}
     inputs[aspect_features.ASPECT] = tf_keras.Input([2], dtype=tf.int32, name="aspect")
-    bert = dataclasses.replace(config.encoder, vocab_size=reader.pieces.size)
-    return inputs, encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
+    return inputs, bert.encoder(config.encoder, reader.pieces, pooled=pooled)
 
 
 def _encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
@@ -191,15 +175,15 @@ def _classifier(
     encoder: tf_keras.Model,
     config: BertConfig,
     classes: int,
-) -> BertClassifier:
+) -> bert.BertModel:
     x = tf_keras.layers.Dropout(config.dropout)(pooled)
     logits = tf_keras.layers.Dense(
         classes,
-        kernel_initializer=_initializer(config.encoder),
+        kernel_initializer=bert.initializer(config.encoder),
         dtype="float32",
         name="head_logits",
     )(x)
-    return BertClassifier(inputs, logits, encoder)
+    return bert.BertModel(inputs, logits, encoder, name="bert")
 
 
 def _dense(
@@ -208,10 +192,6 @@ def _dense(
     return tf_keras.layers.Dense(
         encoder.hidden_size,
         activation=activation,
-        kernel_initializer=_initializer(encoder),
+        kernel_initializer=bert.initializer(encoder),
         name=name,
     )(x)
-
-
-def _initializer(encoder: encoders.BertEncoderConfig) -> tf_keras.initializers.Initializer:
-    return tf_keras.initializers.TruncatedNormal(stddev=encoder.initializer_range)

@@ -1,22 +1,17 @@
 """A trained model of aspect sentiment that takes strings."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
 from official.core import config_definitions as cfg
-from official.core import export_base
 
 from tasks.aspects import aspect_data, aspect_features
+from tasks.text import serving
 
-_STRINGS = tf.TensorSpec([None], tf.string)
 
-
-class AspectServing(export_base.ExportModule):
+class AspectServing(serving.StringServing):
     """Sentences with `$T$` in the place of the aspect, and aspects, to polarities.
-
-    Whoever loads it imports `tensorflow_text` first.
 
     Args:
         params: the task's configuration.
@@ -36,7 +31,7 @@ class AspectServing(export_base.ExportModule):
         self._reader = reader
         self._polarities = tf.constant(list(polarities))
 
-    @tf.function(input_signature=(_STRINGS, _STRINGS))
+    @tf.function(input_signature=(serving.STRINGS, serving.STRINGS))
     def serve(self, sentence: tf.Tensor, aspect: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """The polarities of a batch.
 
@@ -55,14 +50,12 @@ class AspectServing(export_base.ExportModule):
         )
         with tf.control_dependencies([once]):
             left, right = tf.unstack(parts.to_tensor(shape=[None, 2]), axis=1)
-        encoded = [self._reader.encode(part) for part in (left, aspect, right)]
+        ids = self._reader.encode(tf.concat([left, aspect, right], 0))  # at once: a large graph
+        rows = tf.shape(sentence)[0]
+        encoded = [ids[part * rows : (part + 1) * rows] for part in range(3)]
         probabilities = tf.nn.softmax(self.inference_step(self._reader.features(*encoded)))
         return {
             "polarity": tf.gather(self._polarities, tf.argmax(probabilities, axis=-1)),
             "probabilities": probabilities,
             "polarities": self._polarities,
         }
-
-    def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
-        """The signature of `serve`, by the name that `function_keys` gives it."""
-        return {function_keys["serve"]: self.serve.get_concrete_function()}

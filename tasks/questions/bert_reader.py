@@ -12,7 +12,7 @@ from official.modeling.hyperparams import base_config
 from official.nlp.configs import encoders
 
 from tasks.questions import answer_spans
-from tasks.text import wordpiece
+from tasks.text import bert, wordpiece
 
 SPECIAL = 3  # pieces that are neither of the question nor of the context
 
@@ -30,27 +30,12 @@ class BertReaderConfig(base_config.Config):
     )
 
 
-class BertReader(tf_keras.Model):
-    """A reader whose encoder a pretrained checkpoint fills."""
-
-    def __init__(
-        self, inputs: dict[str, tf.Tensor], outputs: tf.Tensor, encoder: tf_keras.Model
-    ) -> None:
-        super().__init__(inputs, outputs, name="bert")
-        self._encoder = encoder
-
-    @property
-    def checkpoint_items(self) -> dict[str, tf_keras.Model]:
-        """What `init_checkpoint` may hold, by official's names."""
-        return {"encoder": self._encoder}
-
-
 def build(
     config: BertReaderConfig,
     vocabulary: wordpiece.WordPiece,
     *,
     unanswerable: bool,
-) -> BertReader:
+) -> bert.BertModel:
     """The network.
 
     Args:
@@ -66,19 +51,18 @@ def build(
     question, context = (
         tf_keras.Input((None,), dtype=tf.int32, name=name) for name in ("question", "context")
     )
-    bert = config.encoder.replace(vocab_size=vocabulary.size)
-    encoder = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
-    encoder.pooler_layer.trainable = False  # not used: each step would warn of no gradient
+    encoder = bert.encoder(config.encoder, vocabulary, pooled=False)
     joined = Join(vocabulary, name="join")(question, context)
     encoded = encoder(joined)["sequence_output"]
     scores = tf_keras.layers.Dense(
         2,
-        kernel_initializer=tf_keras.initializers.TruncatedNormal(stddev=bert.initializer_range),
+        kernel_initializer=bert.initializer(config.encoder),
         dtype="float32",
         name="logits",
     )(encoded)
     logits = Places(vocabulary.pad, unanswerable, name="places")(scores, question, context)
-    return BertReader({"question": question, "context": context}, logits, encoder)
+    inputs = {"question": question, "context": context}
+    return bert.BertModel(inputs, logits, encoder, name="bert")
 
 
 class Join(tf_keras.layers.Layer):

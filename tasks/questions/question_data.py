@@ -1,4 +1,4 @@
-"""Question answering's data: SQuAD's JSON, as padded batches of questions and windows."""
+"""Question answering's data: SQuAD's JSON, as tokens and windows in memory."""
 
 import dataclasses
 import functools
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from runner import inputs
 from runner.errors import ConfigError
@@ -123,67 +122,6 @@ def read(config: QuestionData) -> Questions:
     return _read(_Source(**values, changed=changed))
 
 
-def dataset(
-    questions: Questions,
-    config: QuestionData,
-    input_context: tf.distribute.InputContext | None = None,
-    *,
-    table: np.ndarray | None = None,
-    pad: int = 0,
-    number: int = 0,
-) -> tf.data.Dataset:
-    """Batches, each padded to its own longest: of like lengths in training, else in order.
-
-    Args:
-        questions: the data.
-        config: batch size, seed and the like.
-        input_context: of `distribute_datasets_from_function`; None is one replica.
-        table: [ids, columns] int32, what a reader is given of each id; None: the id itself.
-        pad: the id of padding.
-        number: what to mark the examples with.
-
-    Returns:
-        Pairs of `question` [batch, tokens(, columns)] and `context`, the same, both int32; and
-        `start` and `end` [batch] as of `Windows`, `window` [batch], its number, and `data` [batch],
-        the given `number`.
-    """
-    windows, texts = questions.windows, questions.tokens.questions
-    with tf.device("cpu:0"):  # where the input pipeline runs
-        lookup = None if table is None else tf.constant(table)
-        contexts = tf.constant(np.append(questions.tokens.contexts.ids, pad))
-        asked = tf.constant(np.append(texts.ids, pad))
-    lengths = np.minimum(np.diff(texts.first), config.max_question)[windows.question]
-
-    def padded(
-        tokens: tf.Tensor, first: np.ndarray, length: np.ndarray, index: tf.Tensor
-    ) -> tf.Tensor:
-        begin, size = tf.gather(first, index)[:, tf.newaxis], tf.gather(length, index)
-        column = tf.range(tf.maximum(tf.reduce_max(size), 1))
-        place = tf.where(column < size[:, tf.newaxis], begin + column, len(tokens) - 1)
-        ids = tf.gather(tokens, place)
-        return ids if lookup is None else tf.gather(lookup, ids)
-
-    asked_first = texts.first[windows.question].astype(np.int32)
-    asked_length = lengths.astype(np.int32)
-
-    def load(index: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        features = {
-            "question": padded(asked, asked_first, asked_length, index),
-            "context": padded(contexts, windows.first, windows.length, index),
-        }
-        labels = {
-            "start": tf.gather(windows.start, index),
-            "end": tf.gather(windows.end, index),
-            "window": index,
-            "data": tf.fill(tf.shape(index), number),
-        }
-        return features, labels
-
-    if config.is_training:
-        return inputs.bucketed(windows.length, load, config=config, input_context=input_context)
-    return inputs.in_order(len(windows), load, config=config, input_context=input_context)
-
-
 def _check(config: QuestionData) -> None:
     if config.is_training is None:
         raise ConfigError(
@@ -237,23 +175,26 @@ def _read(source: _Source) -> Questions:
     )
     if source.is_training:
         windows = windows.only(windows.start != question_windows.UNKNOWN)
-    _report(name, placed, _without(data, windows, source))
+    _report(name, placed, _without(data, windows, source, placed.skipped))
     return Questions(name, data, tokens, windows)
 
 
 def _without(
-    data: squad.Squad, windows: question_windows.Windows, source: _Source
+    data: squad.Squad, windows: question_windows.Windows, source: _Source, skipped: int
 ) -> tuple[int, str]:
     """How many questions nothing can be done with, and what becomes of them."""
     if source.is_training:
         missing = len(data.questions) - len(np.unique(windows.question))
-        return missing, "without an answer in place: left out"
-    missing = sum(not is_scored(each, source.unanswerable) for each in data.questions)
+        lacking, fate = "in place to learn from", "without an answer in place: left out"
+    else:
+        missing = sum(not is_scored(each, source.unanswerable) for each in data.questions)
+        lacking, fate = "to be scored by", "without an answer: not scored"
     if missing == len(data.questions):
+        wrong = f" (not where the file says: {skipped})" if skipped else ""
         raise ConfigError(
-            f"{source.input_path}: none of {missing} questions has an answer to be scored by"
+            f"{source.input_path}: none of {missing} questions has an answer {lacking}{wrong}"
         )
-    return missing, "without an answer: not scored"
+    return missing, fate
 
 
 def is_scored(question: squad.Question, unanswerable: bool) -> bool:

@@ -1,16 +1,12 @@
 """A trained reader that takes strings."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from official.core import export_base
 
 from tasks.questions import answer_spans, question_data, word_features
-from tasks.text import embeddings, wordpiece, words
-
-_STRINGS = tf.TensorSpec([None], tf.string)
+from tasks.text import embeddings, serving, wordpiece, words
 
 Tokens = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 """Texts [batch] to what a reader takes, [batch, tokens(, columns)], padded; and where each token
@@ -45,10 +41,8 @@ class PieceTokens(tf.Module):
         return ids.to_tensor(self._vocabulary.pad), starts, ends
 
 
-class QuestionServing(export_base.ExportModule):
+class QuestionServing(serving.StringServing):
     """Questions and contexts to answers.
-
-    Whoever loads it imports `tensorflow_text` first.
 
     Args:
         data: the windows that contexts are cut into, and whether there may be no answer.
@@ -75,7 +69,7 @@ class QuestionServing(export_base.ExportModule):
         self._max_answer = max_answer
         self._threshold = threshold
 
-    @tf.function(input_signature=(_STRINGS, _STRINGS))
+    @tf.function(input_signature=(serving.STRINGS, serving.STRINGS))
     def serve(self, question: tf.Tensor, context: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """The answers to a batch of questions.
 
@@ -114,10 +108,6 @@ class QuestionServing(export_base.ExportModule):
         )
         answer = tf.strings.substr(context, start, end - start, unit="BYTE")
         return {"answer": answer, "start": start, "end": end, "score": score}
-
-    def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
-        """The signature of `serve`, by the name that `function_keys` gives it."""
-        return {function_keys["serve"]: self.serve.get_concrete_function()}
 
     def _windows(self, told: tf.Tensor, length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Cuts contexts as `question_windows.cut` does.

@@ -124,7 +124,7 @@ def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
                 if wrong_offsets == "refuse":
                     raise ConfigError(
                         f"{name}: question {question.id!r}: the answer {text!r} does not stand at"
-                        f" character {start} of its context; QuestionData.wrong_offsets ='skip' or"
+                        f" character {start} of its context; QuestionData.wrong_offsets='skip' or"
                         " 'mend' would go on"
                     )
                 found = _nearest(text, start, context) if wrong_offsets == "mend" else None

@@ -43,6 +43,7 @@ class WordPiece:
         lower_case: fold case and drop accents, as the vocabulary was made for.
 
     Attributes:
+        path: where it is from.
         size: how many pieces there are.
         pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
 
@@ -52,7 +53,8 @@ class WordPiece:
     """
 
     def __init__(self, vocab_file: str, *, lower_case: bool = True) -> None:
-        vocabulary = _read(Path(vocab_file))
+        self.path = Path(vocab_file)
+        vocabulary = _read(self.path)
         self.size = len(vocabulary)
         self.pad, _, self.cls, self.sep = (vocabulary[piece] for piece in _SPECIAL)
         try:

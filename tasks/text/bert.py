@@ -1,0 +1,75 @@
+"""Official's BERT encoder in models of ours, and the pretrained weights that it may begin with."""
+
+import tensorflow as tf
+import tf_keras
+from official.nlp.configs import encoders
+
+from runner.errors import ConfigError
+from tasks.text import wordpiece
+
+_WORDS = "layer_with_weights-0/embeddings/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class BertModel(tf_keras.Model):
+    """A functional model whose encoder a pretrained checkpoint fills."""
+
+    def __init__(
+        self,
+        inputs: dict[str, tf.Tensor],
+        outputs: tf.Tensor,
+        encoder: tf_keras.Model,
+        *,
+        name: str,
+    ) -> None:
+        super().__init__(inputs, outputs, name=name)
+        self._encoder = encoder
+
+    @property
+    def checkpoint_items(self) -> dict[str, tf_keras.Model]:
+        """What `init_checkpoint` may hold, by official's names."""
+        return {"encoder": self._encoder}
+
+
+def encoder(
+    config: encoders.BertEncoderConfig, vocabulary: wordpiece.WordPiece, *, pooled: bool
+) -> tf_keras.Model:
+    """Official's encoder, as large as the vocabulary.
+
+    Args:
+        config: its other sizes.
+        vocabulary: of pieces.
+        pooled: whether the pooled output is used; if not, its layer is not trained: each step
+            would warn of a missing gradient.
+    """
+    bert = config.replace(vocab_size=vocabulary.size)
+    made = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
+    made.pooler_layer.trainable = pooled
+    return made
+
+
+def initializer(config: encoders.BertEncoderConfig) -> tf_keras.initializers.Initializer:
+    """Of layers on top of an encoder, as of its own."""
+    return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def check_vocabulary(checkpoint: str, vocabulary: wordpiece.WordPiece) -> None:
+    """Refuses an encoder that was trained with another vocabulary.
+
+    Args:
+        checkpoint: `init_checkpoint`; where there is none, nothing is said here.
+        vocabulary: of the model.
+
+    Raises:
+        ConfigError: the encoder has vectors for another number of pieces.
+    """
+    path = tf.train.latest_checkpoint(checkpoint) if checkpoint else ""
+    path = path or checkpoint.removesuffix(".index")
+    if not tf.io.gfile.exists(f"{path}.index"):
+        return
+    shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    for name, shape in shapes.items():
+        if name.endswith(_WORDS) and len(shape) == 2 and shape[0] != vocabulary.size:
+            raise ConfigError(
+                f"the vocabulary {vocabulary.path} has {vocabulary.size} pieces, but the encoder in"
+                f" {path} was trained with {shape[0]}"
+            )
