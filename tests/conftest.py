@@ -6,6 +6,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -15,3 +16,10 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 def own_folder(tmp_path, monkeypatch):
     """Each test works in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def own_precision():
+    """Each test leaves the process at the precision it began with."""
+    yield
+    tf_keras.mixed_precision.set_global_policy("float32")

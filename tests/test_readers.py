@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import questions
 import tensorflow as tf
+import tf_keras
 
 from runner.errors import ConfigError
 from tasks.questions import answer_spans, question_batches, question_data, readers, word_features
@@ -48,6 +49,19 @@ def test_padding_changes_nothing(made):
             }
         )
         np.testing.assert_allclose(alone[0], together[row, : alone.shape[1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_gives_float32_logits_close_to_those_of_whole(made, dtype):
+    reader, data = made()
+    batch, _ = features(reader, data)
+    whole = reader.network()
+    tf_keras.mixed_precision.set_global_policy(dtype)
+    half = reader.network()
+    half.set_weights(whole.get_weights())
+    logits = half(batch)
+    assert logits.dtype == tf.float32
+    np.testing.assert_allclose(logits, whole(batch), rtol=0.05, atol=0.05)
 
 
 def single(batch):

@@ -93,7 +93,7 @@ class Places(tf_keras.layers.Layer):
     """The logits of no answer, at [CLS], and those of the context's pieces."""
 
     def __init__(self, pad: int, unanswerable: bool, *, name: str) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, dtype="float32")  # half precision has no number so low
         self._pad = pad
         self._unanswerable = unanswerable
 

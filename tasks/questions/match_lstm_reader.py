@@ -72,8 +72,8 @@ def build(
 
     aligned = Attend(config.units, name="align")(told, asked, asked_mask)
     matches = word_features.matches(context, question)
-    told = tf.concat([told, aligned, matches, word_features.shapes(context)], -1)
-    asked = tf.concat([asked, word_features.shapes(question)], -1)
+    told = _joined(told, aligned, matches, word_features.shapes(context))
+    asked = _joined(asked, word_features.shapes(question))
     told = encode(told, told_mask, "read_context")
     asked = encode(asked, asked_mask, "read_question")
     heard = Attend(config.units, name="match")(told, asked, asked_mask)
@@ -167,6 +167,10 @@ class Pointer(tf_keras.layers.Layer):
         _, query = self._turn(_mean(x, tf.nn.softmax(starts)), query)
         ends = _masked(tf.einsum("btf,bf->bt", x, self._end(query)), mask)
         return tf.cast(tf.stack([starts, ends], -1), tf.float32)
+
+
+def _joined(x: tf.Tensor, *features: tf.Tensor) -> tf.Tensor:
+    return tf.concat([x, *(tf.cast(each, x.dtype) for each in features)], -1)
 
 
 def _mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
