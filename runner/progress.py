@@ -44,6 +44,7 @@ class Progress:
         total: The last training step.
         metric: Its metrics are shown, now and of the best evaluation; None shows none.
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
+        epochs: What `total` is in epochs; 0 where lengths are not given so.
         stream: Where to write; a terminal gets a live line.
         clock: Seconds, for tests to inject.
     """
@@ -52,6 +53,7 @@ class Progress:
         self,
         total: int = 0,
         *,
+        epochs: float = 0.0,
         metric: rules.BestRule | None = None,
         evaluations_left: Callable[[int], int] = lambda _: 0,
         stream: TextIO | None = None,
@@ -61,7 +63,9 @@ class Progress:
         self._rule = metric
         self._evaluations_left = evaluations_left
         self._stream = stream or sys.stderr
+        self._epochs = epochs
         self._clock = clock
+        self._start = clock()
         self._live = self._stream.isatty()
         self._shown = -math.inf
         self._rate = Rate()
@@ -112,10 +116,12 @@ class Progress:
             self._line = ""
 
     def _describe(self, step: int, loss: float) -> str:
+        done = step / self._total
         parts = [
-            f"step {step:,}/{self._total:,} {step / self._total:.0%}",
+            f"step {step:,}/{self._total:,} {done:.0%}",
+            f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
             f"{self._rate.value:,.1f} steps/s",
-            f"ETA {self._eta(step)}",
+            f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
             f"loss {loss:.4g}",
         ]
         return "  ".join(filter(None, [*parts, self._metrics()]))

@@ -100,6 +100,7 @@ class Training:
         watched_metrics.check(config, self.trainer, model_dir, evaluates=evaluates)
         self.line = progress.Progress(
             self._grid.end,
+            epochs=config.run.epochs.train,
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
         )

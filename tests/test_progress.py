@@ -36,6 +36,14 @@ def test_the_live_line_says_where_the_run_is(monkeypatch):
     assert "accuracy 0.8 (best 0.9 @400)" in shown
 
 
+def test_the_line_says_epochs_where_lengths_are_given_so_and_the_time_since_the_start():
+    stream, clock = Terminal(), Clock()
+    line = progress.Progress(1000, epochs=10, stream=stream, clock=clock)
+    clock.now += 75
+    line.training(520, 100, 2.0, lambda: 0.25)
+    assert "52%  epoch 5.2/10  50.0 steps/s  ETA 0:10 after 1:15  loss" in stream.getvalue()
+
+
 def test_the_live_line_below_an_evaluation_shows_its_metric():
     stream = Terminal()
     line = progress.Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=Clock())
