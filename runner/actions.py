@@ -1,5 +1,7 @@
 """What happens after a loop or an evaluation: rows, TensorBoard, the best checkpoint, a line."""
 
+import itertools
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,17 +33,34 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+_PACE = ("steps_per_second", "mfu", "input_wait")  # what is in a row beside the metrics
+
+
 class TrainingLog:
     """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
 
     A thread reads the values and writes them, so that training goes on meanwhile.
+
+    Args:
+        model_dir: The run's folder.
+        resumed_at: The step that the run is at; what is newer is dropped.
+        draws: Whether TensorBoard's events are written.
+        utilization: From steps a second to `mfu`; None where that is not known.
     """
 
-    def __init__(self, model_dir: Path, *, resumed_at: int, draws: bool = True) -> None:
+    def __init__(
+        self,
+        model_dir: Path,
+        *,
+        resumed_at: int,
+        draws: bool = True,
+        utilization: Callable[[float], float] | None = None,
+    ) -> None:
         self._path = model_dir / "train.jsonl"
         self._board = boards.TensorBoard(
             model_dir / "train" if draws else None, purge_from=resumed_at + 1
         )
+        self._utilization = utilization
         self._newest: dict[str, float] = {}
         self._writer = background.Background()
         self._written = False  # a row that may not be on the disk yet
@@ -54,15 +73,24 @@ class TrainingLog:
         self._writer.wait()
         return self._newest
 
-    def write(self, loop: controller.Loop) -> None:
-        """Off the grid nothing is written."""
+    def write(self, loop: controller.Loop, *, input_wait: float | None = None) -> None:
+        """Off the grid nothing is written.
+
+        Args:
+            loop: The loop.
+            input_wait: The share of its time that training waits for inputs; None while unknown.
+        """
         self._steps += loop.steps
         self._seconds += loop.seconds
         if loop.summary:
-            rate = self._steps / self._seconds
+            pace = {"steps_per_second": self._steps / self._seconds}
+            if self._utilization:
+                pace["mfu"] = self._utilization(pace["steps_per_second"])
+            if input_wait is not None:
+                pace["input_wait"] = input_wait
             self._steps, self._seconds = 0, 0.0
             self._written = True
-            self._writer.do(lambda: self._record(loop.step, loop.logs, rate))
+            self._writer.do(lambda: self._record(loop.step, loop.logs, pace))
 
     def flush(self) -> None:
         """Every row is on the disk when this returns."""
@@ -84,19 +112,17 @@ class TrainingLog:
         finally:
             self._board.close()
 
-    def _record(self, step: int, logs: Mapping[str, Any], rate: float) -> None:
+    def _record(self, step: int, logs: Mapping[str, Any], pace: Mapping[str, float]) -> None:
         values = scalars(logs)
-        row = {"step": step, **history.plain(values), "steps_per_second": round(rate, 3)}
+        rounded = {name: round(value, 4) for name, value in pace.items()}
+        row = {"step": step, **history.plain(values), **rounded}
         files.append_json_line(self._path, row, flush=False)
-        self._board.write(step, {**values, "steps_per_second": rate})
+        self._board.write(step, {**values, **pace})
         self._newest = values
 
     def _drop_after(self, step: int) -> None:
-        rows = list(files.read_json_lines(self._path))
-        kept = [row for row in rows if row["step"] <= step]
-        if len(kept) < len(rows):
-            files.write_json_lines(self._path, kept)
-        self._newest = _metrics(kept[-1]) if kept else {}
+        newest = files.cut_json_lines(self._path, lambda row: row["step"] <= step)
+        self._newest = _metrics(newest) if newest else {}
 
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -152,16 +178,19 @@ class EvaluationLog:
             seconds: How long it took.
             source: The checkpoint.
         """
-        row = history.Row(
-            step, scalars(logs), round(seconds, 3), time.time(), checkpoint_name(source, self._home)
-        )
+        metrics = {
+            sys.intern(name): value for name, value in scalars(logs).items()
+        }  # rows share it
+        name = checkpoint_name(source, self._home)
+        row = history.Row(step, metrics, round(seconds, 3), time.time(), name)
         self._rows.append(row)
         self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source))
 
     def names(self, step: int) -> set[str]:
-        """The names of the metrics that were recorded for `step`."""
-        return {name for row in self._rows.rows if row.step == step for name in row.metrics}
+        """The names of the metrics that were recorded for `step`, which is the newest of all."""
+        newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.rows))
+        return {name for row in newest for name in row.metrics}
 
     def catch_up(self, source: Path) -> history.Row | None:
         """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
@@ -182,8 +211,4 @@ def checkpoint_name(path: Path, home: Path) -> str:
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in row.items()
-        if name not in ("step", "steps_per_second")
-    }
+    return {name: float(value) for name, value in row.items() if name not in ("step", *_PACE)}

@@ -36,6 +36,8 @@ class BestCheckpoint:
     ) -> None:
         self._folder = folder
         self.rule = rule
+        self._ranking = rules.Ranking(rule)
+        self._ranked = 0  # evaluations
         self._keep = keep
         self._write_averages = write_averages
 
@@ -45,7 +47,7 @@ class BestCheckpoint:
         Where there is none, as after a change of the rule, it names none.
 
         Args:
-            rows: The evaluations.
+            rows: The evaluations; those of an earlier call are the first of them again.
             source: The checkpoint that the newest of them evaluated, and whose averages are at
                 hand. An older one is looked for beside it, where it is among the best and the
                 folder lost it; it comes without averages.
@@ -61,7 +63,9 @@ class BestCheckpoint:
         def there(row: history.Row) -> bool:
             return any(_has(place, row) for place in places)
 
-        wanted = rules.best_of(rows, self.rule, self._keep, among=there)
+        self._ranking.add(rows[self._ranked :])
+        self._ranked = len(rows)
+        wanted = self._ranking.first(self._keep, among=there)
         try:
             if wanted:
                 self._hold(wanted, source)
@@ -71,7 +75,7 @@ class BestCheckpoint:
             kept = "the one before it is kept" if self._named() else "there is none before it"
             path = self._folder / (wanted[0].checkpoint if wanted else "info.json")
             raise checkpoint_files.not_written(path, error, kept=kept) from error
-        return rules.best(rows, self.rule)
+        return self._ranking.best
 
     def _hold(self, wanted: Sequence[history.Row], source: Path) -> None:
         """Makes the folder hold the checkpoints of `wanted`, and nothing else."""

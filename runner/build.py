@@ -24,8 +24,11 @@ from runner import (
     progress,
     rules,
     signals,
+    stepping,
     strategy,
     trainer,
+    utilization,
+    xla,
 )
 from runner.config import Experiment
 from runner.errors import ConfigError
@@ -61,7 +64,8 @@ def build_trainer(
     devices = _devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
-    brake, inputs, replicas = trainer.Brake(), memory.Inputs(), memory.Replicas()
+    xla.check_runtime(config.runtime, devices)
+    brake, inputs, replicas = stepping.Brake(), memory.Inputs(), memory.Replicas()
     stop.tell(brake.halt)
     with devices.scope():
         task = given.task or _task(config, logging_dir)
@@ -80,6 +84,8 @@ def build_trainer(
             replicas=replicas,
             check=stop.check,
         )
+    if config.runtime.enable_xla and config.run.deterministic and built.training_graph:
+        xla.check_deterministic(built.training_graph)
     return built, rate_scale
 
 
@@ -92,7 +98,9 @@ def build_evaluator(
 ) -> evaluator.Evaluator:
     """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
     averages = config.trainer.optimizer_config.ema is not None
-    with _devices(config, given).scope():
+    devices, brake = _devices(config, given), stepping.Brake()
+    stop.tell(brake.halt)
+    with devices.scope():
         task = given.task or _task(config, logging_dir)
         return evaluator.Evaluator(
             config,
@@ -101,6 +109,7 @@ def build_evaluator(
             optimizer.build(task, config) if averages else None,
             validation_dataset=_validation_inputs(config, task),
             check=stop.check,
+            halted=brake.halted,
         )
 
 
@@ -232,6 +241,21 @@ def build_overview(built: trainer.Trainer) -> overview.Overview:
     return overview.build(built.model, forward=forward, training_step=step)
 
 
+def build_utilization(
+    config: Experiment, built: trainer.Trainer, view: overview.Overview
+) -> utilization.Utilization | None:
+    """What a rate makes of the devices; None where a step's FLOPs or their peak is not known."""
+    flops, devices = view.training_step.flops, built.strategy
+    if not flops:
+        return None
+    variable, *_ = devices.experimental_local_results(built.model.variables[0])
+    precision = config.runtime.mixed_precision_dtype or "float32"
+    peak = utilization.peak(
+        utilization.device_name(variable), precision, given=config.run.peak_flops
+    )
+    return utilization.Utilization(flops, devices.num_replicas_in_sync, peak) if peak else None
+
+
 def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
     """When things fall due."""
     options = config.trainer
@@ -317,10 +341,12 @@ def _pictures(config: Experiment, task: base_task.Task) -> actions.Pictures | No
 
 def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     """The strategy, on a process that is set up for the run."""
-    strategy.configure(config.runtime, seed=config.run.seed, deterministic=config.run.deterministic)
+    run = config.run
+    strategy.set_threads(intra_op=run.intra_op_threads, inter_op=run.inter_op_threads)
+    strategy.configure(config.runtime, seed=run.seed, deterministic=run.deterministic)
     if given.strategy is not None:
         return given.strategy
-    return strategy.build(config.runtime, logical_cpus=config.run.logical_cpus)
+    return strategy.build(config.runtime, logical_cpus=run.logical_cpus)
 
 
 def _validation_inputs(config: Experiment, task: base_task.Task) -> Any:

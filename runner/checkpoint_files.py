@@ -6,6 +6,7 @@ committed there, the newest last; it is written after the files that it names.
 """
 
 import contextlib
+import fnmatch
 import json
 import os
 import re
@@ -22,6 +23,9 @@ NAME = "ckpt"
 UNWRITABLE = (OSError, tf.errors.OpError)
 """What the operating system and TensorFlow raise where something cannot be written."""
 
+_STEP = re.compile(rf"{NAME}-(\d+)")
+_SHARD = re.compile(r"\d{5}-of-\d{5}")
+
 
 def name_of(step: int) -> str:
     """The name of the checkpoint of `step`."""
@@ -30,7 +34,7 @@ def name_of(step: int) -> str:
 
 def step_in(name: str) -> int | None:
     """The step in a checkpoint's name, None where it is named otherwise."""
-    match = re.fullmatch(rf"{NAME}-(\d+)", name)
+    match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
 
 
@@ -46,15 +50,17 @@ def index(path: Path) -> Path:
 
 def data(path: Path) -> list[Path]:
     """The checkpoint's data files that are there."""
-    pattern = re.compile(re.escape(path.name) + r"\.data-\d{5}-of-\d{5}")
-    return sorted(file for file in _entries(path.parent) if pattern.fullmatch(file.name))
+    start = f"{path.name}.data-"
+    names = (name for name in _names(path.parent) if name.startswith(start))
+    return [path.with_name(name) for name in sorted(names) if _SHARD.fullmatch(name, len(start))]
 
 
 def there(folder: Path) -> list[Path]:
     """The checkpoints `ckpt-<step>` in `folder`, the newest last."""
-    found = (file.with_suffix("") for file in _entries(folder) if file.suffix == ".index")
-    steps = {path: step_in(path.name) for path in found}
-    return sorted((path for path in steps if steps[path] is not None), key=lambda p: steps[p] or 0)
+    names = (name.removesuffix(".index") for name in _names(folder) if name.endswith(".index"))
+    steps = {name: step for name in names if (step := step_in(name)) is not None}
+    beside = folder / "checkpoint"  # of thousands, joining each would take as long as all the rest
+    return [beside.with_name(name) for name in sorted(steps, key=steps.__getitem__)]
 
 
 def committed(folder: Path) -> list[Path]:
@@ -87,9 +93,10 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
         return
     lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
     lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
-    times = [index(folder / name).stat().st_mtime for name in names]
+    listed = folder / "checkpoint"
+    times = [listed.with_name(f"{name}.index").stat().st_mtime for name in names]
     lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
-    files.write_text(folder / "checkpoint", "\n".join(lines) + "\n")
+    files.write_text(listed, "\n".join(lines) + "\n")
 
 
 def link(source: Path, target: Path) -> None:
@@ -146,6 +153,9 @@ def flush(path: str) -> None:
     except OSError:
         remove(Path(path))
         raise
+    # Once it has written, TensorFlow looks for files by the checkpoint's name; of each name Python
+    # would keep the pattern.
+    fnmatch._compile_pattern.cache_clear()  # type: ignore[attr-defined]
 
 
 def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
@@ -164,9 +174,10 @@ def reason(error: Exception) -> str:
     return re.sub(r"^.*(; |\): )", "", message)  # after a file's path, or a tensor's place in it
 
 
-def _entries(folder: Path) -> list[Path]:
+def _names(folder: Path) -> list[str]:
     try:
-        return list(folder.iterdir())
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []
 

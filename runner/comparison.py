@@ -17,7 +17,7 @@ from runner.errors import RunnerError
 
 TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
 
-_TIMES = ("time", "seconds", "steps_per_second")
+_TIMES = ("time", "seconds", "steps_per_second", "input_wait", "mfu")
 
 
 def compare(first: Path, second: Path) -> list[tensors.Part]:

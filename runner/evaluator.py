@@ -23,9 +23,10 @@ IS_DEFINED = "is_defined"  # a metric may have this method: whether it has count
 class Evaluator(base_trainer.Trainer):
     """Evaluates one model.
 
-    It differs from official's Trainer in three ways. Validation loss is a mean over examples, not
+    It differs from official's Trainer in four ways. Validation loss is a mean over examples, not
     over batches. A replica that gets no example of the last batch adds nothing. Averaged weights
-    are swapped in by copying.
+    are swapped in by copying. A graph loops over the batches, unless the task gathers something of
+    each on the host.
 
     Create it inside the strategy's scope.
 
@@ -36,7 +37,9 @@ class Evaluator(base_trainer.Trainer):
         optimizer: None where neither training nor averaged weights need one.
         validation_dataset: A distributed dataset; None evaluates nothing.
         train_dataset: A distributed dataset, for the subclass that trains.
-        check: Called before each batch; what it raises ends the evaluation.
+        check: Called before each batch, or before and after all of them where a graph loops; what
+            it raises ends the evaluation.
+        halted: Ends a loop in a graph after the batch that is running; `check` is to raise then.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Evaluator(base_trainer.Trainer):
         validation_dataset: Any,
         train_dataset: Any = None,
         check: Callable[[], None] = lambda: None,
+        halted: tf.Variable | bool = False,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = optimizers.Averages(ema, model) if ema else None
@@ -64,8 +68,10 @@ class Evaluator(base_trainer.Trainer):
         )
         self._optimizer = optimizer
         self._check = check
-        self._checked_loop = orbit.utils.create_loop_fn(self._checked_step())
-        self._evaluated = tf_keras.metrics.Sum("evaluated", dtype=tf.float32)
+        self._halted = halted
+        function = tf.function if config.trainer.eval_tf_function else lambda f: f
+        self._host_step = function(self.eval_step)
+        self._graph_loop = function(self._score_all)
 
     @property
     def averages(self) -> optimizers.Averages | None:
@@ -105,10 +111,9 @@ class Evaluator(base_trainer.Trainer):
         Raises:
             RunnerError: there was not one example.
         """
-        with self._averages_in_force():
-            logs = super().evaluate(num_steps)
-        self._refuse_none("the validation data are empty (task.validation_data)")
-        return logs
+        return self._evaluate(
+            self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
+        )
 
     def evaluate_on(self, dataset: Any, name: str) -> Logs:
         """Evaluates as `evaluate` does, but all of another dataset.
@@ -119,62 +124,98 @@ class Evaluator(base_trainer.Trainer):
             dataset: Distributed, with an end.
             name: Names it where it is empty.
         """
+        return self._evaluate(dataset, tf.constant(-1), f"{name} is empty")
+
+    def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
+        loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
         with self._averages_in_force():
             self.eval_begin()
-            aggregated = self._checked_loop(
-                tf.nest.map_structure(iter, dataset), tf.constant(-1), reduce_fn=self.eval_reduce
-            )
+            count, aggregated = loop(iter(dataset), num_steps)
             logs = self.eval_end(aggregated)
-        self._refuse_none(f"{name} is empty")
+        if not count:
+            raise RunnerError(f"the evaluation saw no example: {why_none}")
         return logs
 
-    def create_eval_loop_fn(self, has_state: bool) -> Callable[..., Any]:
-        """Official's loop, which looks up before each batch."""
-        if self.config.trainer.eval_tf_while_loop:
-            return super().create_eval_loop_fn(has_state)
-        return self._checked_loop
+    def _may_loop_in_graph(self, dataset: Any) -> bool:
+        """Whether the task gathers nothing on the host, and batches keep their shape in a loop.
 
-    def _checked_step(self) -> Callable[[Any], Any]:
-        step = self.eval_step
-        if self.config.trainer.eval_tf_function:
-            step = tf.function(step)
+        Replicas may find no more examples in it, so what they share has no fixed size there; a TPU
+        or a model may need the one that is declared.
+        """
+        if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
+            return False
+        if isinstance(dataset, tf.data.Dataset):
+            return True
+        first, *_ = tf.nest.flatten(dataset.element_spec, expand_composites=True)
+        return not first.shape[:1].is_fully_defined()
 
-        def checked_step(iterator: Any) -> Any:
+    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[int, None]:
+        self._check()
+        count = self._graph_loop(iterator, num_steps)
+        self._check()
+        return int(count), None
+
+    def _score_all(self, iterator: Any, num_steps: tf.Tensor) -> tf.Tensor:
+        """Scores the next `num_steps` batches, -1 for all; how many there were.
+
+        While one is scored, the next is fetched.
+        """
+        count = tf.zeros_like(num_steps)
+        batch = iterator.get_next_as_optional()
+        while self._goes_on(batch, count != num_steps):
+            self._score(batch.get_value())
+            count += 1
+            batch = iterator.get_next_as_optional()
+        return count
+
+    def _goes_on(self, batch: tf.experimental.Optional, wanted: tf.Tensor) -> tf.Tensor:
+        with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
+            return tf.logical_and(
+                tf.logical_and(wanted, batch.has_value()), tf.logical_not(self._halted)
+            )
+
+    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[int, Any]:
+        """Official's loop, which hands over what the task gathers of each batch."""
+        count = 0
+
+        def step(iterator: Any) -> Any:
+            nonlocal count
             self._check()
-            return step(iterator)
+            outputs = self._host_step(iterator)
+            count += 1
+            return outputs
 
-        return checked_step
+        loop = orbit.utils.create_loop_fn(step)
+        aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
+        return count, aggregated
 
     def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
         return self._averages.in_force() if self._averages else contextlib.nullcontext()
 
-    def _refuse_none(self, why: str) -> None:
-        if not float(self._evaluated.result()):
-            raise RunnerError(f"the evaluation saw no example: {why}")
-
     def eval_begin(self) -> None:
         """Resets the metrics."""
-        for metric in [*self.validation_metrics, self.validation_loss, self._evaluated]:
+        for metric in [*self.validation_metrics, self.validation_loss]:
             metric.reset_state()
 
     def eval_step(self, iterator: Any) -> Mapping[str, Any]:
         """One batch on all replicas; its loss counts once for each example."""
+        inputs, passed_through = self.next_eval_inputs(iterator)
+        outputs = self._score(inputs)
+        results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
+        return {**passed_through, **results}
 
+    def _score(self, inputs: Any) -> Any:
         def score(inputs: Any) -> Mapping[str, Any]:
             logs = self.task.validation_step(
                 inputs, model=self.model, metrics=self.validation_metrics
             )
-            examples = tf.cast(batches.examples(inputs), tf.float32)
             if self.task.loss in logs:
+                examples = tf.cast(batches.examples(inputs), tf.float32)
                 weight = logs.get(WEIGHT, examples)
                 self._validation_loss.update_state(logs[self.task.loss], sample_weight=weight)
-            self._evaluated.update_state(examples)
             return logs
 
-        inputs, passed_through = self.next_eval_inputs(iterator)
-        outputs = self.strategy.run(_skip_empty(score), args=(inputs,))
-        results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
-        return {**passed_through, **results}
+        return self.strategy.run(_skip_empty(score), args=(inputs,))
 
     def eval_end(self, aggregated_logs: Any = None) -> Logs:
         """Reads the metrics that have a result."""

@@ -48,7 +48,9 @@ class _ClipsFirst(tf_keras.optimizers.legacy.Optimizer):
     ) -> Any:
         """Applies gradients to variables."""
         summed = grads_and_vars = list(grads_and_vars)
-        if experimental_aggregate_gradients:
+        # One replica clips by the very norm that is told: TensorFlow then computes it once.
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        if experimental_aggregate_gradients and replicas > 1:
             summed = self._aggregate_gradients(grads_and_vars)
         self.norm.update_state(_global_norm([gradient for gradient, _ in summed]))
         return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)

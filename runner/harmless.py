@@ -35,6 +35,7 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.continuous_eval_timeout",
         "run.async_checkpoints",
         "run.tensorboard",
+        "run.peak_flops",
     ),
     "what is kept, and where, changes no weight": (
         "trainer.max_to_keep",
@@ -77,14 +78,20 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.eval_tf_while_loop",
         "trainer.eval_tf_function",
         "run.logical_cpus",
+        "run.intra_op_threads",
+        "run.inter_op_threads",
     ),
     "the same data, at another pace": (
         "task.*_data.prefetch_buffer_size",
         "task.*_data.autotune_algorithm",
         "task.*_data.ram_budget",
+        "task.*_data.num_parallel_calls",
+        "task.*_data.autotune",
         "run.evaluation_sets[].data.prefetch_buffer_size",
         "run.evaluation_sets[].data.autotune_algorithm",
         "run.evaluation_sets[].data.ram_budget",
+        "run.evaluation_sets[].data.num_parallel_calls",
+        "run.evaluation_sets[].data.autotune",
     ),
 }
 

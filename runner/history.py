@@ -5,18 +5,18 @@ else, so it survives every restart.
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from runner import files
 
 Kind = TypeVar("Kind", bound="Record")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Record:
     """A row of any kind.
 
@@ -30,21 +30,12 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON's view of the row; metrics are finite there, other values become their names."""
-        row = {"kind": self.kind, **dataclasses.asdict(self)}
+        names = (field.name for field in dataclasses.fields(self))
+        row = {"kind": self.kind, **{name: getattr(self, name) for name in names}}
         return {**row, "metrics": plain(row["metrics"])} if "metrics" in row else row
 
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`."""
-        values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
-        if "metrics" in values:
-            values["metrics"] = {name: float(each) for name, each in values["metrics"].items()}
-        if "skipped" in values:
-            values["skipped"] = tuple(values["skipped"])
-        return cls(**values)
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Row(Record):
     """One evaluation.
 
@@ -64,7 +55,7 @@ class Row(Record):
     checkpoint: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Rollback(Record):
     """A decision: training broke, went back to a checkpoint and leaves out what broke it.
 
@@ -86,7 +77,7 @@ class Rollback(Record):
     time: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
     """A decision that came from a sidecar's evaluations: the run ends.
 
@@ -104,7 +95,7 @@ class Stop(Record):
     time: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Drop(Record):
     """A decision that came from a sidecar's evaluations: the learning rate drops.
 
@@ -122,7 +113,7 @@ class Drop(Record):
     time: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable(Record):
     """A checkpoint that could not be evaluated, and is not tried again.
 
@@ -140,7 +131,7 @@ class Unreadable(Record):
     time: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Test(Record):
     """A test of some weights at the end of a run.
 
@@ -195,9 +186,19 @@ class History:
         files.append_json_line(self._path, row.as_dict())
         self._add(row)
 
+    @property
+    def steps(self) -> AbstractSet[int]:
+        """The steps that have been evaluated."""
+        return self._steps
+
+    @property
+    def furthest(self) -> int:
+        """The highest of these steps, -1 where there is none."""
+        return self._furthest
+
     def has(self, step: int) -> bool:
         """Whether `step` has been evaluated."""
-        return step in self._evaluated
+        return step in self._steps
 
     def drop_after(self, step: int) -> None:
         """Forgets rows newer than `step`: the training that led to them is done again.
@@ -218,7 +219,8 @@ class History:
     def _set(self, rows: Iterable[Record]) -> None:
         self._all: list[Record] = []
         self._of: dict[type, list[Any]] = {kind: [] for kind in _KINDS.values()}
-        self._evaluated: set[int] = set()
+        self._steps: set[int] = set()
+        self._furthest = -1
         for row in rows:
             self._add(row)
 
@@ -226,7 +228,8 @@ class History:
         self._all.append(row)
         self._of[type(row)].append(row)
         if isinstance(row, Row):
-            self._evaluated.add(row.step)
+            self._steps.add(row.step)
+            self._furthest = max(self._furthest, row.step)
 
 
 class Tail:
@@ -243,10 +246,11 @@ class Tail:
 
     def take(self, step: int | None) -> list[Row]:
         """The evaluations up to `step` (None: all) that were not taken yet, oldest first."""
-        self._waiting += self._new()
-        taken = [row for row in self._waiting if step is None or row.step <= step]
-        self._waiting = [row for row in self._waiting if row not in taken]
-        return taken
+        waiting, self._waiting = [*self._waiting, *self._new()], []
+        if step is None:
+            return waiting
+        self._waiting = [row for row in waiting if row.step > step]
+        return [row for row in waiting if row.step <= step]
 
     def _new(self) -> list[Row]:
         try:
@@ -258,18 +262,27 @@ class Tail:
         except FileNotFoundError:
             return []
         whole = text[: text.rfind(b"\n") + 1]
+        name = f"{self._path}, after byte {self._read}"
+        rows = files.parse_json_lines(whole.splitlines(), _record, name=name)
         self._read += len(whole)
-        rows = [_from_dict(json.loads(line)) for line in whole.splitlines()]
         return [row for row in rows if isinstance(row, Row)]
 
 
 def read(path: Path) -> list[Record]:
     """The rows of a `history.jsonl`, oldest first; none where there is no file."""
-    return [_from_dict(row) for row in files.read_json_lines(path)]
+    return files.read_json_lines(path, _record)
 
 
-def _from_dict(row: Mapping[str, Any]) -> Record:
-    return _KINDS[row["kind"]].from_dict(row)
+def _record(found: dict[str, Any]) -> Any:
+    """What an object of JSON stands for: a row, or the metrics of one."""
+    if "kind" not in found or "step" not in found:
+        return found
+    kind = _KINDS[found.pop("kind")]
+    if "metrics" in found:
+        found["metrics"] = {name: float(value) for name, value in found["metrics"].items()}
+    if "skipped" in found:
+        found["skipped"] = tuple(found["skipped"])
+    return kind(**found)
 
 
 def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -43,12 +43,10 @@ _UNUSED = (
     "cache",
     "cycle_length",
     "block_length",
-    "ram_budget",
     "sharding",
     "enable_tf_data_service",
     "tf_data_service_address",
     "tf_data_service_job_name",
-    "autotune_algorithm",
 )
 
 
@@ -58,7 +56,7 @@ class DataConfig(config_definitions.DataConfig):
 
     `seed`: None is 0. `prefetch_buffer_size`: None is chosen by TensorFlow. The fields for shuffle
     buffers, caches, file interleaving and the tf.data service have no meaning here; setting one is
-    an error, and so is `deterministic=False`.
+    an error, and so is `deterministic=False`. Whatever is chosen, the batches are the same.
 
     Attributes:
         start_step: the step whose batch comes first. Not for users: the trainer sets it.
@@ -66,11 +64,17 @@ class DataConfig(config_definitions.DataConfig):
             batch. Training data have no end and never a remainder.
         num_examples: how many examples there are, where lengths are given in epochs and the data's
             configuration cannot count them; 0: not said.
+        num_parallel_calls: how many batches are loaded and augmented side by side; 0 is chosen by
+            TensorFlow.
+        autotune: whether TensorFlow goes on adapting what it has chosen, with
+            `autotune_algorithm` and up to `ram_budget` GB.
     """
 
     start_step: int = 0
     drop_remainder: bool = False
     num_examples: int = 0
+    num_parallel_calls: int = 0
+    autotune: bool = True
 
     def size(self) -> int | None:
         """How many examples there are, None where nothing says it; for subclasses that can count.
@@ -229,6 +233,7 @@ class _Share:
     replicas: int  # fed by this pipeline
     first: int  # number of the first of these, counted over all pipelines
 
+    @tf.autograph.experimental.do_not_convert
     def position(self, element: Any) -> Any:
         """The position of an element's first example; a number or a tensor, as given."""
         step, replica = element // self.replicas, element % self.replicas
@@ -264,6 +269,12 @@ def _share(
         raise ConfigError(
             f"{context.num_input_pipelines} input pipelines cannot feed {replicas} replicas evenly"
         )
+    for field in ("num_parallel_calls", "prefetch_buffer_size"):
+        if (getattr(config, field) or 0) < 0:
+            raise ConfigError(
+                f"{field}={getattr(config, field)} of the {what} data: must be 1 or more, or left"
+                " to TensorFlow"
+            )
     refuse(config, _UNUSED, "examples are found by index, without buffers or files to interleave")
     if config.deterministic is False:
         raise ConfigError("deterministic=False: data that are placed by step cannot be otherwise")
@@ -295,6 +306,7 @@ def _training(
     """
     key = shuffling.key(config.seed or 0, _AUGMENT)
 
+    @tf.autograph.experimental.do_not_convert  # nothing in it is for AutoGraph, which is slow
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
         serial = drawn(first + tf.range(block, dtype=tf.int64))
         if augment is None:
@@ -314,5 +326,6 @@ def _training(
 def _pipeline(
     elements: tf.data.Dataset, batch: Callable[..., Any], config: DataConfig
 ) -> tf.data.Dataset:
-    batches = elements.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    calls = config.num_parallel_calls or tf.data.AUTOTUNE
+    batches = elements.map(batch, num_parallel_calls=calls, deterministic=True)
     return batches.prefetch(config.prefetch_buffer_size or tf.data.AUTOTUNE)

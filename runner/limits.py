@@ -104,12 +104,11 @@ def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Br
 def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     """Values that cannot be had together."""
     trainer, runtime = experiment.trainer, experiment.runtime
-    if trainer.train_tf_while_loop and not trainer.train_tf_function:
-        needs = "needs train_tf_while_loop = False: a loop in a graph is a function"
-        yield Broken("trainer", trainer, "train_tf_function", needs)
-    if trainer.eval_tf_while_loop and trainer.validation_steps == -1:
-        needs = "needs a number of validation_steps: such a loop cannot tell where the data end"
-        yield Broken("trainer", trainer, "eval_tf_while_loop", needs)
+    for part in ("train", "eval"):
+        loop, function = f"{part}_tf_while_loop", f"{part}_tf_function"
+        if getattr(trainer, loop) and not getattr(trainer, function):
+            needs = f"needs {loop} = False: a loop in a graph is a function"
+            yield Broken("trainer", trainer, function, needs)
     if trainer.optimizer_config.ema is not None and runtime.mixed_precision_dtype == "float16":
         needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
         yield Broken("runtime", runtime, "mixed_precision_dtype", needs)

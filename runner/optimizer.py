@@ -42,7 +42,8 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
         """The rate in force at `step`."""
         scheduled = self._scheduled(step) if callable(self._scheduled) else self._scheduled
         scheduled = tf.cast(scheduled, tf.float32)
-        return tf.maximum(self.scale * scheduled, tf.minimum(scheduled, self._floor))
+        scaled = self.scale * scheduled
+        return tf.maximum(scaled, tf.minimum(scheduled, self._floor)) if self._floor else scaled
 
     def get_config(self) -> dict[str, Any]:
         """Keras's description of it."""

@@ -77,8 +77,9 @@ class Pending:
 
     def _lacking(self, steps: Iterable[int]) -> list[int]:
         """Which of `steps` are still to be evaluated; by the policy `latest`, only newer ones."""
-        done = {row.step for row in (*self._rows.rows, *self._rows.of(history.Unreadable))}
+        unreadable = {row.step for row in self._rows.of(history.Unreadable)}
         first = self._options.from_step
-        if self._options.policy == "latest" and done:
-            first = max(first, max(done) + 1)
-        return sorted(step for step in steps if step >= first and step not in done)
+        if self._options.policy == "latest":
+            first = max(first, 1 + max({self._rows.furthest, *unreadable}))
+        later = (step for step in steps if step >= first)
+        return sorted(step for step in later if not (step in unreadable or self._rows.has(step)))

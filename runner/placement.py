@@ -5,6 +5,7 @@ iterator's state goes into the checkpoint, where TensorFlow can tell it; else th
 the start and skip: the same batches in the same order, at the cost of reading them.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 from official.core import base_task, config_definitions
 
 from runner import batches
+from runner.errors import ConfigError
 
 Window = tuple[int, int]
 """Batches that training leaves out: the first, and the one after the last."""
@@ -37,6 +39,9 @@ def training(
         skipped: Batches that no step is trained on.
         seed: Taken where `data` has none, and by what draws from TensorFlow's.
         threads: The size of a thread pool of their own; None shares TensorFlow's.
+
+    Raises:
+        ConfigError: `data` or `threads` ask for what tf.data does not have.
     """
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=seed)
@@ -50,7 +55,7 @@ def training(
         ]
         return tf.nest.map_structure(_joined, *parts)
 
-    return _distributed(task, build, threads)
+    return _distributed(task, build, _options(data, threads))
 
 
 def validation(
@@ -68,6 +73,9 @@ def validation(
         threads: The size of a thread pool of their own; None shares TensorFlow's.
         examples: Only the first so many, None for all. Several input pipelines share the number:
             the first of what each of them reads.
+
+    Raises:
+        ConfigError: `data` or `threads` ask for what tf.data does not have.
     """
 
     def build(context: tf.distribute.InputContext) -> Any:
@@ -78,7 +86,7 @@ def validation(
         own += context.input_pipeline_id < more
         return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
 
-    return _distributed(task, build, threads)
+    return _distributed(task, build, _options(data, threads))
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
@@ -101,6 +109,18 @@ def inputs_of(
 def is_placed(data: config_definitions.DataConfig) -> bool:
     """Whether inputs of this kind begin where they are told, at no cost."""
     return hasattr(data, "start_step")
+
+
+def advice(data: config_definitions.DataConfig) -> str:
+    """What may help where training waits for inputs of this kind."""
+    fields = [field.name for field in dataclasses.fields(data)]  # no value is read: see unread.py
+    name = type(data).__name__
+    wanted = ["num_parallel_calls"] if is_placed(data) else ["cycle_length", "cache"]
+    may_help = [f"{name}.{each}" for each in (*wanted, "prefetch_buffer_size") if each in fields]
+    return (
+        f"{', '.join(['RuntimeConfig.dataset_num_private_threads', *may_help])} may help; "
+        "--profile_steps=100:110 shows which op waits"
+    )
 
 
 def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
@@ -164,19 +184,49 @@ def _takes_context(task: base_task.Task) -> bool:
 def _distributed(
     task: base_task.Task,
     build: Callable[[tf.distribute.InputContext], Any],
-    threads: int | None,
+    options: tf.data.Options,
 ) -> Any:
-    def with_threads(input_context: tf.distribute.InputContext) -> Any:
+    def with_options(input_context: tf.distribute.InputContext) -> Any:
         dataset = build(input_context)
-        if not threads:
+        if options == tf.data.Options():
             return dataset
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = threads
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
 
     strategy = tf.distribute.get_strategy()
     if _takes_context(task):
-        return orbit.utils.make_distributed_dataset(strategy, with_threads)
+        return orbit.utils.make_distributed_dataset(strategy, with_options)
     return orbit.utils.make_distributed_dataset(
-        strategy, lambda: with_threads(tf.distribute.InputContext())
+        strategy, lambda: with_options(tf.distribute.InputContext())
     )
+
+
+def _options(data: Any, threads: int | None) -> tf.data.Options:
+    """Threads and autotuning as configured; a task's own kind of configuration may lack fields."""
+    options = tf.data.Options()
+    if threads:
+        if threads < 0:
+            raise ConfigError(
+                f"RuntimeConfig.dataset_num_private_threads={threads}: must be 1 or more, or None"
+            )
+        options.threading.private_threadpool_size = threads
+    given = {field: getattr(data, field, None) for field in ("autotune_algorithm", "ram_budget")}
+    for field, value in given.items():
+        if value and getattr(data, "autotune", None) is False:
+            raise ConfigError(f"{_named(data, field)} has no effect without autotune")
+    if getattr(data, "autotune", None) is False:
+        options.autotune.enabled = False
+    if algorithm := given["autotune_algorithm"]:
+        known = tf.data.experimental.AutotuneAlgorithm.__members__
+        if algorithm not in known:
+            raise ConfigError(f"{_named(data, 'autotune_algorithm')}: must be {', '.join(known)}")
+        options.autotune.autotune_algorithm = known[algorithm]
+    if budget := given["ram_budget"]:
+        if budget < 0:
+            raise ConfigError(f"{_named(data, 'ram_budget')}: must be 1 or more, in GB, or None")
+        options.autotune.ram_budget = budget * 2**30
+    return options
+
+
+def _named(data: Any, field: str) -> str:
+    """`ImageData.ram_budget=-1`."""
+    return f"{type(data).__name__}.{field}={getattr(data, field)!r}"

@@ -45,6 +45,7 @@ class Progress:
         metric: Its metrics are shown, now and of the best evaluation; None shows none.
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
         epochs: What `total` is in epochs; 0 where lengths are not given so.
+        utilization: From steps a second to the share of the devices' peak; None shows none.
         stream: Where to write; a terminal gets a live line.
         clock: Seconds, for tests to inject.
     """
@@ -56,12 +57,14 @@ class Progress:
         epochs: float = 0.0,
         metric: rules.BestRule | None = None,
         evaluations_left: Callable[[int], int] = lambda _: 0,
+        utilization: Callable[[float], float] | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total = total
         self._rule = metric
         self._evaluations_left = evaluations_left
+        self._utilization = utilization
         self._stream = stream or sys.stderr
         self._epochs = epochs
         self._clock = clock
@@ -121,6 +124,7 @@ class Progress:
             f"step {step:,}/{self._total:,} {done:.0%}",
             f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
             f"{self._rate.value:,.1f} steps/s",
+            f"MFU {self._utilization(self._rate.value):.0%}" if self._utilization else "",
             f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
             f"loss {loss:.4g}",
         ]

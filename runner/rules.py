@@ -4,10 +4,11 @@ Each rule is a fold: `Trend()` is its first state, `step(state, row)` the next. 
 but what the rows so far say, so it is saved nowhere: whoever has the rows has the decisions.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from runner.history import Rollback, Row
@@ -46,7 +47,7 @@ class Watched:
         if not given:
             return None
         gained = {name: new for name, new in given.items() if self._beats(name, new, best)}
-        return bool(gained), {**best, **gained}
+        return bool(gained), {**best, **gained} if gained else best
 
     def _beats(self, name: str, new: float, best: Mapping[str, float]) -> bool:
         if math.isnan(new):
@@ -169,6 +170,72 @@ class PlateauRule:
         return float(self.factor**state.drops)
 
 
+class Ranking:
+    """Evaluations in their order by a rule, taken in as they come.
+
+    By one metric the best is first, of equals the earliest; by several, the newest of those that
+    were better than all before them, whether these are to choose from or not.
+
+    Args:
+        rule: What decides.
+        rows: The first evaluations.
+
+    Attributes:
+        best: The best row; None while every value is NaN, missing or too early.
+    """
+
+    def __init__(self, rule: BestRule, rows: Sequence[Row] = ()) -> None:
+        self._rule = rule
+        self._watched = rule.watched
+        self._marks: Mapping[str, float] = {}
+        self._ranked: list[Row] = []
+        self.best: Row | None = None
+        self.add(rows)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Takes in more."""
+        counted = [row for row in rows if row.step >= self._rule.from_step]
+        gains = [row for row in counted if self._gains(row)]
+        self.best = gains[-1] if gains else self.best
+        if len(self._rule.names) > 1:
+            self._ranked[:0] = reversed(gains)
+            return
+        given = [row for row in counted if not math.isnan(self._place(row))]
+        if len(given) == 1:
+            bisect.insort(self._ranked, given[0], key=self._place)
+        elif given:
+            self._ranked = sorted([*self._ranked, *given], key=self._place)
+
+    def first(self, count: int, *, among: Callable[[Row], bool]) -> list[Row]:
+        """The `count` best rows that are `among` those to choose from, one a step.
+
+        Better ones that are not are forgotten: what is gone is not looked for again and again.
+        """
+        found: dict[int, Row] = {}
+        kept = []
+        looked = 0
+        for row in self._ranked:
+            if len(found) == count:
+                break
+            looked += 1
+            if among(row):
+                kept.append(row)
+                found.setdefault(row.step, row)
+        self._ranked[:looked] = kept
+        return list(found.values())
+
+    def _gains(self, row: Row) -> bool:
+        """Whether `row` is better than all before it."""
+        seen = self._watched.better(row, self._marks)
+        if seen:
+            self._marks = seen[1]
+        return bool(seen and seen[0])
+
+    def _place(self, row: Row) -> float:
+        value = row.metrics.get(self._rule.metric, math.nan)
+        return -value if self._rule.higher else value
+
+
 Rule = StoppingRule | PlateauRule
 
 
@@ -184,22 +251,9 @@ def plateau(options: "run_config.PlateauConfig") -> PlateauRule:
     return PlateauRule(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
 
-def best(rows: Iterable[Row], rule: BestRule) -> Row | None:
+def best(rows: Sequence[Row], rule: BestRule) -> Row | None:
     """The best row by `rule`; None while every value is NaN, missing or too early."""
-    return next(iter(_gains(rows, rule)), None)
-
-
-def best_of(
-    rows: Iterable[Row], rule: BestRule, count: int, *, among: Callable[[Row], bool]
-) -> list[Row]:
-    """The `count` best rows by `rule` that are `among` those to choose from, one a step.
-
-    The best is first: by one metric, of equals the earliest; by several, the newest of those that
-    were better than all before them, whether these are to choose from or not.
-    """
-    ranked = [row for row in _ranked(rows, rule) if among(row)]
-    first = {row.step: row for row in reversed(ranked)}
-    return [row for row in ranked if row is first[row.step]][:count]
+    return Ranking(rule, rows).best
 
 
 def skipped(rollbacks: Iterable[Rollback]) -> list[tuple[int, int]]:
@@ -220,28 +274,6 @@ def stop_reason(rows: Iterable[Row], rule: StoppingRule) -> str | None:
 def plateau_scale(rows: Iterable[Row], rule: PlateauRule) -> float:
     """What the scheduled learning rate is multiplied by after these evaluations."""
     return rule.scale(functools.reduce(rule.step, rows, Trend()))
-
-
-def _ranked(rows: Iterable[Row], rule: BestRule) -> list[Row]:
-    """The rows that may be kept as best, the best first."""
-    if len(rule.names) > 1:
-        return _gains(rows, rule)
-    counted = (row for row in rows if row.step >= rule.from_step)
-    given = [row for row in counted if not math.isnan(row.metrics.get(rule.metric, math.nan))]
-    return sorted(given, key=lambda row: row.metrics[rule.metric], reverse=rule.higher)
-
-
-def _gains(rows: Iterable[Row], rule: BestRule) -> list[Row]:
-    """The rows that were better than all before them, the newest first."""
-    found: list[Row] = []
-    watched = rule.watched
-    best: Mapping[str, float] = {}
-    for row in rows:
-        seen = None if row.step < rule.from_step else watched.better(row, best)
-        if seen and seen[0]:
-            found.append(row)
-            best = seen[1]
-    return found[::-1]
 
 
 def _worse(state: Trend) -> Trend:

@@ -206,6 +206,10 @@ class RunConfig(base_config.Config):
             TensorFlow then does without some faster kernels, mostly on GPUs.
         async_checkpoints: Whether checkpoints are written while training goes on.
         logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
+        intra_op_threads: How many threads an op may compute with on CPUs; 0: TensorFlow chooses.
+        inter_op_threads: How many ops may run side by side on CPUs; 0: TensorFlow chooses.
+        peak_flops: FLOP/s of one device at its best, for the utilisation `mfu`; 0: as the maker of
+            the device states it, where it is known.
         tensorboard: Whether TensorBoard's events are written.
         rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
             (`TrainerConfig.recovery_max_trials` says how many there may be).
@@ -227,6 +231,9 @@ class RunConfig(base_config.Config):
     deterministic: bool = True
     async_checkpoints: bool = True
     logical_cpus: int = 1
+    intra_op_threads: int = 0
+    inter_op_threads: int = 0
+    peak_flops: float = 0.0
     tensorboard: bool = True
     rollback_rate: float = 1.0
     gradient_accumulation: int = 1

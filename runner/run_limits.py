@@ -24,6 +24,9 @@ _SIZE: _Bound = (lambda value: value >= 0, "must be 0 or more")
 _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
     "": {
         "logical_cpus": _COUNT,
+        "intra_op_threads": _SIZE,
+        "inter_op_threads": _SIZE,
+        "peak_flops": _SIZE,
         "gradient_accumulation": _COUNT,
         "rollback_rate": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
     },

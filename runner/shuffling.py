@@ -16,11 +16,13 @@ _ROUNDS = 12
 _SORTED = 4096
 
 
+@tf.autograph.experimental.do_not_convert
 def key(seed: int, purpose: int) -> tf.Tensor:
     """A key, [3] int64, for one of the things that are drawn from a seed."""
     return tf.constant([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF, purpose], tf.int64)
 
 
+@tf.autograph.experimental.do_not_convert
 def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -> tf.Tensor:
     """Where each place goes in a permutation of `size`.
 
@@ -43,6 +45,7 @@ def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -
     return _cipher(place, key=tf.gather(keys, number - number[0]), last=size - 1)
 
 
+@tf.autograph.experimental.do_not_convert
 def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
     """63 random bits, [n, count] int64, from [n] counters and a key, [3] or [n, 3]."""
     counters = counter[:, tf.newaxis] * count + tf.range(count, dtype=tf.int64)

@@ -197,4 +197,4 @@ class Sidecar:
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations
-        return 0 < most <= len({row.step for row in self.rows.rows})
+        return 0 < most <= len(self.rows.steps)

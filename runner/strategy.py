@@ -61,6 +61,23 @@ def build(
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
 
 
+def set_threads(*, intra_op: int, inter_op: int) -> None:
+    """Sets how many threads this process computes with on CPUs; 0 leaves a number as it is.
+
+    Raises:
+        ConfigError: TensorFlow has started with others.
+    """
+    for field, count, limit in (
+        ("intra_op_threads", intra_op, tf.config.threading.set_intra_op_parallelism_threads),
+        ("inter_op_threads", inter_op, tf.config.threading.set_inter_op_parallelism_threads),
+    ):
+        try:
+            if count:
+                limit(count)
+        except RuntimeError as error:
+            raise _too_late(field, count) from error
+
+
 def configure(
     runtime: config_definitions.RuntimeConfig, *, seed: int, deterministic: bool = True
 ) -> None:
@@ -129,8 +146,11 @@ def _logical_cpus(count: int) -> list[str]:
                 cpu, [tf.config.LogicalDeviceConfiguration()] * count
             )
         except RuntimeError as error:
-            raise ConfigError(
-                f"RunConfig.logical_cpus = {count} must be set before TensorFlow starts in this "
-                "process"
-            ) from error
+            raise _too_late("logical_cpus", count) from error
     return [f"CPU:{index}" for index in range(count)]
+
+
+def _too_late(field: str, value: int) -> ConfigError:
+    return ConfigError(
+        f"RunConfig.{field} = {value} must be set before TensorFlow starts in this process"
+    )

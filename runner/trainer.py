@@ -1,5 +1,6 @@
 """One loop of training: official's Trainer, with metrics read in the graph and a brake."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,33 +8,18 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, config_definitions
 
-from runner import accumulation, evaluator, gradients, memory, placement, variable_groups
+from runner import (
+    accumulation,
+    evaluator,
+    gradients,
+    memory,
+    placement,
+    stepping,
+    variable_groups,
+    waiting,
+)
 from runner import optimizer as optimizers
 from runner.errors import RunnerError
-
-
-class Brake:
-    """What ends a loop inside TensorFlow. Create it outside the strategy's scope.
-
-    Attributes:
-        length: How many steps a loop has.
-        halted: Set by `halt`, from any thread.
-        sound: Cleared by a step whose loss is not finite, or above its bound.
-    """
-
-    def __init__(self) -> None:
-        with tf.device("cpu:0"):
-            self.length = tf.Variable(0, trainable=False, name="length")
-            self.halted = tf.Variable(False, trainable=False, name="halted")
-            self.sound = tf.Variable(True, trainable=False, name="sound")
-
-    def halt(self) -> None:
-        """Ends the loop after the step that is running."""
-        self.halted.assign(True)
-
-    def released(self) -> tf.Tensor:
-        """Whether a loop may go on that has not come to its length."""
-        return tf.logical_and(self.sound, tf.logical_not(self.halted))
 
 
 class Trainer(evaluator.Evaluator):
@@ -57,7 +43,7 @@ class Trainer(evaluator.Evaluator):
         *,
         train_dataset: Any,
         validation_dataset: Any,
-        brake: Brake,
+        brake: stepping.Brake,
         inputs: memory.Inputs,
         replicas: memory.Replicas,
         check: Callable[[], None] = lambda: None,
@@ -70,8 +56,10 @@ class Trainer(evaluator.Evaluator):
             train_dataset=train_dataset,
             validation_dataset=validation_dataset,
             check=check,
+            halted=brake.halted,
         )
         self.brake = brake
+        self.waits = waiting.Waits(placement.advice(config.task.train_data))
         self._inputs = inputs
         self._replicas = replicas
         self._metrics = [*self.train_metrics, self.train_loss]
@@ -80,6 +68,7 @@ class Trainer(evaluator.Evaluator):
             gradients.measure(optimizer, norm)
             self._metrics.append(norm)
         variable_groups.scale_rates(optimizer, config.run.variable_groups)
+        self._task_step = self._build_task_step()
         self._trace()
         variable_groups.check(config.run.variable_groups, model)
         self._checkpoint = tf.train.Checkpoint(
@@ -103,14 +92,22 @@ class Trainer(evaluator.Evaluator):
     def _trace(self) -> None:
         """Makes every variable exist: the first restore or save finds all of them."""
         options = self.config.trainer
-        function: Callable = tf.function if options.train_tf_function else lambda f, **_: f
-        self._step = function(self.train_step)
+        self._step: Any = self._step_on
         self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
         self._train_graph = None
-        self._loop: Callable[[], evaluator.Logs] | None = None
+        self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
         self._length = 0
-        if options.train_tf_function and not tf.config.functions_run_eagerly():
-            self._train_graph = self._step.get_concrete_function(self._train_iter).graph
+        if options.train_tf_function:
+            self._step = tf.function(self._step_on)
+            if not tf.config.functions_run_eagerly():
+                batch = tf.nest.map_structure(lambda each: each.element_spec, self.train_dataset)
+                self._train_graph = self._step.get_concrete_function(batch).graph
+
+    def _build_task_step(self) -> accumulation.Step:
+        """The task's step, in parts and compiled by XLA where that is asked for."""
+        parts = self.config.run.gradient_accumulation
+        step = accumulation.accumulated(self.task.train_step, parts, self.task.loss)
+        return tf.function(step, jit_compile=True) if self.config.runtime.enable_xla else step
 
     @property
     def training_graph(self) -> tf.Graph | None:
@@ -157,7 +154,7 @@ class Trainer(evaluator.Evaluator):
         if self.remembers_inputs:
             self.feed(dataset)
             self._train_iter = iter(dataset)
-            self._loop = None
+            self._loops.clear()
             self._inputs.give(self._train_iter)
         else:
             self._inputs.clear()
@@ -174,108 +171,125 @@ class Trainer(evaluator.Evaluator):
         """
         if self._train_iter is None:  # the dataset was replaced
             self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
-            self._loop = None
+            self._loops.clear()
         try:
-            if self.config.trainer.train_tf_while_loop:
-                return self._run_loop(int(num_steps))
-            logs = None
-            for _ in range(int(num_steps)):
-                if not self.brake.released():
-                    break
-                logs = self._run_loop(1)
-            return logs or self._read_metrics()
+            return self._run(int(num_steps))
         except (tf.errors.OutOfRangeError, StopIteration) as error:
             raise RunnerError(
                 f"the training data ended at about step {self.step}: they must repeat "
                 "(dataset.repeat())"
             ) from error
 
-    def _run_loop(self, length: int) -> evaluator.Logs:
+    def _run(self, left: int) -> evaluator.Logs:
+        longest = left if self.config.trainer.train_tf_while_loop else 1
+        logs = None
+        while left and (logs is None or self.brake.released()):
+            timed = self.waits.steps(min(left, longest))
+            length = timed or min(left, longest)
+            logs = self._run_loop(length, timed=timed > 0)
+            left -= length
+        return logs or self._read_metrics()
+
+    def _run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
         """Runs a loop, traced anew for other inputs.
 
         Its graph holds the iterator, and reads the length from a variable: of a short loop the
         handling of arguments takes about as long as the steps.
         """
-        if self._loop is None:
-            options = self.config.trainer
-            loop: Any = self._tf_loop if options.train_tf_while_loop else self._step_once
-            if options.train_tf_function:
-                loop = tf.function(loop)
-            self._loop = loop.get_concrete_function() if self._train_graph else loop
+        if timed not in self._loops:
+            loop: Any = functools.partial(self._loop, timed)
+            if self.config.trainer.train_tf_function:
+                loop = tf.function(loop, autograph=False)
+            self._loops[timed] = loop.get_concrete_function() if self._train_graph else loop
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
-        return self._loop()
+        return self._loops[timed]()
 
-    def _tf_loop(self) -> evaluator.Logs:
-        length = tf.identity(self.brake.length)
-        done = tf.zeros_like(length)
-        while tf.logical_and(done < length, self.brake.released()):
-            with tf.name_scope(""):
-                self._step(self._train_iter)
-            done += 1
-        return self._read_metrics()
+    def _loop(self, timed: bool) -> evaluator.Logs:
+        def draw() -> Any:
+            return self.next_train_inputs(self._train_iter)
 
-    def _step_once(self) -> evaluator.Logs:
-        self._step(self._train_iter)
+        def timed_draw() -> Any:
+            return self.waits.timed(draw)
+
+        chosen = timed_draw if timed else draw
+        if self.config.trainer.train_tf_while_loop:
+            stepping.loop(chosen, self._step, self.brake)
+        else:
+            self.brake.sound.assign(self._step(chosen()))
         return self._read_metrics()
 
     def train_step(self, iterator: Any) -> None:
-        """One step on all replicas, compiled by XLA where `RuntimeConfig.enable_xla` says so."""
-        parts = self.config.run.gradient_accumulation
-        task_step = accumulation.accumulated(self.task.train_step, parts, self.task.loss)
-        if self.config.runtime.enable_xla:
-            task_step = tf.function(task_step, jit_compile=True)
+        """One step on the next batch; see `orbit.StandardTrainer`."""
+        self.brake.sound.assign(self._step(self.next_train_inputs(iterator)))
+
+    def _step_on(self, batch: Any) -> tf.Tensor:
+        """One step on all replicas; whether its loss is sound."""
+        alone = self.strategy.num_replicas_in_sync == 1
 
         def replica_step(inputs: Any) -> tf.Tensor:
-            logs = task_step(
+            logs = self._task_step(
                 inputs, model=self.model, optimizer=self.optimizer, metrics=self.train_metrics
             )
             loss = tf.cast(logs[self.task.loss], tf.float32)
             self._train_loss.update_state(loss)
             self.global_step.assign_add(1)
-            return tf.cast(self._breaks(loss), tf.int32)
+            sound = self._is_sound(loss)
+            return sound if alone else tf.cast(sound, tf.float32)
 
-        inputs = self.next_train_inputs(iterator)
-        broken = self.strategy.run(replica_step, args=(inputs,), options=self._runtime_options)
-        total = self.strategy.reduce(tf.distribute.ReduceOp.SUM, broken, axis=None)
-        self.brake.sound.assign(total == 0)
+        sound = self.strategy.run(replica_step, args=(batch,), options=self._runtime_options)
+        if alone:
+            return self.strategy.experimental_local_results(sound)[0]
+        return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
 
-    def _breaks(self, loss: tf.Tensor) -> tf.Tensor:
-        """Whether training must not go on from this loss; official's fields bound it."""
+    @tf.autograph.experimental.do_not_convert
+    def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
+        """Whether training may go on from this loss; official's fields bound it."""
         options = self.config.trainer
-        broken = tf.logical_not(tf.reduce_all(tf.math.is_finite(loss)))
-        if options.recovery_max_trials < 0:
-            return broken
-        high = tf.reduce_any(loss > options.loss_upper_bound)
-        bounded = self.global_step >= options.recovery_begin_steps
-        return tf.logical_or(broken, tf.logical_and(high, bounded))
+        sound = tf.math.is_finite(loss)
+        if options.recovery_max_trials >= 0:
+            bounded = loss <= options.loss_upper_bound
+            if begin := options.recovery_begin_steps:
+                bounded |= self.global_step < begin
+            sound &= bounded
+        return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
 
     def _read_metrics(self) -> evaluator.Logs:
         logs = {metric.name: metric.result() for metric in self._metrics}
-        rate = self.optimizer.learning_rate
-        logs["learning_rate"] = rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
+        logs["learning_rate"] = self._learning_rate()
         for group in self.config.run.variable_groups:
             logs[f"learning_rate/{group.name}"] = logs["learning_rate"] * group.rate_scale
-        if self.global_step % self.config.trainer.summary_interval == 0:
-            with tf.control_dependencies(tf.nest.flatten(logs)):
-                for metric in self._metrics:
-                    metric.reset_state()
+        with tf.control_dependencies(tf.nest.flatten(logs)):
+            due = self.global_step % self.config.trainer.summary_interval == 0
+            tf.cond(due, self._reset_metrics, lambda: tf.constant(False))
         return logs
 
+    @tf.function  # a schedule may be written for AutoGraph
+    def _learning_rate(self) -> tf.Tensor:
+        rate = self.optimizer.learning_rate
+        return rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
+
+    def _reset_metrics(self) -> tf.Tensor:
+        for metric in self._metrics:
+            metric.reset_state()
+        return tf.constant(True)
+
     def unsound(self) -> list[str]:
-        """The names of the variables that hold a value that is not finite."""
+        """The names of the variables that hold a value that is not finite.
+
+        A sum is finite only if all its terms are, and is read off in one pass, without a temporary;
+        it may also overflow, so where it is not finite, the values decide.
+        """
         floats = [v for v in self._state if v.dtype.is_floating]
-        return [
-            variable.name
-            for variable, finite in zip(floats, self._finite().numpy(), strict=True)
-            if not finite
-        ]
+        sums = zip(floats, self._sums_are_finite().numpy(), strict=True)
+        suspects = [variable for variable, finite in sums if not finite]
+        return [v.name for v in suspects if not tf.reduce_all(tf.math.is_finite(v))]
 
     @tf.function
-    def _finite(self) -> tf.Tensor:
+    def _sums_are_finite(self) -> tf.Tensor:
         floats = [v for v in self._state if v.dtype.is_floating]
-        return tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in floats])
+        return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in floats])
 
 
 def _replica_spec(spec: Any) -> Any:

@@ -95,7 +95,14 @@ class Training:
             before_removal=lambda path: spool.hand_over(path, model_dir),
         )
         self._decisions = decisions.Decisions(config, model_dir, self.rows)
-        self.log = actions.TrainingLog(model_dir, resumed_at=start, draws=config.run.tensorboard)
+        self._view = build.build_overview(self.trainer)
+        self._utilization = build.build_utilization(config, self.trainer, self._view)
+        self.log = actions.TrainingLog(
+            model_dir,
+            resumed_at=start,
+            draws=config.run.tensorboard,
+            utilization=self._utilization,
+        )
         self._begin()
         watched_metrics.check(config, self.trainer, model_dir, evaluates=evaluates)
         self.line = progress.Progress(
@@ -103,6 +110,7 @@ class Training:
             epochs=config.run.epochs.train,
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
+            utilization=self._utilization,
         )
         self._profiled = (
             profiling.Profiled(
@@ -132,9 +140,10 @@ class Training:
 
     def report(self) -> None:
         """Says what is about to be trained, from where, and how exactly it would resume."""
-        view = build.build_overview(self.trainer)
-        files.write_json(self._model_dir / "overview.json", view.as_dict())
-        self.line.note(overview.render(view))
+        files.write_json(self._model_dir / "overview.json", self._view.as_dict())
+        self.line.note(overview.render(self._view))
+        if self._utilization:
+            self.line.note(str(self._utilization.peak))
         if not self._grid.evaluations and (others := build.left_to_evaluators(self._config)):
             self.line.note(f"left to evaluators: {', '.join(others)}")
         self.line.note(
@@ -202,7 +211,9 @@ class Training:
         )
 
         def after_loop(loop: controller.Loop) -> None:
-            self.log.write(loop)
+            self.log.write(loop, input_wait=self.trainer.waits.share)
+            if complaint := self.trainer.waits.complaint():
+                self.line.note(complaint)
             loss = loop.logs["training_loss"]
             self.line.training(loop.step, loop.steps, loop.seconds, lambda: float(loss))
             beat.beat(loop.step)

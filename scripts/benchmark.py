@@ -10,6 +10,7 @@
 - evaluation: against a `tf.function` over the same batches.
 - inputs: placed by step, against a shuffle buffer.
 - memory: its growth over 2,000 loops and 500 evaluations, the first quarter left out.
+- growth: opening a history of 100,000 evaluations, and adding one to it.
 
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
 not decide it: medians, and in brackets the lowest and the highest. **Bold** is what misses its

@@ -108,7 +108,24 @@ def resident(options: Options) -> Iterator[Comparison]:
         taken = contenders["remember"].take()
     rise, error = memory.slope(taken[count // 4 :])
     figures = {"slope": [1024 * rise], "standard error": [1024 * error]}
-    yield Comparison("resident memory", "KiB an evaluation", figures)
+    ratio = Ratio("slope", ("standard error",), most=2)  # up to there it may as well be none
+    yield Comparison("resident memory", "KiB an evaluation", figures, [ratio])
+
+
+def growth(options: Options) -> Iterator[Comparison]:
+    """What a history of 100,000 evaluations costs at the start and at an evaluation."""
+    few, many = 100, 100_000
+    with _processes("benchmark_stages.py", "keep_ledgers") as contenders:
+        found = rounds.alternate(contenders, options.repeats, lengths=[few, many])["keep_ledgers"]
+    opened = {"runner": [each["open"] for _, each in found]}
+    yield Comparison(f"history of {many:,} evaluations, opened, at most 1", "s of CPU", opened)
+    names = (f"after {many:,}", f"after {few}")
+    recorded = {
+        names[0]: [b["record"] for _, b in found],
+        names[1]: [a["record"] for a, _ in found],
+    }
+    ratio = Ratio(names[0], names[1:], most=1.2)
+    yield Comparison("record of one more evaluation", "s of CPU", recorded, [ratio])
 
 
 SECTIONS: dict[str, Section] = {
@@ -118,6 +135,7 @@ SECTIONS: dict[str, Section] = {
     "evaluation": evaluation,
     "inputs": inputs,
     "memory": resident,
+    "growth": growth,
 }
 
 

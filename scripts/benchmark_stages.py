@@ -14,6 +14,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 import tf_keras
 
+import benchmark_growth
 import benchmark_inputs
 import benchmark_memory as memory
 import benchmark_rounds as rounds
@@ -21,11 +22,12 @@ import benchmark_task as tasks
 from runner import files
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
-_EVALUATED = {"mlp": 2000, "cnn": 1000, "bert": 100}  # batches
+_COMMITS = 3  # of a round: the steps beside a commit vary
+_EVALUATED = {"mlp": 20_000, "cnn": 3000, "bert": 400}  # batches: seconds
 
 
 class Stall:
-    """Ends a round in the middle between two commits, with the seconds that a commit costs.
+    """Ends a round in the middle between two commits, with the seconds that one costs: medians.
 
     Args:
         pause: Ends a round.
@@ -37,6 +39,7 @@ class Stall:
         self._half = interval // 2
         self._step = 0
         self._seconds: list[float] = []
+        self._costs: list[dict[str, float]] = []
         self._last = time.perf_counter()
 
     def __call__(self, _: Any) -> None:
@@ -44,10 +47,13 @@ class Stall:
         self._seconds.append(time.perf_counter() - self._last)
         self._step += 1
         if self._step % (2 * self._half) == self._half and self._step > self._half:
-            self._pause(self._found(self._seconds[-2 * self._half :]))
+            self._costs.append(self._cost(self._seconds[-2 * self._half :]))
+        if len(self._costs) == _COMMITS:
+            costs, self._costs = self._costs, []
+            self._pause({what: statistics.median(c[what] for c in costs) for what in costs[0]})
         self._last = time.perf_counter()
 
-    def _found(self, seconds: list[float]) -> dict[str, float]:
+    def _cost(self, seconds: list[float]) -> dict[str, float]:
         """What training stands still for a commit, and what it loses until all is written.
 
         The step before a commit ends with a look at all variables; the one after it begins with the
@@ -165,6 +171,14 @@ def remember(folder: Path, pause: rounds.Pause, *, loops: int, evaluations: int)
     pause(resident)
 
 
+def keep_ledgers(folder: Path, pause: rounds.Pause, *, lengths: list[int]) -> None:
+    """Seconds of CPU to open histories of these lengths, and of one more evaluation in each."""
+    ledgers = [benchmark_growth.Ledger(folder / str(length), length) for length in lengths]
+    pause(None)
+    while True:
+        pause([{"open": ledger.open(), "record": ledger.record()} for ledger in ledgers])
+
+
 CONTENDERS: dict[str, rounds.Measure] = {
     "save_by_runner": save_by_runner,
     "save_synchronously": save_synchronously,
@@ -172,6 +186,7 @@ CONTENDERS: dict[str, rounds.Measure] = {
     "evaluate_barely": evaluate_barely,
     "read_inputs": read_inputs,
     "remember": remember,
+    "keep_ledgers": keep_ledgers,
 }
 
 if __name__ == "__main__":

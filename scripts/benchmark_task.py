@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH = 2400  # four layers of this width have 23 million parameters
 OPTIMIZER = {
-    "optimizer": {"type": "adam"},
+    "optimizer": {"type": "adam_experimental"},  # what Keras 2 calls Adam; "adam" is its old one
     "learning_rate": {"type": "constant", "constant": {"learning_rate": 1e-3}},
 }
 
@@ -93,9 +93,9 @@ def _words(*shape: int) -> np.ndarray:
 
 
 MODELS = {
-    "mlp": Model(_mlp, 64, lambda: _numbers(4096, 64), 10_000),
-    "cnn": Model(_cnn, 64, lambda: _numbers(4096, 8, 8, 1), 1000),
-    "bert": Model(_bert, 16, lambda: _words(1024, 64), 200),
+    "mlp": Model(_mlp, 64, lambda: _numbers(4096, 64), 20_000),
+    "cnn": Model(_cnn, 64, lambda: _numbers(4096, 8, 8, 1), 3000),
+    "bert": Model(_bert, 16, lambda: _words(1024, 64), 300),
     "wide": Model(_wide, 8, lambda: _numbers(64, WIDTH), 40),
 }
 

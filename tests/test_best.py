@@ -303,6 +303,23 @@ def test_one_that_training_removes_meanwhile_is_left_out(tmp_path, monkeypatch):
     assert entries(folder) == [(20, 0.5), (30, 0.1)]
 
 
+def test_an_evaluation_looks_for_few_checkpoints_however_many_there_have_been(
+    tmp_path, monkeypatch
+):
+    ten, twenty = commit(tmp_path, 10, 20)
+    keeper = best.BestCheckpoint(tmp_path / "best", RULE)
+    rows = [row(step, 0.9) for step in range(1000, 2000)]  # of a rule before, and gone
+    keeper.update([*rows, row(10, 0.5)], ten)
+    looked = []
+    exists = checkpoint_files.exists
+    monkeypatch.setattr(
+        checkpoint_files, "exists", lambda path: looked.append(path) or exists(path)
+    )
+    keeper.update([*rows, row(10, 0.5), row(20, 0.6)], twenty)
+    assert info(tmp_path / "best")["checkpoint"] == "ckpt-20"
+    assert len(looked) < 20
+
+
 def test_each_metric_has_its_folder_and_the_first_is_the_runs(tmp_path):
     loss = rules.BestRule("loss", higher=False)
     keeper = best.BestCheckpoints(

@@ -86,6 +86,8 @@ def test_a_change_is_shown_with_its_path_and_both_values():
         ("runtime.distribution_strategy", "mirrored"),
         ("runtime.num_gpus", 8),
         ("run.logical_cpus", 2),
+        ("run.inter_op_threads", 1),
+        ("run.peak_flops", 1e12),
         ("run.async_checkpoints", False),
         ("run.evaluator.name", "mine"),
         ("run.early_stopping.higher", ("accuracy",)),

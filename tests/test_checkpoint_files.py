@@ -1,3 +1,4 @@
+import fnmatch
 import os
 
 import pytest
@@ -120,3 +121,18 @@ def test_what_is_listed_is_what_tensorflow_finds(sharded, tmp_path):
 )
 def test_a_reason_is_what_happened_not_where_in_tensorflow(error, said):
     assert checkpoint_files.reason(error) == said
+
+
+def test_python_keeps_no_pattern_of_what_was_written(tmp_path):
+    saved = tf.train.Checkpoint(value=tf.Variable(0.0))
+    for step in range(3):
+        checkpoint_files.flush(saved.write(str(tmp_path / f"ckpt-{step}")))
+    assert fnmatch._compile_pattern.cache_info().currsize == 0
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
+    for name in ("ckpt-100.index", "ckpt-20.index", "ckpt-3.index", "averaged-5.index", "ckpt-x"):
+        (tmp_path / name).touch()
+    names = [path.name for path in checkpoint_files.there(tmp_path)]
+    assert names == ["ckpt-3", "ckpt-20", "ckpt-100"]
+    assert checkpoint_files.there(tmp_path / "elsewhere") == []

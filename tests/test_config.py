@@ -583,14 +583,19 @@ WRONG = {
         "has no implementation there",
     ),
     "logical CPUs": (["RunConfig.logical_cpus = 0"], "must be 1 or more"),
+    "threads": (["RunConfig.intra_op_threads = -1"], "must be 0 or more"),
+    "a peak": (["RunConfig.peak_flops = -1.0"], "must be 0 or more"),
     "rollback rate": (["RunConfig.rollback_rate = 2.0"], "must be above 0, and 1 at most"),
     "a loop without a function": (
         ["cfg.TrainerConfig.train_tf_function = False"],
         "needs train_tf_while_loop = False",
     ),
-    "a loop without an end": (
-        ["cfg.TrainerConfig.eval_tf_while_loop = True"],
-        "needs a number of validation_steps",
+    "an evaluation loop without a function": (
+        [
+            "cfg.TrainerConfig.eval_tf_while_loop = True",
+            "cfg.TrainerConfig.eval_tf_function = False",
+        ],
+        "needs eval_tf_while_loop = False",
     ),
     "averages in float16": (
         [

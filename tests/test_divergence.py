@@ -8,7 +8,7 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import history, rules, status
+from runner import build, history, rules, signals, status
 from runner.errors import DivergedError
 
 
@@ -127,6 +127,22 @@ def test_weights_that_break_with_a_finite_loss_are_never_committed(tmp_path, poi
     with pytest.raises(DivergedError, match=r"not finite: .*kernel.* at step 40; .*ckpt-20"):
         runner.run(experiment(0), tmp_path, "train")
     assert not list(tmp_path.glob("ckpt-40*"))
+
+
+def test_one_value_that_is_not_finite_is_found_and_large_ones_are_none(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    trainer, _ = build.build_trainer(
+        experiment(0), tmp_path, step=0, rows=rows, evaluates=False, stop=signals.Stop()
+    )
+    first, *_, last = trainer.model.trainable_variables
+    for variable in (first, last):
+        variable.assign(tf.fill(variable.shape, np.finfo(np.float32).max))  # their sum overflows
+    assert trainer.unsound() == []
+    for value in (np.inf, -np.inf, np.nan):
+        last[-1].assign(value)
+        assert trainer.unsound() == [last.name]
+    first[0, 0].assign(-np.inf)
+    assert trainer.unsound() == [first.name, last.name]
 
 
 def test_a_rollback_may_lower_the_learning_rate_for_good(tmp_path, poisoned):

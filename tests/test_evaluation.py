@@ -1,5 +1,8 @@
 import dataclasses
 import json
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -266,15 +269,91 @@ def test_official_data_count_to_the_last_example_though_they_would_drop_it(tmp_p
     assert score(built, each)["validation_loss"] == pytest.approx(right, 1e-5)
 
 
-def test_each_set_is_traced_once_and_validation_is_not_traced_again(tmp_path, monkeypatch):
-    traced = []
+def batches_seen(monkeypatch, then=lambda batch: None):
+    """The shapes of the points with which `validation_step` is called, as it is when traced."""
+    seen = []
     step = toy.ToyTask.validation_step
 
     def counting(self, batch, *args, **kwargs):
-        traced.append(batch[0].shape)
+        seen.append(batch[0].shape)
+        then(batch)
         return step(self, batch, *args, **kwargs)
 
     monkeypatch.setattr(toy.ToyTask, "validation_step", counting)
+    return seen
+
+
+def test_a_process_traces_the_evaluation_once_however_many_there_are(tmp_path, monkeypatch):
+    traced = batches_seen(monkeypatch)
+    every = {"trainer": {"checkpoint_interval": 10, "validation_interval": 10}}
+    runner.run(experiment(NEAR, overrides=every), tmp_path, "train_and_eval")
+    assert len(rows(tmp_path)) == 4
+    assert len(traced) == 1
+    runner.run(experiment(NEAR), tmp_path, "eval", checkpoint="all")
+    assert len(rows(tmp_path / "eval-once")) == 4
+    assert len(traced) == 2
+
+
+@pytest.mark.parametrize("overrides", [None, MIRRORED], ids=["one replica", "two replicas"])
+@pytest.mark.parametrize("steps", [-1, 2, 5])
+def test_a_loop_in_a_graph_finds_what_one_on_the_host_finds(
+    tmp_path, monkeypatch, overrides, steps
+):
+    built, _ = made(tmp_path, overrides=overrides, validation_examples=33)
+    in_graph = bits(built.evaluate(tf.constant(steps)))
+    gathered = []
+    monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda *_: gathered.append(1))
+    assert bits(built.evaluate(tf.constant(steps))) == in_graph
+    assert len(gathered) == (5 if steps == -1 else steps)  # batches of 8
+
+
+def bits(logs):
+    return {name: value.numpy().tobytes() for name, value in logs.items()}
+
+
+def test_a_signal_ends_the_loop_after_the_batch_that_is_running(tmp_path, monkeypatch):
+    scored, told = [], threading.Event()
+
+    def note():
+        scored.append(1)
+        if len(scored) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert told.wait(30)
+
+    batches_seen(monkeypatch, lambda _: tf.py_function(note, [], []))
+    with signals.served() as stop:
+        config = toy.experiment(validation_examples=80)
+        built = build.build_evaluator(config, tmp_path, stop=stop)
+        stop.tell(told.set)
+        with stop.deferred(), pytest.raises(signals.Interrupted):
+            built.evaluate(tf.constant(-1))
+    assert len(scored) == 2  # of 10
+
+
+def test_a_mistake_that_python_finds_in_an_evaluation_is_said_in_one_line(tmp_path, monkeypatch):
+    def refuse():
+        raise ConfigError("2.png is not an image")
+
+    batches_seen(monkeypatch, lambda _: tf.py_function(refuse, [], []))
+    with pytest.raises(ConfigError, match=r"^2\.png is not an image$"):
+        runner.run(toy.experiment(), tmp_path, "train_and_eval")
+
+
+def test_replicas_are_given_batches_of_the_one_shape_that_the_data_declare(tmp_path, monkeypatch):
+    seen = batches_seen(monkeypatch)
+    built, _ = made(tmp_path, overrides=MIRRORED)
+
+    def read(_):
+        return tf.data.Dataset.from_tensor_slices(toy.data(16)).batch(4, drop_remainder=True)
+
+    same = built.strategy.distribute_datasets_from_function(read)
+    scored = float(built.evaluate_on(same, "same")["validation_loss"])
+    assert scored == pytest.approx(expected(built.model, *toy.data(16))["loss"], abs=1e-5)
+    assert {tuple(shape) for shape in seen} == {(4, 4)}
+
+
+def test_each_set_is_traced_once_and_validation_is_not_traced_again(tmp_path, monkeypatch):
+    traced = batches_seen(monkeypatch)
     static = cfg.DataConfig(is_training=False, global_batch_size=23)  # a batch of another shape
     built, (_, near, cut, other) = made(
         tmp_path, NEAR, evaluated_on("cut", examples=3), evaluated_on("other", static)
@@ -289,9 +368,7 @@ def test_each_set_is_traced_once_and_validation_is_not_traced_again(tmp_path, mo
     assert counts == [counts[0]] * 3
 
 
-@pytest.mark.parametrize(
-    "options", [{"eval_tf_while_loop": True, "validation_steps": 1}, {"eval_tf_function": False}]
-)
+@pytest.mark.parametrize("options", [{"eval_tf_while_loop": True}, {"eval_tf_function": False}])
 def test_a_set_is_evaluated_whole_whatever_loop_validation_has(tmp_path, options):
     built, (_, each) = made(tmp_path, NEAR, overrides={"trainer": options})
     right = expected(built.model, *moved(NEAR.data))

@@ -17,7 +17,7 @@ FLOORS = [
         "typecheck", "sections", "rules", "retention", "limits", "official_limits", "run_limits",
         "epochs", "changes", "harmless", "claim", "inputs", "history", "status", "watch",
         "strategy", "signals", "progress", "table", "overview", "flops", "products", "loops",
-        "shuffling", "background",
+        "shuffling", "background", "waiting", "utilization", "xla",
     },
     {
         "optimizer", "evaluator", "trainer", "placement", "memory", "exactness", "checkpoints",
@@ -25,7 +25,7 @@ FLOORS = [
         "causes", "checkpoint_files", "restoring", "matching", "best", "spool", "pending",
         "initialization", "starts", "batches", "evaluation_sets", "watched_metrics", "selection",
         "final_test", "boards", "hparams", "profiling", "variable_groups", "accumulation",
-        "gradients",
+        "gradients", "stepping",
     },
     {"build", "training", "sidecar", "folder"},
     {"modes", "resumption", "rehearsal", "model_garden"},

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow.python.eager import context
 from test_accumulation import FLOAT16, IN_FOUR, MIRRORED, sgd, trainer
 
 from runner import gradients
@@ -44,6 +45,27 @@ def test_the_norm_is_that_of_the_whole_gradient_before_it_is_clipped(tmp_path, o
     norm = expected(made)
     logs = made.train(tf.constant(1))
     assert float(logs["gradient_norm"]) == pytest.approx(norm, rel=accuracy)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        sgd(global_clipnorm=0.01),
+        chosen("adamw", gradient_clip_norm=0.01),
+        chosen("adamw_experimental", global_clipnorm=0.01),
+    ],
+    ids=["old", "clips first", "new"],
+)
+def test_clipping_and_logging_take_one_pass_over_the_gradients(tmp_path, overrides):
+    """TensorFlow computes once what two ask for, if both ask for it of the same tensors."""
+    made = trainer(tmp_path, LOGGED, overrides)
+    runtime = context.context()
+    runtime.enable_run_metadata()
+    made.train(tf.constant(1))
+    ran = runtime.export_run_metadata()
+    runtime.disable_run_metadata()
+    squares = [node for graph in ran.partition_graphs for node in graph.node if node.op == "L2Loss"]
+    assert len(squares) == len(made.model.trainable_variables)
 
 
 def test_gradients_of_the_same_row_are_added_up_before():

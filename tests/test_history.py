@@ -62,6 +62,32 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
         history.History(path)
 
 
+def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
+    path = tmp_path / "history.jsonl"
+    given = [
+        history.Row(10, {"kind": 0.5, "time": math.inf}, 0.5, 2.0, "ckpt-10"),
+        history.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0),
+        history.Stop(10, "side", "enough", 2.0),
+        history.Drop(10, "side", 0.5, 2.0),
+        history.Unreadable(20, "ckpt-20", "damaged", 2.0),
+        history.Test(10, "best", 10, {"loss": 1.0}, 0.5, 2.0, "ckpt-10"),
+    ]
+    rows = history.History(path)
+    for each in given:
+        rows.append(each)
+    assert history.read(path) == given
+
+
+def test_a_history_knows_which_steps_have_been_evaluated(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    assert rows.furthest == -1
+    for step in (10, 30, 20, 20):
+        rows.append(row(step, loss=1.0))
+    assert (rows.steps, rows.furthest) == ({10, 20, 30}, 30)
+    rows.drop_after(20)
+    assert (rows.steps, rows.furthest) == ({10, 20}, 20)
+
+
 def test_rows_after_the_restored_step_are_dropped(tmp_path):
     path = tmp_path / "history.jsonl"
     rows = history.History(path)

@@ -229,3 +229,33 @@ def test_a_wrong_number_of_examples_is_refused():
         placed(10, 1, num_examples=9)
     with pytest.raises(ConfigError, match="num_examples=9 of the evaluation data: there are 10"):
         ordered(10, num_examples=9)
+
+
+# How fast they come.
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_parallel_calls": 1},
+        {"num_parallel_calls": 3},
+        {"prefetch_buffer_size": 1},
+        {"num_parallel_calls": 2, "prefetch_buffer_size": 7},
+    ],
+)
+def test_the_batches_are_the_same_at_every_pace(fields):
+    def augment(index, seeds):
+        return tf.stack([tf.cast(index, tf.float32), inputs.uniform(seeds, 1)[:, 0]], axis=1)
+
+    def read(**given):
+        data = inputs.place(50, same, config=config(**given), augment=augment)
+        return np.concatenate([batch.numpy() for batch in data.take(40)])
+
+    np.testing.assert_array_equal(read(**fields), read())
+    assert ordered(9, **fields) == ordered(9)
+
+
+@pytest.mark.parametrize("field", ["num_parallel_calls", "prefetch_buffer_size"])
+def test_less_than_nothing_at_a_time_is_refused(field):
+    with pytest.raises(ConfigError, match=f"{field}=-1 of the training data: must be 1 or more"):
+        placed(9, 1, **{field: -1})

@@ -4,6 +4,7 @@ import tensorflow as tf
 import toy
 
 from runner import inputs, placement
+from runner.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,62 @@ def test_placed_inputs_begin_at_the_step_and_leave_batches_out(strategy):
         through = labels(placement.training(task, data, seed=3), 12)
         skipping = labels(placement.training(task, data, step=2, skipped=[(4, 6)], seed=3), 4)
     assert skipping == [through[i] for i in (2, 3, 6, 7)]
+
+
+@pytest.mark.parametrize("task", [toy.ToyTask, Own])
+def test_threads_and_autotuning_are_as_configured_whoever_builds_the_pipeline(task):
+    data = inputs.DataConfig(is_training=True, global_batch_size=8)
+    tuned = data.replace(autotune_algorithm="MAX_PARALLELISM", ram_budget=2)
+    train = placement.training(task(toy.ToyConfig()), tuned, threads=3).options()
+    assert train.threading.private_threadpool_size == 3
+    algorithms = tf.data.experimental.AutotuneAlgorithm
+    assert train.autotune.autotune_algorithm == algorithms.MAX_PARALLELISM
+    assert train.autotune.ram_budget == 2 * 2**30
+    fixed = placement.validation(task(toy.ToyConfig()), data.replace(autotune=False)).options()
+    assert fixed.autotune.enabled is False
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"autotune": False},
+        {"autotune_algorithm": "HILL_CLIMB"},
+        {"ram_budget": 1},
+        {"threads": 1},
+        {"threads": 4},
+    ],
+)
+def test_the_batches_are_the_same_however_they_are_tuned(strategy, fields):
+    threads = fields.pop("threads", None)
+
+    def labels(data, **options):
+        with strategy.scope():
+            iterator = iter(placement.training(toy.ToyTask(toy.ToyConfig()), data, **options))
+        parts = [strategy.experimental_local_results(next(iterator)[1]) for _ in range(12)]
+        return [np.concatenate([np.asarray(p) for p in part]).tolist() for part in parts]
+
+    data = inputs.DataConfig(is_training=True, global_batch_size=8)
+    assert labels(data.replace(**fields), threads=threads) == labels(data)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"autotune_algorithm": "BEST"}, r"DataConfig.autotune_algorithm='BEST': must be .*HILL_"),
+        ({"ram_budget": -1}, "DataConfig.ram_budget=-1: must be 1 or more"),
+        ({"ram_budget": 1, "autotune": False}, "ram_budget=1 has no effect without autotune"),
+        ({"threads": -2}, "RuntimeConfig.dataset_num_private_threads=-2: must be 1 or more"),
+    ],
+)
+def test_tuning_that_there_is_not_is_refused(fields, message):
+    threads = fields.pop("threads", None)
+    data = inputs.DataConfig(is_training=True, global_batch_size=8).replace(**fields)
+    with pytest.raises(ConfigError, match=message):
+        placement.training(toy.ToyTask(toy.ToyConfig()), data, threads=threads)
+
+
+def test_advice_names_what_the_kind_of_pipeline_has():
+    placed = placement.advice(inputs.DataConfig())
+    assert "DataConfig.num_parallel_calls" in placed
+    assert "cache" not in placed
+    assert "DataConfig.cache" in placement.advice(toy.cfg.DataConfig())

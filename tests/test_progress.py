@@ -44,6 +44,15 @@ def test_the_line_says_epochs_where_lengths_are_given_so_and_the_time_since_the_
     assert "52%  epoch 5.2/10  50.0 steps/s  ETA 0:10 after 1:15  loss" in stream.getvalue()
 
 
+def test_the_line_says_what_the_rate_makes_of_the_devices_where_that_is_known():
+    stream = Terminal()
+    line = progress.Progress(
+        1000, utilization=lambda rate: rate / 200, stream=stream, clock=Clock()
+    )
+    line.training(520, 100, 2.0, lambda: 0.25)
+    assert "50.0 steps/s  MFU 25%  ETA" in stream.getvalue()
+
+
 def test_the_live_line_below_an_evaluation_shows_its_metric():
     stream = Terminal()
     line = progress.Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=Clock())

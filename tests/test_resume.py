@@ -55,7 +55,7 @@ def state(folder, step):
 
 
 def rows(path):
-    times = ("time", "seconds", "steps_per_second")
+    times = ("time", "seconds", "steps_per_second", "input_wait")
     return [
         {name: value for name, value in json.loads(line).items() if name not in times}
         for line in path.read_text().splitlines()

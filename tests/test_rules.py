@@ -194,7 +194,7 @@ def test_the_best_row_is_the_first_of_equals_and_never_nan():
 
 
 def best_few(given, rule, among=lambda _: True):
-    return [each.step for each in rules.best_of(given, rule, 3, among=among)]
+    return [each.step for each in rules.Ranking(rule, given).first(3, among=among)]
 
 
 @pytest.mark.parametrize(("higher", "steps"), [(True, [30, 50, 20]), (False, [10, 20, 30])])
@@ -206,6 +206,39 @@ def test_the_best_few_are_in_their_order_of_equals_the_earliest_first(higher, st
 def test_a_step_that_was_evaluated_twice_is_one_of_the_best_few_once():
     given = [row(10, accuracy=0.9), row(20, accuracy=0.8), row(10, accuracy=0.7)]
     assert best_few(given, rules.BestRule("accuracy")) == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rules.BestRule("accuracy"),
+        rules.BestRule("accuracy", higher=False),
+        rules.BestRule("accuracy", or_higher=("f1",)),
+    ],
+)
+def test_ranking_row_by_row_is_ranking_at_once(rule):
+    given = rows(0.5, NAN, 0.7, 0.5, None, 0.9, 0.7, 0.1, 0.9)
+    ranking = rules.Ranking(rule)
+    for number, each in enumerate(given, 1):
+        ranking.add([each])
+        ranking.add([])
+        at_once = rules.Ranking(rule, given[:number])
+        assert ranking.best == at_once.best == rules.best(given[:number], rule)
+        few = [every.first(3, among=lambda _: True) for every in (ranking, at_once)]
+        assert few[0] == few[1]
+
+
+def test_what_is_gone_is_looked_for_once():
+    looked = []
+
+    def there(each):
+        looked.append(each.step)
+        return each.step == 10
+
+    ranking = rules.Ranking(rules.BestRule("accuracy"), rows(0.1, 0.2, 0.3, 0.4))
+    for _ in range(2):
+        assert [each.step for each in ranking.first(1, among=there)] == [10]
+    assert looked == [40, 30, 20, 10, 10]
 
 
 EITHER = rules.BestRule("accuracy", or_higher=("f1",))

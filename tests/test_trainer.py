@@ -173,12 +173,6 @@ def test_a_loop_without_tf_while_loop_trains_the_same(tmp_path):
     assert train(one, 5) == pytest.approx(train(other, 5), rel=1e-6)
 
 
-def test_xla_trains_on_the_cpu_too(tmp_path):
-    compiled = made(tmp_path, {"runtime": {"enable_xla": True}}, dropout=0.0)
-    plain = made(tmp_path, dropout=0.0)
-    assert train(compiled, 5) == pytest.approx(train(plain, 5), rel=1e-4)
-
-
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_mixed_precision_keeps_float32_weights_and_moves_them(tmp_path, precision):
     trainer = made(tmp_path, {"runtime": {"mixed_precision_dtype": precision}})

@@ -1,0 +1,53 @@
+"""A loop of training steps inside TensorFlow, and the brake that ends it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+class Brake:
+    """What ends a loop inside TensorFlow. Create it outside the strategy's scope.
+
+    Attributes:
+        length: How many steps a loop has.
+        halted: Set by `halt`, from any thread.
+        sound: Cleared by a step whose loss is not finite, or above its bound.
+    """
+
+    def __init__(self) -> None:
+        with tf.device("cpu:0"):
+            self.length = tf.Variable(0, trainable=False, name="length")
+            self.halted = tf.Variable(False, trainable=False, name="halted")
+            self.sound = tf.Variable(True, trainable=False, name="sound")
+
+    def halt(self) -> None:
+        """Ends the loop after the step that is running."""
+        self.halted.assign(True)
+
+    def released(self) -> tf.Tensor:
+        """Whether training may go on."""
+        return self.sound & ~self.halted
+
+
+def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> None:
+    """Runs `brake.length` steps, fewer if the brake ends them; in a graph, and without AutoGraph.
+
+    Drawing a batch while a step runs was tried: it gains nothing on a CPU that is busy.
+
+    Args:
+        draw: The next batch.
+        step: Trains on a batch; whether its loss is sound.
+        brake: Ends it.
+    """
+
+    def goes_on(left: tf.Tensor, sound: tf.Tensor) -> tf.Tensor:
+        return (left > 0) & sound & ~brake.halted
+
+    def turn(left: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.name_scope(""):  # else the names of what is traced begin with "while/"
+            return left - 1, step(draw())
+
+    start = (tf.identity(brake.length), tf.identity(brake.sound))
+    _, sound = tf.while_loop(goes_on, turn, start)
+    brake.sound.assign(sound)

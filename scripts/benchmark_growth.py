@@ -1,0 +1,104 @@
+"""What a long history costs: to open it, and to record one more evaluation.
+
+python scripts/benchmark_growth.py [--evaluations=100,100000] [--rounds=7]
+"""
+
+import argparse
+import io
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from runner import actions, best, boards, config, decisions, history, progress, rules
+
+_METRICS = ("accuracy", "macro_f1", "top_5_accuracy", "calibration_error", "validation_loss")
+_INTERVAL = 100  # steps
+_RECORDED = 50  # evaluations in a round
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--evaluations", default="100,100000")
+    parser.add_argument("--rounds", type=int, default=7)
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ledgers = [Ledger(Path(folder) / each, int(each)) for each in flags.evaluations.split(",")]
+        found = [
+            [(ledger.open(), ledger.record()) for ledger in ledgers] for _ in range(flags.rounds)
+        ]
+    for ledger, *rounds in zip(ledgers, *found, strict=True):
+        opened, recorded = (statistics.median(each) for each in zip(*rounds, strict=True))
+        print(f"{ledger.length:,} evaluations: opened in {opened:.3f} s, one more {recorded:.5f} s")
+
+
+class Ledger:
+    """The history of a run, and all that follows from it: decisions, the best checkpoint.
+
+    Seconds are of CPU time: waiting for the disk is as long in any run.
+
+    Args:
+        folder: The run's.
+        length: How many evaluations there are.
+    """
+
+    def __init__(self, folder: Path, length: int) -> None:
+        folder.mkdir()
+        self.length = length
+        self._folder = folder
+        self._random = np.random.default_rng(0)
+        self._step = 0
+        lines = [json.dumps(self._row().as_dict()) + "\n" for _ in range(length)]
+        (folder / "history.jsonl").write_text("".join(lines))
+        self._rows = history.History(folder / "history.jsonl")
+        accuracy = {"higher": ("accuracy",)}
+        watching = {"early_stopping": {**accuracy, "patience": 10**9}, "plateau": accuracy}
+        experiment = config.Experiment()
+        experiment.override({"run": watching})
+        self._decisions = decisions.Decisions(experiment, folder, self._rows, note=lambda _: None)
+        self._log = actions.EvaluationLog(
+            self._rows,
+            boards.Boards({"": folder / "validation"}),
+            best.BestCheckpoints(
+                [best.BestCheckpoint(folder / "best", rules.BestRule("accuracy"))]
+            ),
+            progress.Progress(stream=io.StringIO()),
+            home=folder,
+        )
+        self.record()
+
+    def open(self) -> float:
+        """The seconds until the history is in memory."""
+        start = time.process_time()
+        history.History(self._folder / "history.jsonl")
+        return time.process_time() - start
+
+    def record(self) -> float:
+        """The seconds for the row of one evaluation, and for what follows from it."""
+        seconds = []
+        for _ in range(_RECORDED):
+            row = self._row()
+            newest = self._folder / row.checkpoint
+            for file in (f"{newest}.data-00000-of-00001", f"{newest}.index"):
+                Path(file).touch()
+            charts = {"": boards.Charts(row.metrics, {})}
+            start = time.process_time()
+            self._log.write(row.step, row.metrics, charts, seconds=row.seconds, source=newest)
+            self._decisions.evaluated()
+            seconds.append(time.process_time() - start)
+            for file in self._folder.glob(f"{newest.name}.*"):
+                file.unlink()
+        return statistics.median(seconds)
+
+    def _row(self) -> history.Row:
+        self._step += _INTERVAL
+        values = dict(zip(_METRICS, self._random.random(len(_METRICS)).tolist(), strict=True))
+        return history.Row(self._step, values, 0.125, time.time(), f"ckpt-{self._step}")
+
+
+if __name__ == "__main__":
+    main()
