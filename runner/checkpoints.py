@@ -4,9 +4,6 @@ What points to a checkpoint (the `checkpoint` file, info.json) is written after 
 """
 
 import contextlib
-import os
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +12,6 @@ import tensorflow as tf
 from runner import checkpoint_files, heartbeat, matching, restoring, retention
 from runner.checkpoint_files import latest as latest
 from runner.errors import ConfigError, RunnerError
-
-_NICENESS = 5  # of the thread that writes: where training has use for a core, it goes first
 
 
 class UnreadableError(RunnerError):
@@ -39,7 +34,7 @@ class Checkpoints:
             it finds at its first call, and only those.
         directory: The run's folder.
         keep: Which are kept.
-        asynchronous: Write in a thread, from a copy, while training goes on and has precedence.
+        asynchronous: Write in a thread, from a copy, while training goes on.
         before_removal: Called with each that is about to be removed; an OSError keeps that one
             until the next commit.
         note: Is told why one that need not be kept is not removed.
@@ -117,8 +112,6 @@ class Checkpoints:
 
     def _written(self, prefix: str) -> None:
         """Makes what was just written count; it is the newest, whatever its step."""
-        if self._asynchronous:
-            _give_way()  # this thread writes all that follow, too
         checkpoint_files.flush(prefix)
         newest = Path(prefix)
         there = self._list(newest)
@@ -190,15 +183,6 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
             else "A changed model starts in a new model_dir; this can be its task's init_checkpoint"
         )
         raise ConfigError(f"{path} was written for another model:\n{differences}\n{advice}")
-
-
-def _give_way() -> None:
-    """Has the calling thread leave the cores to others; only Linux has priorities of threads."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        with contextlib.suppress(OSError):  # a sandbox may forbid it
-            now = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, now))
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:

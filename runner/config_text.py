@@ -1,5 +1,6 @@
 """The resolved configuration as a person reads it: each value with the place where it was given."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,9 +40,14 @@ def changed(experiment: base_config.Config) -> dict[str, Any]:
 
 
 def default_of(section: base_config.Config) -> base_config.Config | None:
-    """A section of the same class with nothing given; None where it cannot be made so."""
+    """A section of the same class with nothing given, to look at; None where none can be made."""
+    return _made(type(section))
+
+
+@functools.lru_cache(maxsize=256)
+def _made(kind: type[base_config.Config]) -> base_config.Config | None:
     try:
-        return type(section)()
+        return kind()
     except (TypeError, ValueError):
         return None
 

@@ -23,7 +23,7 @@ from runner import files
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
 _COMMITS = 3  # of a round: the steps beside a commit vary
-_EVALUATED = {"mlp": 20_000, "cnn": 3000, "bert": 400}  # batches: seconds
+_EVALUATED = {"mlp": 8000, "cnn": 1500, "bert": 200}  # batches: a second's
 
 
 class Stall:

@@ -3,8 +3,6 @@ import errno
 import os
 import resource
 import subprocess
-import sys
-import threading
 
 import pytest
 import tensorflow as tf
@@ -142,25 +140,6 @@ def test_one_that_is_about_to_be_removed_is_still_whole_and_the_new_one_listed(
     )
     written(made, 10, 20, 30)
     assert seen == [("ckpt-10", None, "ckpt-20", None), ("ckpt-20", None, "ckpt-30", None)]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_a_thread_that_writes_gives_way_to_training(tmp_path, asynchronous):
-    def niceness():
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    before, seen = niceness(), []
-    made = checkpoints.Checkpoints(
-        tf.train.Checkpoint(model=Model()),
-        tmp_path,
-        keep=retention.Keep(1),
-        asynchronous=asynchronous,
-        before_removal=lambda _: seen.append(niceness()),
-    )
-    written(made, 10, 20, 30)
-    assert niceness() == before
-    assert seen == [max(before, 5) if asynchronous else before] * 2
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
