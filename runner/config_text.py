@@ -41,7 +41,7 @@ def changed(experiment: base_config.Config) -> dict[str, Any]:
 
 def default_of(section: base_config.Config) -> base_config.Config | None:
     """A section of the same class with nothing given, to look at; None where none can be made."""
-    return _made(type(section))
+    return _made(type(section))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=256)

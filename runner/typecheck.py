@@ -167,7 +167,10 @@ def _convert_union(value: Any, hint: Any) -> Any:
 def _pending(value: Pending, hint: Any) -> MismatchError:
     if not value.called:
         return MismatchError(f"{value} is the class itself; {value}() builds it")
-    return MismatchError(f"expected {describe(hint)}, got {value}")
+    wanted, got = describe(hint), str(value)
+    if value.produces is not None and value.produces.__name__ == wanted:  # of two modules
+        wanted, got = f"{hint.__module__}.{wanted}", f"{got} of {value.produces.__module__}"
+    return MismatchError(f"expected {wanted}, got {got}")
 
 
 def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:

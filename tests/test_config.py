@@ -505,6 +505,10 @@ WRONG = {
         ["shapes.ShapesConfig.model = @shapes.MLP()"],
         "expected Model, got @MLP()",
     ),
+    "a class of the same name": (
+        ["shapes.ShapesConfig.train_data = @cfg.DataConfig()"],
+        "expected shapes.DataConfig, got @DataConfig() of official.core.config_definitions",
+    ),
     "wrong result of a function": (
         ["shapes.ShapesConfig.model = @shapes.wide()"],
         "expected Model, got @wide()",
