@@ -98,7 +98,10 @@ def save_synchronously(folder: Path, pause: rounds.Pause) -> None:
 
 
 def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None:
-    """Examples a second of the runner's evaluations, one after each step of training."""
+    """Examples a second of the runner's evaluations, one after each step of training.
+
+    The checkpoint is written before, not meanwhile: what that costs is measured elsewhere.
+    """
     import runner
 
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
@@ -111,6 +114,7 @@ def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None
         checkpoint_interval=1,
         validation_interval=1,
     )
+    config.override({"run": {"async_checkpoints": False}})
 
     def ends(_: Any) -> None:
         *_, row = files.read_json_lines(folder / "history.jsonl")
