@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-_FIRST = 2.0  # seconds from the start of training to the first sample
+_FIRST = 10.0  # seconds from the start of training to the first sample, which takes a new graph
 _EVERY = 10.0  # from the end of one sample to the next
 _STEPS = 100  # of a sample
 _MUCH = 0.1  # the share of waiting that is worth a word
