@@ -33,7 +33,8 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-_PACE = ("steps_per_second", "mfu", "input_wait")  # what is in a row beside the metrics
+PACE = ("steps_per_second", "mfu", "input_wait")
+"""What is in a row beside the metrics, and differs from run to run."""
 
 
 class TrainingLog:
@@ -178,9 +179,8 @@ class EvaluationLog:
             seconds: How long it took.
             source: The checkpoint.
         """
-        metrics = {
-            sys.intern(name): value for name, value in scalars(logs).items()
-        }  # rows share it
+        # Rows share the names.
+        metrics = {sys.intern(name): value for name, value in scalars(logs).items()}
         name = checkpoint_name(source, self._home)
         row = history.Row(step, metrics, round(seconds, 3), time.time(), name)
         self._rows.append(row)
@@ -211,4 +211,4 @@ def checkpoint_name(path: Path, home: Path) -> str:
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in row.items() if name not in ("step", *_PACE)}
+    return {name: float(value) for name, value in row.items() if name not in ("step", *PACE)}

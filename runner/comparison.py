@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import checkpoints, files, tensors
+from runner import actions, checkpoints, files, tensors
 from runner.errors import RunnerError
 
 TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
 
-_TIMES = ("time", "seconds", "steps_per_second", "input_wait", "mfu")
+_TIMES = ("time", "seconds", *actions.PACE)
 
 
 def compare(first: Path, second: Path) -> list[tensors.Part]:

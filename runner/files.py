@@ -93,7 +93,7 @@ def _parsed(lines: Sequence[bytes], hook: Hook | None = None) -> list[Any] | Non
     """What lines of JSON hold, None where one is damaged. At once they take half the time."""
     given = [line for line in lines if line.strip()]
     try:
-        with _no_collection():
+        with no_collection():
             rows = json.loads(b"[%s]" % b",".join(given), object_hook=hook)
     except ValueError:
         return None
@@ -101,7 +101,7 @@ def _parsed(lines: Sequence[bytes], hook: Hook | None = None) -> list[Any] | Non
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Inside, Python looks for no cycles; beside TensorFlow's objects that takes a while each time.
 
     Of many objects that are made at once and all stay, it would be a third of the time.

@@ -2,18 +2,17 @@
 
 import argparse
 import atexit
-import contextlib
 import errno
 import gc
 import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from runner import flags, installation, modes, signals
+from runner import files, flags, installation, modes, signals
 from runner.errors import RunnerError
 
 # A full or read-only disk: not a fault of the program, and no traceback helps.
@@ -72,24 +71,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """For imports: in the many objects that they make Python would look for garbage, in vain.
-
-    That would take a quarter of their time. Nor is it looked for among them later.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
-    with _without_collection():
+    with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
         from runner import config, config_text
 
         experiment = config.load(
@@ -102,6 +87,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
             trains=None if given.print_config else row.trains,
             evaluates=row.evaluates,
         )
+    gc.freeze()  # nor is it looked for among them later
     if given.print_config:
         changed = given.print_config == "changed"
         base = f"--experiment={given.experiment}" if given.experiment else ""

@@ -1,7 +1,7 @@
 """How much of its time training waits for inputs, found by timing some of its steps.
 
 The clock is Python's, called from the graph: TensorFlow's refuses to run where ops are
-deterministic. A step that is timed takes about a tenth of a millisecond longer, so most are not.
+deterministic. That makes a short step longer, so most are not timed.
 """
 
 import time
