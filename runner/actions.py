@@ -1,9 +1,10 @@
 """What happens after a loop or an evaluation: rows, TensorBoard, the best checkpoint, a line."""
 
 import itertools
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from runner import background, best, boards, controller, files, history, progress
+
+_TOGETHER = 0.1  # seconds; the rows of that time are handed over together
 
 
 def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -40,13 +43,15 @@ PACE = ("steps_per_second", "mfu", "input_wait")
 class TrainingLog:
     """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
 
-    A thread reads the values and writes them, so that training goes on meanwhile.
+    A thread reads the values and writes them, so that training goes on meanwhile: of short loops,
+    those of a tenth of a second at once.
 
     Args:
         model_dir: The run's folder.
         resumed_at: The step that the run is at; what is newer is dropped.
         draws: Whether TensorBoard's events are written.
         utilization: From steps a second to `mfu`; None where that is not known.
+        clock: Seconds, for tests to inject.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class TrainingLog:
         resumed_at: int,
         draws: bool = True,
         utilization: Callable[[float], float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._path = model_dir / "train.jsonl"
         self._board = boards.TensorBoard(
@@ -63,7 +69,10 @@ class TrainingLog:
         )
         self._utilization = utilization
         self._newest: dict[str, float] = {}
+        self._clock = clock
         self._writer = background.Background()
+        self._waiting: list[tuple[controller.Loop, Mapping[str, float]]] = []
+        self._handed = -math.inf  # when rows were last handed over
         self._written = False  # a row that may not be on the disk yet
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
@@ -71,7 +80,7 @@ class TrainingLog:
     @property
     def newest(self) -> dict[str, float]:
         """The values of the last row."""
-        self._writer.wait()
+        self._finish()
         return self._newest
 
     def write(self, loop: controller.Loop, *, input_wait: float | None = None) -> None:
@@ -90,40 +99,59 @@ class TrainingLog:
             if input_wait is not None:
                 pace["input_wait"] = input_wait
             self._steps, self._seconds = 0, 0.0
-            self._written = True
-            self._writer.do(lambda: self._record(loop.step, loop.logs, pace))
+            self._waiting.append((loop, pace))
+            if self._clock() - self._handed >= _TOGETHER:
+                self._hand_over()
 
     def flush(self) -> None:
         """Every row is on the disk when this returns."""
-        self._writer.wait()
+        self._finish()
         if self._written:
             files.flush_file(self._path)
             self._written = False
 
     def rewind(self, step: int) -> None:
         """Forgets what is newer than `step`: it is trained again."""
-        self._writer.wait()
+        self._finish()
         self._board.purge(step + 1)
         self._drop_after(step)
 
     def close(self) -> None:
         """Flushes what is still to be written."""
         try:
+            self._hand_over()
             self._writer.close()
         finally:
             self._board.close()
 
-    def _record(self, step: int, logs: Mapping[str, Any], pace: Mapping[str, float]) -> None:
-        values = scalars(logs)
-        rounded = {name: round(value, 4) for name, value in pace.items()}
-        row = {"step": step, **history.plain(values), **rounded}
-        files.append_json_line(self._path, row, flush=False)
-        self._board.write(step, {**values, **pace})
-        self._newest = values
+    def _finish(self) -> None:
+        self._hand_over()
+        self._writer.wait()
+
+    def _hand_over(self) -> None:
+        if self._waiting:
+            rows, self._waiting = self._waiting, []
+            self._handed = self._clock()
+            self._written = True
+            self._writer.do(lambda: self._record(rows))
+
+    def _record(self, rows: Sequence[tuple[controller.Loop, Mapping[str, float]]]) -> None:
+        found = [(loop.step, scalars(loop.logs), pace) for loop, pace in rows]
+        files.append_json_lines(self._path, (_row(*each) for each in found))
+        for step, values, pace in found:
+            self._board.write(step, {**values, **pace})
+        self._newest = found[-1][1]
 
     def _drop_after(self, step: int) -> None:
         newest = files.cut_json_lines(self._path, lambda row: row["step"] <= step)
         self._newest = _metrics(newest) if newest else {}
+
+
+def _row(
+    step: int, values: Mapping[str, float], pace: Mapping[str, float]
+) -> dict[str, float | str]:
+    rounded = {name: round(value, 4) for name, value in pace.items()}
+    return {"step": step, **history.plain(values), **rounded}
 
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]

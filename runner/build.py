@@ -55,7 +55,7 @@ def build_trainer(
     evaluates: bool,
     stop: signals.Stop,
     given: Given = Given(),  # noqa: B008, immutable
-) -> tuple[trainer.Trainer, tf.Variable]:
+) -> tuple[trainer.Trainer, optimizer.Scale]:
     """A trainer whose variables all exist, its inputs placed at `step`.
 
     Returns:
@@ -109,7 +109,7 @@ def build_evaluator(
             optimizer.build(task, config) if averages else None,
             validation_dataset=_validation_inputs(config, task),
             check=stop.check,
-            halted=brake.halted,
+            free=brake.free,
         )
 
 

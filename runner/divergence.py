@@ -43,7 +43,7 @@ class Divergence:
 
     def found(self, loop: controller.Loop, commits: bool) -> str | None:
         """What broke, None while nothing has; variables are looked at before a commit."""
-        if not self._trainer.brake.sound.numpy():
+        if not self._trainer.is_sound:
             return f"the training loss is {float(loop.logs['training_loss']):g}"
         broken = self._trainer.unsound() if commits else []
         return f"not finite: {_named(broken)}" if broken else None
@@ -79,7 +79,7 @@ class Divergence:
         """
         skipped = rules.skipped(self._rows.rollbacks)
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)
-        loss_broke = not self._trainer.brake.sound.numpy()
+        loss_broke = not self._trainer.is_sound
         first = max(target, broke - 2**again) if loss_broke else target
         return placement.batch_of(first, skipped), placement.batch_of(broke - 1, skipped) + 1
 

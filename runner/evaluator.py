@@ -39,7 +39,8 @@ class Evaluator(base_trainer.Trainer):
         train_dataset: A distributed dataset, for the subclass that trains.
         check: Called before each batch, or before and after all of them where a graph loops; what
             it raises ends the evaluation.
-        halted: Ends a loop in a graph after the batch that is running; `check` is to raise then.
+        free: A loop in a graph ends when this is false, after the batch that is running; `check` is
+            to raise then.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Evaluator(base_trainer.Trainer):
         validation_dataset: Any,
         train_dataset: Any = None,
         check: Callable[[], None] = lambda: None,
-        halted: tf.Variable | bool = False,
+        free: tf.Variable | bool = True,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = optimizers.Averages(ema, model) if ema else None
@@ -68,7 +69,7 @@ class Evaluator(base_trainer.Trainer):
         )
         self._optimizer = optimizer
         self._check = check
-        self._halted = halted
+        self._free = free
         function = tf.function if config.trainer.eval_tf_function else lambda f: f
         self._host_step = function(self.eval_step)
         self._graph_loop = function(self._score_all)
@@ -170,9 +171,7 @@ class Evaluator(base_trainer.Trainer):
 
     def _goes_on(self, batch: tf.experimental.Optional, wanted: tf.Tensor) -> tf.Tensor:
         with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
-            return tf.logical_and(
-                tf.logical_and(wanted, batch.has_value()), tf.logical_not(self._halted)
-            )
+            return tf.logical_and(tf.logical_and(wanted, batch.has_value()), self._free)
 
     def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[int, Any]:
         """Official's loop, which hands over what the task gathers of each batch."""

@@ -41,18 +41,18 @@ def read_json(path: Path) -> Any | None:
         return None
 
 
-def append_json_line(path: Path, row: Mapping[str, Any], *, flush: bool = True) -> None:
-    """Appends one row and flushes it to the disk; a line cut off by a kill makes room for it.
+def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
+    """Appends one row and flushes it to the disk; a line cut off by a kill makes room for it."""
+    append_json_lines(path, [row])
+    flush_file(path)
 
-    Without `flush`, a machine that fails may lose the row, until `flush_file` is called.
-    """
+
+def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Appends rows; a machine that fails may lose them until `flush_file` is called."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         _drop_cut_off_line(file)
-        file.write((json.dumps(row) + "\n").encode())
-        file.flush()
-        if flush:
-            os.fsync(file.fileno())
+        file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def flush_file(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
@@ -24,13 +24,13 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
         scale: 1 at first; it follows from history and is not saved.
 
     Args:
-        scheduled: A schedule, or a constant rate.
+        scheduled: A schedule.
         floor: What the scale does not take the rate below; the schedule itself may.
     """
 
     def __init__(
         self,
-        scheduled: tf_keras.optimizers.schedules.LearningRateSchedule | float,
+        scheduled: tf_keras.optimizers.schedules.LearningRateSchedule,
         floor: float = 0.0,
     ) -> None:
         super().__init__()
@@ -40,36 +40,64 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """The rate in force at `step`."""
-        scheduled = self._scheduled(step) if callable(self._scheduled) else self._scheduled
-        scheduled = tf.cast(scheduled, tf.float32)
-        scaled = self.scale * scheduled
-        return tf.maximum(scaled, tf.minimum(scheduled, self._floor)) if self._floor else scaled
+        return _scaled(self._scheduled(step), self.scale, self._floor)
 
     def get_config(self) -> dict[str, Any]:
         """Keras's description of it."""
         return {"scheduled": self._scheduled, "floor": self._floor}
 
 
-def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> tf.Variable:
-    """Puts a scale on the optimizer's learning rate, whatever kind it is of; call it before a step.
+class ScaledConstant:
+    """The same of a constant rate, in the variable that holds it: a step has nothing to compute.
 
-    Optimizers of the old kind hand out their schedule; those of the new kind, the rate in force.
+    Args:
+        variable: The optimizer's.
+        floor: As `ScaledRate`'s.
+    """
+
+    def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
+        self._variable = variable
+        self._rate = variable.numpy()
+        self._floor = floor
+
+    def assign(self, scale: float) -> None:
+        """Sets the scale; to be done anew after a restore."""
+        self._variable.assign(_scaled(self._rate, scale, self._floor))
+
+
+Scale: TypeAlias = "tf.Variable | ScaledConstant"
+"""What decisions multiply a rate by, 1 at first; it has `assign`."""
+
+
+def _scaled(rate: Any, scale: Any, floor: float) -> tf.Tensor:
+    rate = tf.cast(rate, tf.float32)
+    scaled = scale * rate
+    return tf.maximum(scaled, tf.minimum(rate, floor)) if floor else scaled
+
+
+def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> Scale:
+    """Puts a scale on the optimizer's learning rate, whatever kind it is of; call it before a step.
 
     Args:
         optimizer: What official's factory built.
         floor: What the scale does not take the rate below.
 
     Returns:
-        The scale, 1 at first.
+        The scale.
     """
     inner = innermost(optimizer)
     if is_legacy(optimizer):
-        scaled = ScaledRate(inner._hyper["learning_rate"], floor)
+        inner._create_hypers()  # makes variables of the constants
+        rate = inner._hyper["learning_rate"]
+    else:
+        rate = inner._learning_rate
+    if isinstance(rate, tf.Variable):
+        return ScaledConstant(rate, floor)
+    scaled = ScaledRate(rate, floor)
+    if is_legacy(optimizer):
         inner._set_hyper("learning_rate", scaled)
-        return scaled.scale
-    rate = inner._learning_rate
-    scaled = ScaledRate(float(rate.numpy()) if isinstance(rate, tf.Variable) else rate, floor)
-    inner._learning_rate = inner._build_learning_rate(scaled)
+    else:  # it hands out the rate in force, from a variable
+        inner._learning_rate = inner._build_learning_rate(scaled)
     return scaled.scale
 
 

@@ -11,26 +11,26 @@ class Brake:
 
     Attributes:
         length: How many steps a loop has.
-        halted: Set by `halt`, from any thread.
+        free: Cleared by `halt`, from any thread.
         sound: Cleared by a step whose loss is not finite, or above its bound.
     """
 
     def __init__(self) -> None:
         with tf.device("cpu:0"):
             self.length = tf.Variable(0, trainable=False, name="length")
-            self.halted = tf.Variable(False, trainable=False, name="halted")
+            self.free = tf.Variable(True, trainable=False, name="free")
             self.sound = tf.Variable(True, trainable=False, name="sound")
 
     def halt(self) -> None:
         """Ends the loop after the step that is running."""
-        self.halted.assign(True)
+        self.free.assign(False)
 
     def released(self) -> tf.Tensor:
         """Whether training may go on."""
-        return self.sound & ~self.halted
+        return self.sound & self.free
 
 
-def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> None:
+def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> tf.Tensor:
     """Runs `brake.length` steps, fewer if the brake ends them; in a graph, and without AutoGraph.
 
     Drawing a batch while a step runs was tried: it gains nothing on a CPU that is busy.
@@ -39,15 +39,19 @@ def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake
         draw: The next batch.
         step: Trains on a batch; whether its loss is sound.
         brake: Ends it.
+
+    Returns:
+        `brake.sound` at the end.
     """
 
-    def goes_on(left: tf.Tensor, sound: tf.Tensor) -> tf.Tensor:
-        return (left > 0) & sound & ~brake.halted
+    def goes_on(sound: tf.Tensor) -> tf.Tensor:
+        return sound & brake.free
 
-    def turn(left: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def turn(_: tf.Tensor) -> tuple[tf.Tensor]:
         with tf.name_scope(""):  # else the names of what is traced begin with "while/"
-            return left - 1, step(draw())
+            return (step(draw()),)
 
-    start = (tf.identity(brake.length), tf.identity(brake.sound))
-    _, sound = tf.while_loop(goes_on, turn, start)
+    start, length = tf.identity(brake.sound), tf.identity(brake.length)
+    (sound,) = tf.while_loop(goes_on, turn, (start,), maximum_iterations=length)
     brake.sound.assign(sound)
+    return sound

@@ -56,7 +56,7 @@ class Trainer(evaluator.Evaluator):
             train_dataset=train_dataset,
             validation_dataset=validation_dataset,
             check=check,
-            halted=brake.halted,
+            free=brake.free,
         )
         self.brake = brake
         self.waits = waiting.Waits(placement.advice(config.task.train_data))
@@ -97,6 +97,7 @@ class Trainer(evaluator.Evaluator):
         self._train_graph = None
         self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
         self._length = 0
+        self._sound: Any = True
         if options.train_tf_function:
             self._step = tf.function(self._step_on)
             if not tf.config.functions_run_eagerly():
@@ -125,6 +126,11 @@ class Trainer(evaluator.Evaluator):
         """The number of steps done; waits for them."""
         return int(self.global_step.numpy())
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether no loss has broken; waits for the last loop."""
+        return bool(self._sound)
+
     def initialize(self) -> None:
         """Gives groups of variables their first values; then, what an `init_checkpoint` holds."""
         run = self.config.run
@@ -135,6 +141,7 @@ class Trainer(evaluator.Evaluator):
         """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
         self.train_dataset = dataset
         self.brake.sound.assign(True)
+        self._sound = True
 
     def remember(self) -> None:
         """Before a commit: takes up what checkpoints would leave out."""
@@ -204,9 +211,10 @@ class Trainer(evaluator.Evaluator):
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
-        return self._loops[timed]()
+        logs, self._sound = self._loops[timed]()
+        return logs
 
-    def _loop(self, timed: bool) -> evaluator.Logs:
+    def _loop(self, timed: bool) -> tuple[evaluator.Logs, tf.Tensor]:
         def draw() -> Any:
             return self.next_train_inputs(self._train_iter)
 
@@ -215,10 +223,11 @@ class Trainer(evaluator.Evaluator):
 
         chosen = timed_draw if timed else draw
         if self.config.trainer.train_tf_while_loop:
-            stepping.loop(chosen, self._step, self.brake)
+            sound = stepping.loop(chosen, self._step, self.brake)
         else:
-            self.brake.sound.assign(self._step(chosen()))
-        return self._read_metrics()
+            sound = self._step(chosen())
+            self.brake.sound.assign(sound)
+        return self._read_metrics(), sound
 
     def train_step(self, iterator: Any) -> None:
         """One step on the next batch; see `orbit.StandardTrainer`."""

@@ -160,9 +160,13 @@ def test_a_scale_of_1_leaves_every_bit_as_it_was(kind, rate, warmup):
 
 
 def test_without_a_floor_the_rate_is_the_scheduled_one_times_the_scale_to_the_bit():
-    rate = optimizer.ScaledRate(0.1)
+    schedule = tf_keras.optimizers.schedules.ExponentialDecay(0.1, 1, 1.0)
+    rate = optimizer.ScaledRate(schedule)
     rate.scale.assign(0.3)
-    assert float(rate(0)) == np.float32(0.1) * np.float32(0.3)
+    constant = tf.Variable(0.1)
+    optimizer.ScaledConstant(constant).assign(0.3)
+    expected = np.float32(0.1) * np.float32(0.3)
+    assert float(rate(0)) == float(constant) == expected
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam", "adamw", "lamb", "lars", "rmsprop", "adagrad"])
