@@ -14,6 +14,7 @@ from official.modeling import performance
 from official.utils.misc import keras_utils
 from tensorflow.python.framework import config as tf_config
 
+from runner import cross_entropy
 from runner.errors import ConfigError
 
 _STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "tpu")
@@ -105,6 +106,7 @@ def configure(
     tf_keras.utils.set_random_seed(seed)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
+        cross_entropy.keep_kernel()
     else:
         tf_config.disable_op_determinism()
 
