@@ -131,9 +131,9 @@ class Evaluator(base_trainer.Trainer):
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
         with self._averages_in_force():
             self.eval_begin()
-            count, aggregated = loop(iter(dataset), num_steps)
+            found, aggregated = loop(iter(dataset), num_steps)
             logs = self.eval_end(aggregated)
-        if not count:
+        if not found:
             raise RunnerError(f"the evaluation saw no example: {why_none}")
         return logs
 
@@ -150,43 +150,45 @@ class Evaluator(base_trainer.Trainer):
         first, *_ = tf.nest.flatten(dataset.element_spec, expand_composites=True)
         return not first.shape[:1].is_fully_defined()
 
-    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[int, None]:
+    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, None]:
         self._check()
-        count = self._graph_loop(iterator, num_steps)
+        most = tf.where(num_steps < 0, tf.int32.max, num_steps)
+        found = self._graph_loop(iterator, most)
         self._check()
-        return int(count), None
+        return bool(found), None
 
-    def _score_all(self, iterator: Any, num_steps: tf.Tensor) -> tf.Tensor:
-        """Scores the next `num_steps` batches, -1 for all; how many there were.
+    def _score_all(self, iterator: Any, most: tf.Tensor) -> tf.Tensor:
+        """Scores the next batches, at most so many; whether there is one.
 
         While one is scored, the next is fetched.
         """
-        count = tf.zeros_like(num_steps)
-        batch = iterator.get_next_as_optional()
-        while self._goes_on(batch, count != num_steps):
+
+        def goes_on(batch: tf.experimental.Optional) -> tf.Tensor:
+            with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
+                return tf.logical_and(batch.has_value(), self._free)
+
+        def turn(batch: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
             self._score(batch.get_value())
-            count += 1
-            batch = iterator.get_next_as_optional()
-        return count
+            return (iterator.get_next_as_optional(),)
 
-    def _goes_on(self, batch: tf.experimental.Optional, wanted: tf.Tensor) -> tf.Tensor:
-        with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
-            return tf.logical_and(tf.logical_and(wanted, batch.has_value()), self._free)
+        first = iterator.get_next_as_optional()
+        tf.while_loop(goes_on, turn, (first,), maximum_iterations=most)
+        return first.has_value() & (most > 0)
 
-    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[int, Any]:
+    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, Any]:
         """Official's loop, which hands over what the task gathers of each batch."""
-        count = 0
+        found = False
 
         def step(iterator: Any) -> Any:
-            nonlocal count
+            nonlocal found
             self._check()
             outputs = self._host_step(iterator)
-            count += 1
+            found = True
             return outputs
 
         loop = orbit.utils.create_loop_fn(step)
         aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
-        return count, aggregated
+        return found, aggregated
 
     def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
         return self._averages.in_force() if self._averages else contextlib.nullcontext()

@@ -17,7 +17,7 @@ FLOORS = [
         "typecheck", "sections", "rules", "retention", "limits", "official_limits", "run_limits",
         "epochs", "changes", "harmless", "claim", "inputs", "history", "status", "watch",
         "strategy", "signals", "progress", "table", "overview", "flops", "products", "loops",
-        "shuffling", "background", "waiting", "utilization", "xla",
+        "shuffling", "background", "waiting", "utilization", "xla", "cross_entropy",
     },
     {
         "optimizer", "evaluator", "trainer", "placement", "memory", "exactness", "checkpoints",
