@@ -103,6 +103,10 @@ class TrainingLog:
             if self._clock() - self._handed >= _TOGETHER:
                 self._hand_over()
 
+    def do(self, work: Callable[[], None]) -> None:
+        """Has the thread do something else as well; it is done when `flush` returns."""
+        self._writer.do(work)
+
     def flush(self) -> None:
         """Every row is on the disk when this returns."""
         self._finish()

@@ -7,6 +7,7 @@ evaluations are printed once, as lines of their own.
 import math
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -47,6 +48,7 @@ class Progress:
         epochs: What `total` is in epochs; 0 where lengths are not given so.
         utilization: From steps a second to the share of the devices' peak; None shows none.
         stream: Where to write; a terminal gets a live line.
+        hand_over: Has the line read its loss and redraw itself, at once or in another thread.
         clock: Seconds, for tests to inject.
     """
 
@@ -59,6 +61,7 @@ class Progress:
         evaluations_left: Callable[[int], int] = lambda _: 0,
         utilization: Callable[[float], float] | None = None,
         stream: TextIO | None = None,
+        hand_over: Callable[[Callable[[], None]], None] = lambda redraw: redraw(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total = total
@@ -67,6 +70,8 @@ class Progress:
         self._utilization = utilization
         self._stream = stream or sys.stderr
         self._epochs = epochs
+        self._hand_over = hand_over
+        self._lock = threading.RLock()  # of what is shown
         self._clock = clock
         self._start = clock()
         self._live = self._stream.isatty()
@@ -79,27 +84,22 @@ class Progress:
         self._line = ""
 
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
-        """After a loop of `steps` in `seconds` that ended at `step`; reads `loss` to show it."""
+        """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
         self._rate.add(steps, seconds)
         wait = _REDRAW_SECONDS if self._live else _LINE_SECONDS
         if self._clock() - self._shown < wait and step < self._total:
             return
         self._shown = self._clock()
-        self._at = (step, loss())
-        self._line = self._describe(*self._at)
-        if self._live:
-            width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{self._line[:width]}")
-        else:
-            self._write(self._line + "\n")
+        self._hand_over(lambda: self._redraw(step, loss()))
 
     def evaluated(self, row: history.Row, best: history.Row | None) -> None:
         """After an evaluation; `best` is the best one so far."""
-        self._evaluation_seconds = row.seconds
-        self._best = best
-        self._newest.update(row.metrics)
-        if self._line:
-            self._line = self._describe(*self._at)
+        with self._lock:
+            self._evaluation_seconds = row.seconds
+            self._best = best
+            self._newest.update(row.metrics)
+            if self._line:
+                self._line = self._describe(*self._at)
         mark = "  (best)" if best is not None and best.step == row.step else ""
         self.note(
             f"evaluated step {row.step:,} in {row.seconds:.1f} s: {values(row.metrics)}{mark}"
@@ -107,16 +107,28 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Prints `text` once, above the live line."""
-        clear = "\r\x1b[K" if self._live and self._line else ""
-        self._write(f"{clear}{text}\n")
-        if clear:
-            self._write(self._line[: shutil.get_terminal_size().columns - 1])
+        with self._lock:
+            clear = "\r\x1b[K" if self._live and self._line else ""
+            self._write(f"{clear}{text}\n")
+            if clear:
+                self._write(self._line[: shutil.get_terminal_size().columns - 1])
 
     def close(self) -> None:
         """Ends the live line."""
-        if self._live and self._line:
-            self._write("\n")
-            self._line = ""
+        with self._lock:
+            if self._live and self._line:
+                self._write("\n")
+                self._line = ""
+
+    def _redraw(self, step: int, loss: float) -> None:
+        with self._lock:
+            self._at = (step, loss)
+            self._line = self._describe(*self._at)
+            if self._live:
+                width = shutil.get_terminal_size().columns - 1
+                self._write(f"\r\x1b[K{self._line[:width]}")
+            else:
+                self._write(self._line + "\n")
 
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total

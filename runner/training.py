@@ -111,6 +111,7 @@ class Training:
             metric=build.shown(config),
             evaluations_left=self._grid.evaluations_after,
             utilization=self._utilization,
+            hand_over=self.log.do,
         )
         self._profiled = (
             profiling.Profiled(
@@ -242,8 +243,8 @@ class Training:
         """Flushes what is still in memory."""
         if self._profiled:
             self._profiled.close()
-        self.line.close()
         self.log.close()
+        self.line.close()
         self._boards.close()
 
     def _begin(self) -> None:

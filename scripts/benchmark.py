@@ -1,7 +1,7 @@
 """The runner against the barest code that does the same, and against what it replaces.
 
     python scripts/benchmark.py [--only=loop,start] [--models=mlp,cnn,bert] [--loops=1,10,100]
-        [--repeats=9] [--seconds=0.8] [--json=FILE]
+        [--repeats=9] [--seconds=0.3] [--json=FILE]
 
 - loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`, all
   with the same kind of Adam. What a commit costs, which few rounds have, is the third section's.
@@ -11,12 +11,14 @@
   written (in all), against a synchronous save.
 - evaluation: against a `tf.function` over the same batches.
 - inputs: placed by step, against a shuffle buffer.
-- memory: its growth over 2,000 loops and 500 evaluations, the first quarter left out.
+- memory: its growth over 2,000 loops and 500 evaluations, once the waits for input were timed:
+  that takes a graph of its own.
 - growth: opening a history of 100,000 evaluations, and adding one to it.
 
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
-not decide it: medians, and in brackets the lowest and the highest. **Bold** is what misses its
-goal. It takes about a quarter of an hour on two cores, and wants them for itself.
+not decide it: medians, and in brackets the lowest and the highest. Such drifts last seconds, so
+rounds of training are short, and three times as many as others. **Bold** is what misses its goal.
+It takes about a quarter of an hour on two cores, and wants them for itself.
 """
 
 import argparse
@@ -42,7 +44,7 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(_MODELS))
     parser.add_argument("--loops", default="1,10,100")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0.8, help="of training in a round")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of training in a round")
     parser.add_argument("--evaluations", type=int, default=500, help="for the memory")
     parser.add_argument("--json", type=Path, help="where figures go, for later comparison")
     flags = parser.parse_args()

@@ -15,6 +15,7 @@ import benchmark_rounds as rounds
 from benchmark_figures import Comparison, Ratio
 
 _OTHERS = ("garden", "keras", "keras3")
+_SHORT = 3  # times as many rounds of what takes a fraction of a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,9 @@ def loop(options: Options) -> Iterator[Comparison]:
         for model in options.models:
             able = {name: each for name, each in contenders.items() if _trains(name, model)}
             for steps in options.loops:
+                repeats = _SHORT * options.repeats
                 found = rounds.alternate(
-                    able, options.repeats, model=model, loop=steps, seconds=options.seconds
+                    able, repeats, model=model, loop=steps, seconds=options.seconds
                 )
                 floor = (0.85, 0.9) if steps == 1 else (0.95, 1.0)
                 yield Comparison(
@@ -88,7 +90,7 @@ def evaluation(options: Options) -> Iterator[Comparison]:
     ours, theirs = "evaluate_by_runner", "evaluate_barely"
     with _processes("benchmark_stages.py", ours, theirs) as contenders:
         for model in options.models:
-            found = rounds.alternate(contenders, options.repeats, model=model)
+            found = rounds.alternate(contenders, _SHORT * options.repeats, model=model)
             pair = {"runner": found[ours], "bare": found[theirs]}
             ratio = Ratio("runner", ("bare",), least=0.95)
             yield Comparison(f"{model}, evaluation", "examples/s", pair, [ratio])
@@ -107,9 +109,9 @@ def resident(options: Options) -> Iterator[Comparison]:
     """How memory grows with evaluations; there are four loops to each."""
     count = options.evaluations
     with _processes("benchmark_stages.py", "remember") as contenders:
-        contenders["remember"].begin(loops=4 * count, evaluations=count)
+        contenders["remember"].begin(evaluations=count)
         taken = contenders["remember"].take()
-    rise, error = memory.slope(taken[count // 4 :])
+    rise, error = memory.slope(taken)
     figures = {"slope": [1024 * rise], "standard error": [1024 * error]}
     ratio = Ratio("slope", ("standard error",), most=2)  # up to there it may as well be none
     yield Comparison("resident memory", "KiB an evaluation", figures, [ratio])

@@ -1,4 +1,5 @@
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
-from runner import boards, comparison, inputs, run_config
+from runner import actions, boards, comparison, controller, files, inputs, run_config
 from runner.errors import ConfigError, RunnerError
 
 BEST = "best_checkpoint_eval_metric"
@@ -135,3 +136,27 @@ def test_results_that_are_no_scalars_stay_out_of_rows_and_are_compared_as_state(
 def test_a_metric_that_is_no_scalar_cannot_be_watched(tmp_path, drawn, mode):
     with pytest.raises(ConfigError, match="'confusion': the evaluation produces accuracy, part/"):
         runner.run(experiment({"trainer": {BEST: "confusion"}}), tmp_path, mode)
+
+
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_rows_that_wait_for_others_are_written_when_the_log_is_flushed_or_closed(tmp_path, ends):
+    log = actions.TrainingLog(tmp_path, resumed_at=0, clock=lambda: 0.0)  # no tenth of a second
+    for step in (10, 20, 30):
+        log.write(controller.Loop(step, 10, 0.5, {"loss": tf.constant(step / 4)}, True))
+    getattr(log, ends)()
+    rows = files.read_json_lines(tmp_path / "train.jsonl")
+    assert [(row["step"], row["loss"]) for row in rows] == [(10, 2.5), (20, 5.0), (30, 7.5)]
+    assert rows[0]["steps_per_second"] == 20
+
+
+def test_rows_are_handed_over_every_tenth_of_a_second(tmp_path):
+    now = [0.0]
+    log = actions.TrainingLog(tmp_path, resumed_at=0, clock=lambda: now[0])
+    for step, now[0] in ((10, 0.0), (20, 0.05), (30, 0.11), (40, 0.12)):
+        log.write(controller.Loop(step, 10, 0.5, {"loss": tf.constant(1.0)}, True))
+    done = threading.Event()
+    log.do(done.set)  # after what was handed over
+    assert done.wait(10)
+    rows = files.read_json_lines(tmp_path / "train.jsonl")
+    assert [row["step"] for row in rows] == [10, 20, 30]
+    log.close()

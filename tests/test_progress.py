@@ -127,3 +127,13 @@ def test_an_evaluation_is_printed_once_and_the_best_is_marked():
 def test_durations():
     shown = [progress.duration(seconds) for seconds in (7, 750, 10_930, 2 * 86_400 + 10_800)]
     assert shown == ["0:07", "12:30", "3:02:10", "2 d 03:00"]
+
+
+def test_another_thread_may_read_the_loss_and_redraw_the_line():
+    stream, handed = Terminal(), []
+    line = progress.Progress(1000, stream=stream, hand_over=handed.append, clock=Clock())
+    line.training(500, 100, 2.0, lambda: 0.25)
+    line.note("noted")
+    assert stream.getvalue() == "noted\n"
+    handed.pop()()
+    assert "step 500/1,000" in stream.getvalue()
