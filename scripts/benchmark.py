@@ -16,7 +16,7 @@
 - growth: opening a history of 100,000 evaluations, and adding one to it.
 
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
-not decide it: medians, and in brackets the lowest and the highest. Such drifts last seconds, so
+not decide it: medians, and in brackets the quartiles. Such drifts last seconds, so
 rounds of training are short, and three times as many as others. **Bold** is what misses its goal.
 It takes about a quarter of an hour on two cores, and wants them for itself.
 """

@@ -68,11 +68,12 @@ class Comparison:
     def _described(self, ratio: Ratio) -> dict[str, Any]:
         paired = self.paired(ratio)
         median = statistics.median(paired)
+        low, high = quartiles(paired)
         return {
             "name": ratio.name,
             "median": median,
-            "lowest": min(paired),
-            "highest": max(paired),
+            "lower_quartile": low,
+            "upper_quartile": high,
             "least": ratio.least,
             "most": ratio.most,
             "reached": ratio.reached(median),
@@ -84,9 +85,17 @@ class Comparison:
         for ratio in self.ratios:
             found = self._described(ratio)
             mark = "" if found["reached"] else "**"
-            spread = f"({found['lowest']:.2f} to {found['highest']:.2f})"
+            spread = f"({found['lower_quartile']:.2f} to {found['upper_quartile']:.2f})"
             shown[ratio.name] = f"{mark}{found['median']:.2f}{mark} {spread}"
         return {"": f"{self.what}, {self.unit}", **shown}
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """Between them lies the middle half."""
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
