@@ -87,6 +87,9 @@ def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> 
     """
     inner = innermost(optimizer)
     if is_legacy(optimizer):
+        rate = inner._hyper["learning_rate"]
+        if isinstance(rate, int):  # its variable would hold whole numbers only
+            inner._set_hyper("learning_rate", float(rate))
         inner._create_hypers()  # makes variables of the constants
         rate = inner._hyper["learning_rate"]
     else:

@@ -103,7 +103,7 @@ class Asking(toy.ToyTask):
                 loss *= 0.5
         assert not isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
         assert isinstance(optimizer, tf_keras.optimizers.legacy.SGD)
-        rate = optimizer.learning_rate(optimizer.iterations)
+        rate = optimizer.learning_rate + 0.0
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(
             zip((each * rate for each in gradients), model.trainable_variables, strict=True)

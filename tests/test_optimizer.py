@@ -215,6 +215,16 @@ def test_a_constant_rate_drops_on_plateaus_to_a_floor_of_1e_8():
 
 
 @pytest.mark.parametrize("kind", ["sgd", "sgd_experimental"])
+def test_a_rate_that_is_a_whole_number_takes_any_scale(kind):
+    chosen = config(kind)
+    chosen.learning_rate.constant.learning_rate = 1
+    made = build(chosen)
+    optimizer.scale_rate(made).assign(0.25)
+    assert seen(made) == 0.25
+    np.testing.assert_allclose(Training(made).step(), -0.25 * GRADIENT, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "sgd_experimental"])
 def test_the_gradient_is_clipped_by_its_global_norm(kind):
     chosen = config(kind)
     chosen.optimizer.get().global_clipnorm = 10.0
