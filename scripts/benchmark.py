@@ -5,6 +5,8 @@
 
 - loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`, all
   with the same kind of Adam. What a commit costs, which few rounds have, is the third section's.
+- graph: the loop alone, against the bare one in the same process: without rows, checkpoints, and
+  what differs from process to process.
 - start: from the start of the command to the row of its first step, for the first of the models;
   against a bare script.
 - checkpoints: how long training stands still for a commit (stall), and what it loses until all is

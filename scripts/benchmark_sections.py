@@ -62,6 +62,19 @@ def loop(options: Options) -> Iterator[Comparison]:
                 )
 
 
+def graph(options: Options) -> Iterator[Comparison]:
+    """The loop alone, beside the bare one in the same process."""
+    name = "side_by_side"
+    for model in options.models:
+        for steps in options.loops:
+            with _processes("contenders.py", name) as contenders:
+                repeats = _SHORT * options.repeats
+                found = rounds.alternate(contenders, repeats, model=model, loop=steps)[name]
+            pair = {who: [each[who] for each in found] for who in ("runner", "bare")}
+            ratio = Ratio("runner", ("bare",))
+            yield Comparison(f"{model}, {steps} a loop, one process", "steps/s", pair, [ratio])
+
+
 def start(options: Options) -> Iterator[Comparison]:
     """From the start of a process to the end of its first step, and to the end of `--help`."""
     model = options.models[0]
@@ -135,6 +148,7 @@ def growth(options: Options) -> Iterator[Comparison]:
 
 SECTIONS: dict[str, Section] = {
     "loop": loop,
+    "graph": graph,
     "start": start,
     "checkpoints": checkpoints,
     "evaluation": evaluation,

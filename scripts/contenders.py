@@ -8,6 +8,7 @@ and around reading and resetting the metrics. "keras3" has an Adam of its own.
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 import tf_keras
 
+import benchmark_inputs
 import benchmark_rounds as rounds
 import benchmark_task as tasks
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
+_STEPS = {"mlp": 2000, "cnn": 200, "bert": 20}  # of a short round
 _SUMMARY = 100  # steps between two rows of history and TensorBoard
 
 
@@ -53,6 +56,14 @@ class Clock:
 
 def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
     """A `tf.function` of so many steps, which reads and resets the metrics."""
+    train, clock = bare_loop(model, loop), Clock(pause, loop=loop, seconds=seconds)
+    while True:
+        train()
+        clock()
+
+
+def bare_loop(model: str, loop: int) -> Callable[[], Any]:
+    """The least that trains."""
     task = tasks.StepTask(tasks.task_config(model))
     network, metrics, optimizer = task.build_model(), task.build_metrics(), tasks.optimizer()
     loss = tf_keras.metrics.Mean("loss")
@@ -69,10 +80,8 @@ def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float)
         return found
 
     iterator = iter(task.build_inputs(task.task_config.train_data))
-    clock, steps = Clock(pause, loop=loop, seconds=seconds), tf.constant(loop)
-    while True:
-        train(iterator, steps)
-        clock()
+    steps = tf.constant(loop)
+    return lambda: train(iterator, steps)
 
 
 def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
@@ -81,6 +90,47 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 
     clock = Clock(pause, loop=loop, seconds=seconds)
     runner.run(_experiment(model, loop), folder, "train", train_actions=[clock])
+
+
+def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) -> None:
+    """Steps a second of the runner's loop and of the bare one, both built in this process.
+
+    It leaves out what a run does beside its loops, and how processes differ. Neither has
+    deterministic ops: a process has one or the other.
+    """
+    from runner import build, history, signals
+
+    config = tasks.experiment(
+        model,
+        train_steps=_ENDLESS,
+        steps_per_loop=loop,
+        summary_interval=_ENDLESS,
+        checkpoint_interval=_ENDLESS,
+        validation_interval=_ENDLESS,
+    )
+    config.override({"run": {"deterministic": False}})
+    bare = bare_loop(model, loop)
+    bare()  # traced before layers draw from generators, as by itself
+    trainer, _ = build.build_trainer(
+        config,
+        folder,
+        step=0,
+        rows=history.History(folder / "history.jsonl"),
+        evaluates=False,
+        stop=signals.Stop(),
+    )
+    steps = tf.constant(loop)
+    loops: dict[str, Callable[[], Any]] = {"runner": lambda: trainer.train(steps), "bare": bare}
+    calls = max(1, _STEPS[model] // loop)
+    loops["runner"]()
+    pause(None)
+    while True:
+        loops = dict(reversed(loops.items()))
+        pause({name: calls * loop / _seconds(each, calls) for name, each in loops.items()})
+
+
+def _seconds(call: Callable[[], Any], times: int) -> float:
+    return benchmark_inputs.seconds(lambda: [call() for _ in range(times)])
 
 
 def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
@@ -152,6 +202,7 @@ def _experiment(model: str, loop: int) -> Any:
 
 CONTENDERS: dict[str, rounds.Measure] = {
     "runner": runner,
+    "side_by_side": side_by_side,
     "bare": bare,
     "garden": garden,
     "keras": keras,
