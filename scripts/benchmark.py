@@ -20,7 +20,7 @@
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
 not decide it: medians, and in brackets the quartiles. Such drifts last seconds, so
 rounds of training are short, and three times as many as others. **Bold** is what misses its goal.
-It takes about a quarter of an hour on two cores, and wants them for itself.
+It takes about twenty minutes on two cores, and wants them for itself.
 """
 
 import argparse
