@@ -129,9 +129,11 @@ class Evaluator(base_trainer.Trainer):
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
+        # A new iterator: to begin an old one anew takes as long, and 6 KiB that TensorFlow keeps.
+        iterator = iter(dataset)
         with self._averages_in_force():
             self.eval_begin()
-            found, aggregated = loop(iter(dataset), num_steps)
+            found, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)
         if not found:
             raise RunnerError(f"the evaluation saw no example: {why_none}")

@@ -18,9 +18,10 @@
 - growth: opening a history of 100,000 evaluations, and adding one to it.
 
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
-not decide it: medians, and in brackets the quartiles. Such drifts last seconds, so
-rounds of training are short, and three times as many as others. **Bold** is what misses its goal.
-It takes about twenty minutes on two cores, and wants them for itself.
+not decide it: medians, and in brackets the quartiles. Such drifts last seconds, so rounds of
+training and evaluation are short; and as processes of one program differ, too, these begin three
+times, with so many rounds each. **Bold** is what misses its goal. It takes about half an hour on
+two cores, and wants them for itself.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(sections.SECTIONS))
     parser.add_argument("--models", default=",".join(_MODELS))
     parser.add_argument("--loops", default="1,10,100")
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=9, help="of processes' rounds")
     parser.add_argument("--seconds", type=float, default=0.3, help="of training in a round")
     parser.add_argument("--evaluations", type=int, default=500, help="for the memory")
     parser.add_argument("--json", type=Path, help="where figures go, for later comparison")

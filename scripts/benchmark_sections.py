@@ -9,13 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import benchmark_memory as memory
 import benchmark_rounds as rounds
 from benchmark_figures import Comparison, Ratio
 
 _OTHERS = ("garden", "keras", "keras3")
-_SHORT = 3  # times as many rounds of what takes a fraction of a second
+_SETS = 3  # of processes: by chance, two of the very same program differ by 1 or 2 %
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Options:
     Attributes:
         models: Networks of `benchmark_task.MODELS`.
         loops: Steps an inner loop.
-        repeats: Rounds of each measurement.
+        repeats: Rounds of each measurement, in each set of processes.
         seconds: The least that a round of training lasts.
         evaluations: Whose memory is looked at.
     """
@@ -42,24 +43,17 @@ Section = Callable[[Options], Iterator[Comparison]]
 
 def loop(options: Options) -> Iterator[Comparison]:
     """Training, at each length of the inner loop."""
-    with _processes("contenders.py", "runner", "bare", *_OTHERS) as contenders:
-        for model in options.models:
-            able = {name: each for name, each in contenders.items() if _trains(name, model)}
-            for steps in options.loops:
-                repeats = _SHORT * options.repeats
-                found = rounds.alternate(
-                    able, repeats, model=model, loop=steps, seconds=options.seconds
-                )
-                floor = (0.85, 0.9) if steps == 1 else (0.95, 1.0)
-                yield Comparison(
-                    f"{model}, {steps} a loop",
-                    "steps/s",
-                    found,
-                    (
-                        Ratio("runner", ("bare",), least=floor[0]),
-                        Ratio("runner", _OTHERS, least=floor[1]),
-                    ),
-                )
+    for model in options.models:
+        able = [name for name in ("runner", "bare", *_OTHERS) if _trains(name, model)]
+        for steps in options.loops:
+            case = {"model": model, "loop": steps, "seconds": options.seconds}
+            found = _sets("contenders.py", able, options.repeats, **case)
+            floor = (0.85, 0.9) if steps == 1 else (0.95, 1.0)
+            ratios = (
+                Ratio("runner", ("bare",), least=floor[0]),
+                Ratio("runner", _OTHERS, least=floor[1]),
+            )
+            yield Comparison(f"{model}, {steps} a loop", "steps/s", found, ratios)
 
 
 def graph(options: Options) -> Iterator[Comparison]:
@@ -67,9 +61,7 @@ def graph(options: Options) -> Iterator[Comparison]:
     name = "side_by_side"
     for model in options.models:
         for steps in options.loops:
-            with _processes("contenders.py", name) as contenders:
-                repeats = _SHORT * options.repeats
-                found = rounds.alternate(contenders, repeats, model=model, loop=steps)[name]
+            found = _sets("contenders.py", [name], options.repeats, model=model, loop=steps)[name]
             pair = {who: [each[who] for each in found] for who in ("runner", "bare")}
             ratio = Ratio("runner", ("bare",))
             yield Comparison(f"{model}, {steps} a loop, one process", "steps/s", pair, [ratio])
@@ -101,12 +93,11 @@ def checkpoints(options: Options) -> Iterator[Comparison]:
 def evaluation(options: Options) -> Iterator[Comparison]:
     """Evaluating many batches."""
     ours, theirs = "evaluate_by_runner", "evaluate_barely"
-    with _processes("benchmark_stages.py", ours, theirs) as contenders:
-        for model in options.models:
-            found = rounds.alternate(contenders, _SHORT * options.repeats, model=model)
-            pair = {"runner": found[ours], "bare": found[theirs]}
-            ratio = Ratio("runner", ("bare",), least=0.95)
-            yield Comparison(f"{model}, evaluation", "examples/s", pair, [ratio])
+    for model in options.models:
+        found = _sets("benchmark_stages.py", [ours, theirs], options.repeats, model=model)
+        pair = {"runner": found[ours], "bare": found[theirs]}
+        ratio = Ratio("runner", ("bare",), least=0.95)
+        yield Comparison(f"{model}, evaluation", "examples/s", pair, [ratio])
 
 
 def inputs(options: Options) -> Iterator[Comparison]:
@@ -156,6 +147,16 @@ SECTIONS: dict[str, Section] = {
     "memory": resident,
     "growth": growth,
 }
+
+
+def _sets(script: str, names: Sequence[str], repeats: int, **case: Any) -> rounds.Rounds:
+    """The rounds of several sets of processes, which begin anew."""
+    found: rounds.Rounds = {name: [] for name in names}
+    for _ in range(_SETS):
+        with _processes(script, *names) as contenders:
+            for name, more in rounds.alternate(contenders, repeats, **case).items():
+                found[name] += more
+    return found
 
 
 @contextlib.contextmanager
