@@ -205,6 +205,9 @@ class Controller:
             for action in self._actions:
                 self._decide(action(loop.logs))
         if self._uncommitted and (commits or self.stop_reason):
+            if not commits and (reason := self._broken(loop, True)):  # an action stops the run here
+                self.step = self._recover(reason)
+                return
             self._decide(self._standing(loop.step))
             self._commit(loop.step)
             self._uncommitted = 0

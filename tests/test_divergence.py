@@ -172,3 +172,40 @@ def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
     wild = toy.experiment({"trainer": {"loss_upper_bound": 0.01, "recovery_begin_steps": 12}})
     with pytest.raises(DivergedError, match=r"at step 1[23]"):
         runner.run(wild, tmp_path, "train")
+
+
+RARE = {"summary_interval": 40, "checkpoint_interval": 40, "validation_interval": 40}
+HOST = {"train_tf_while_loop": False}
+
+
+def stop_at_nan(logs):
+    return "the loss is NaN" if np.isnan(logs["training_loss"]) else None
+
+
+def test_an_action_that_stops_a_broken_run_has_nothing_broken_committed(tmp_path, poisoned):
+    poisoned(bad_loss=(3,))
+    made = experiment(0)
+    made.override({"trainer": RARE})  # it breaks where neither a row nor a commit is due
+    with pytest.raises(DivergedError, match="at step 4; there is no checkpoint"):
+        runner.run(made, tmp_path / "a", "train", train_actions=[stop_at_nan])
+    assert not list((tmp_path / "a").glob("ckpt-*"))
+
+    made = experiment(1)
+    made.override({"trainer": RARE})
+    results = runner.run(made, tmp_path / "b", "train", train_actions=[stop_at_nan])
+    assert (results["status"], results["step"]) == ("stopped", 0)
+    assert [path.name for path in (tmp_path / "b").glob("ckpt-*.index")] == ["ckpt-0.index"]
+
+
+def test_a_loop_on_the_host_breaks_at_the_same_step_and_leaves_out_the_same(tmp_path, poisoned):
+    poisoned(bad_loss=(13,))
+    made = experiment(0)
+    made.override({"trainer": {**RARE, **HOST}})
+    with pytest.raises(DivergedError, match="at step 14"):
+        runner.run(made, tmp_path / "stopped", "train")
+
+    for name, host in (("graph", {}), ("host", HOST)):
+        made = experiment(1)
+        made.override({"trainer": {**RARE, **host}})
+        runner.run(made, tmp_path / name, "train")
+    assert weights(tmp_path / "graph", 60) == weights(tmp_path / "host", 60)
