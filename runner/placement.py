@@ -45,14 +45,13 @@ def training(
     """
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=seed)
-    tf.random.set_seed(seed)  # whenever they are built, a shuffle without a seed gets the same one
 
     def build(context: tf.distribute.InputContext) -> Any:
         replicas = context.num_replicas_in_sync // context.num_input_pipelines
-        parts = [
-            _from(task, data, context, first, count, replicas)
-            for first, count in segments(step, skipped)
-        ]
+        parts = []
+        for first, count in segments(step, skipped):
+            tf.random.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
+            parts.append(_from(task, data, context, first, count, replicas))
         return tf.nest.map_structure(_joined, *parts)
 
     return _distributed(task, build, _options(data, threads))
@@ -195,8 +194,9 @@ def _distributed(
     strategy = tf.distribute.get_strategy()
     if _takes_context(task):
         return orbit.utils.make_distributed_dataset(strategy, with_options)
-    return orbit.utils.make_distributed_dataset(
-        strategy, lambda: with_options(tf.distribute.InputContext())
+    return tf.nest.map_structure(
+        lambda part: orbit.utils.make_distributed_dataset(strategy, part),
+        with_options(tf.distribute.InputContext()),
     )
 
 

@@ -136,3 +136,32 @@ def test_advice_names_what_the_kind_of_pipeline_has():
     assert "DataConfig.num_parallel_calls" in placed
     assert "cache" not in placed
     assert "DataConfig.cache" in placement.advice(toy.cfg.DataConfig())
+
+
+class Global(toy.ToyTask):
+    """A task that knows nothing of replicas."""
+
+    def build_inputs(self, params):
+        return tf.data.Dataset.range(10_000).batch(8, drop_remainder=True)
+
+
+def test_global_batches_are_split_and_replayed_to_any_step(strategy):
+    task, data = Global(toy.ToyConfig()), toy.cfg.DataConfig()
+    with strategy.scope():
+        through = read(placement.training(task, data), strategy, 6)
+        resumed = read(placement.training(task, data, step=4), strategy, 2)
+    np.testing.assert_array_equal(through, np.arange(48).reshape(6, 8))
+    np.testing.assert_array_equal(resumed, through[4:])
+
+
+class Shuffled(toy.ToyTask):
+    def build_inputs(self, params, input_context=None):
+        return tf.data.Dataset.range(100).shuffle(100).repeat().batch(8)
+
+
+def test_a_shuffle_without_a_seed_has_one_order_also_after_what_is_left_out():
+    task, data = Shuffled(toy.ToyConfig()), toy.cfg.DataConfig()
+    alone = tf.distribute.get_strategy()
+    through = read(placement.training(task, data, seed=3), alone, 12)
+    skipping = read(placement.training(task, data, step=2, skipped=[(4, 6)], seed=3), alone, 4)
+    np.testing.assert_array_equal(skipping, [through[i] for i in (2, 3, 6, 7)])
