@@ -161,7 +161,7 @@ class BestCheckpoints:
 
 def _has(folder: Path, row: history.Row) -> bool:
     """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
-    return "/" not in row.checkpoint and checkpoint_files.exists(folder / row.checkpoint)
+    return row.is_own and checkpoint_files.exists(folder / row.checkpoint)
 
 
 def _averages(step: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from runner import files
+from runner.errors import RunnerError
 
 Kind = TypeVar("Kind", bound="Record")
 
@@ -53,6 +54,11 @@ class Row(Record):
     seconds: float
     time: float
     checkpoint: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the checkpoint is of this run, and not another's that was evaluated here."""
+        return "/" not in self.checkpoint
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,7 +194,7 @@ class History:
 
     @property
     def steps(self) -> AbstractSet[int]:
-        """The steps that have been evaluated."""
+        """The steps that have been evaluated; other runs' checkpoints do not count."""
         return self._steps
 
     @property
@@ -227,7 +233,7 @@ class History:
     def _add(self, row: Record) -> None:
         self._all.append(row)
         self._of[type(row)].append(row)
-        if isinstance(row, Row):
+        if isinstance(row, Row) and row.is_own:
             self._steps.add(row.step)
             self._furthest = max(self._furthest, row.step)
 
@@ -243,9 +249,13 @@ class Tail:
         self._path = path
         self._read = 0  # bytes
         self._waiting: list[Row] = []
+        self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
 
     def take(self, step: int | None) -> list[Row]:
-        """The evaluations up to `step` (None: all) that were not taken yet, oldest first."""
+        """The evaluations up to `step` (None: all) that were not taken yet, oldest first.
+
+        Of a checkpoint that was evaluated again only the first counts, and none of another run.
+        """
         waiting, self._waiting = [*self._waiting, *self._new()], []
         if step is None:
             return waiting
@@ -265,12 +275,28 @@ class Tail:
         name = f"{self._path}, after byte {self._read}"
         rows = files.parse_json_lines(whole.splitlines(), _record, name=name)
         self._read += len(whole)
-        return [row for row in rows if isinstance(row, Row)]
+        found = [row for row in rows if isinstance(row, Row) and row.is_own]
+        return [row for row in found if self._is_new(row)]
+
+    def _is_new(self, row: Row) -> bool:
+        key = (row.step, frozenset(row.metrics))
+        new = key not in self._known
+        self._known.add(key)
+        return new
 
 
 def read(path: Path) -> list[Record]:
-    """The rows of a `history.jsonl`, oldest first; none where there is no file."""
-    return files.read_json_lines(path, _record)
+    """The rows of a `history.jsonl`, oldest first; none where there is no file.
+
+    Raises:
+        RunnerError: it is damaged.
+    """
+    try:
+        return files.read_json_lines(path, _record)
+    except ValueError as error:
+        raise RunnerError(f"{error}: mend the line, or remove it") from error
+    except (KeyError, TypeError) as error:
+        raise RunnerError(f"{path} has a row of no known kind ({error})") from error
 
 
 def _record(found: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ import math
 import pytest
 
 from runner import history, rules
+from runner.errors import RunnerError
 
 
 def row(step, **metrics):
@@ -58,8 +59,25 @@ def test_a_row_after_a_cut_off_line_is_not_lost(tmp_path):
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text('nonsense\n{"step": 2}\n')
-    with pytest.raises(ValueError, match=r"history\.jsonl:1"):
+    with pytest.raises(RunnerError, match=r"history\.jsonl:1.*mend the line"):
         history.History(path)
+    path.write_text('{"kind": "later", "step": 2}\n')
+    with pytest.raises(RunnerError, match=r"a row of no known kind .'later'"):
+        history.History(path)
+
+
+def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_on(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    tail = history.Tail(tmp_path / "history.jsonl")
+    rows.append(history.Row(10, {"loss": 1.0}, 0.1, 1.0, "ckpt-10"))
+    assert [row.step for row in tail.take(None)] == [10]
+    rows.append(history.Row(50, {"loss": 0.1}, 0.1, 1.0, "/another/ckpt-50"))
+    rows.append(history.Row(10, {"loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(history.Row(10, {"part/loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(history.Row(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
+    found = [(row.step, *row.metrics) for row in tail.take(None)]
+    assert found == [(10, "part/loss"), (20, "loss")]
+    assert (rows.steps, rows.furthest) == ({10, 20}, 20)
 
 
 def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
