@@ -26,7 +26,7 @@ def build(
     """The distribution strategy that `runtime` asks for.
 
     Args:
-        runtime: Strategy name, number of GPUs, all-reduce, TPU address, workers.
+        runtime: Strategy name, number of GPUs (-1: all there are), all-reduce, TPU address.
         logical_cpus: How many CPU devices `mirrored` spreads over where there is no GPU.
 
     Raises:
@@ -38,28 +38,41 @@ def build(
             f"RuntimeConfig.distribution_strategy: {runtime.distribution_strategy!r} is none of "
             f"{', '.join(_STRATEGIES)}"
         )
-    found = len(tf.config.list_physical_devices("GPU"))
-    if runtime.num_gpus > found:
-        raise ConfigError(
-            f"RuntimeConfig.num_gpus = {runtime.num_gpus}: TensorFlow finds {found} on this machine"
-        )
+    gpus = _gpus(runtime)
     try:
-        if name == "mirrored" and not runtime.num_gpus and logical_cpus > 1:
+        if name == "mirrored" and not gpus and logical_cpus > 1:
             # TensorFlow's collectives would mix up the strategies of two runs in one process.
             reduction = tf.distribute.ReductionToOneDevice()
             return tf.distribute.MirroredStrategy(
                 _logical_cpus(logical_cpus), cross_device_ops=reduction
             )
-        distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
+        workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
+        if workers > 1:
+            raise ConfigError(
+                f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers: a run is one "
+                "process here, on any number of the devices that it reaches"
+            )
         return distribute_utils.get_distribution_strategy(
             name,
-            num_gpus=runtime.num_gpus,
+            num_gpus=gpus,
             all_reduce_alg=runtime.all_reduce_alg,
             num_packs=runtime.num_packs,
             tpu_address=runtime.tpu,
         )
     except ValueError as error:
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
+
+
+def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
+    """Where a model is, and how many GPUs that leaves idle."""
+    variable, *_ = strategy.experimental_local_results(model.variables[0])
+    kind = tf.DeviceSpec.from_string(variable.device).device_type
+    count = strategy.num_replicas_in_sync
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    idle = gpus - count if kind == "GPU" else gpus
+    where = f"on {count} {kind}s" if count > 1 else f"on one {kind}"
+    rest = f"; {idle} of {gpus} GPUs idle: RuntimeConfig.num_gpus = -1 takes all"
+    return where + rest if idle else where
 
 
 def set_threads(*, intra_op: int, inter_op: int) -> None:
@@ -96,7 +109,7 @@ def configure(
         keras_utils.set_gpu_thread_mode_and_count(
             runtime.gpu_thread_mode,
             runtime.dataset_num_private_threads,
-            runtime.num_gpus,
+            _gpus(runtime),
             runtime.per_gpu_thread_count,
         )
     if runtime.batchnorm_spatial_persistent:
@@ -137,6 +150,17 @@ def check_batch(
             f"{name}.global_batch_size = {size} cannot be {shared}{into}; "
             f"{' or '.join(map(str, near))} could"
         )
+
+
+def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
+    """How many are asked for."""
+    found = len(tf.config.list_physical_devices("GPU"))
+    if runtime.num_gpus > found:
+        raise ConfigError(
+            f"RuntimeConfig.num_gpus = {runtime.num_gpus}: TensorFlow finds {found} on this "
+            "machine (TF_CPP_MIN_LOG_LEVEL=0 in the environment has it say why)"
+        )
+    return found if runtime.num_gpus == -1 else runtime.num_gpus
 
 
 def _logical_cpus(count: int) -> list[str]:

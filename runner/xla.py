@@ -26,7 +26,8 @@ def check_runtime(
     if isinstance(strategy, _MIRRORED) and "CPU" in "".join(strategy.extended.worker_devices):
         raise ConfigError(
             "RuntimeConfig.enable_xla = True: TensorFlow does not compile a mirrored step for "
-            "CPUs; RuntimeConfig.distribution_strategy = 'one_device' is compiled"
+            "CPUs. It compiles one for GPUs (RuntimeConfig.num_gpus), and that of "
+            "RuntimeConfig.distribution_strategy = 'one_device'"
         )
 
 

@@ -5,8 +5,11 @@ import sys
 
 import pytest
 import tensorflow as tf
+import tf_keras
+from official.core import config_definitions as cfg
 from test_accumulation import trainer
 
+from runner import strategy
 from runner.errors import ConfigError
 
 
@@ -28,3 +31,37 @@ def test_threads_that_come_too_late_are_refused(tmp_path, field):
     tf.constant(1)
     with pytest.raises(ConfigError, match=f"RunConfig.{field} = 63 must be set before TensorFlow"):
         trainer(tmp_path, {"run": {field: 63}})
+
+
+@pytest.mark.parametrize("workers", ["a:1,b:2", "a:1,b:2,c:3"])
+def test_several_workers_are_refused(monkeypatch, workers):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    runtime = cfg.RuntimeConfig(
+        distribution_strategy="multi_worker_mirrored", worker_hosts=workers, task_index=0
+    )
+    with pytest.raises(ConfigError, match=rf"names {workers.count(':')} workers"):
+        strategy.build(runtime)
+
+
+def test_all_gpus_of_a_machine_without_any_are_its_cpu():
+    made = strategy.build(cfg.RuntimeConfig(num_gpus=-1))
+    assert [each[-5:] for each in made.extended.worker_devices] == ["CPU:0"]
+    with pytest.raises(ConfigError, match=r"num_gpus = 3: TensorFlow finds 0"):
+        strategy.build(cfg.RuntimeConfig(num_gpus=3))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "said"),
+    [
+        (1, 0, "on one CPU"),
+        (2, 0, "on 2 CPUs"),
+        (1, 2, "on one CPU; 2 of 2 GPUs idle: RuntimeConfig.num_gpus = -1 takes all"),
+    ],
+)
+def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, gpus, said):
+    runtime = cfg.RuntimeConfig(distribution_strategy="mirrored")
+    made = strategy.build(runtime, logical_cpus=cpus)
+    with made.scope():
+        model = tf_keras.Sequential([tf_keras.Input((1,)), tf_keras.layers.Dense(1)])
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
+    assert strategy.describe(made, model) == said
