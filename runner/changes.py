@@ -65,7 +65,7 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
 
 def check(
     model_dir: Path, experiment: config.Experiment, *, allow: bool, note: Callable[[str], object]
-) -> None:
+) -> list[str]:
     """Compares `experiment` with the one that the run in `model_dir` was last started with.
 
     Before its first checkpoint a run has nothing that depends on it, and anything may change.
@@ -76,21 +76,24 @@ def check(
         allow: Only note what would be refused.
         note: Told of each change that is not refused.
 
+    Returns:
+        These changes, a line for each.
+
     Raises:
         ConfigError: the run would become another experiment; a line for each change.
     """
     path = model_dir / "params.yaml"
     if not any(model_dir.glob("ckpt-*.index")):
-        return
+        return []
     try:
         found = compare(_read(path), experiment)
     except FileNotFoundError:
-        return
+        return []
     except ConfigError as error:
         if not allow:
             raise
         note(str(error))
-        return
+        return [str(error)]
     places = _places(experiment)
     refused = [] if allow else [change for change in found if not change.harmless]
     if refused:
@@ -101,6 +104,7 @@ def check(
         )
     for change in found:
         note(f"changed: {_line(change, places)}{change.harmless and f'; {change.harmless}'}")
+    return [str(change) for change in found]
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -52,7 +52,7 @@ def training(
     Raises:
         ConfigError: the configuration has changed, and that is not allowed.
     """
-    changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
+    changed = changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
     write_configuration(experiment, model_dir)
     with status.StatusFile(model_dir) as beat:
 
@@ -62,6 +62,8 @@ def training(
 
         try:
             with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
+                if changed:  # params.yaml has the new values only
+                    record.note(changed=[run_record.masked(line) for line in changed])
                 yield Start(beat, record)
         except BaseException as error:
             ended(error)

@@ -1,6 +1,7 @@
 """Going on with another configuration is shown and refused, unless the run stays the same."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -10,6 +11,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 from official.modeling.optimization.configs import optimizer_config
 
+import runner
 from runner import changes, config, harmless, inputs, run_config
 from runner.errors import ConfigError
 
@@ -377,3 +379,12 @@ def _paths(values, path=""):
             yield from _paths(value, f"{path}{name}.")
         else:
             yield path + name
+
+
+def test_what_changed_is_in_the_record_of_the_start(tmp_path):
+    runner.run(toy.experiment(), tmp_path, "train")
+    longer = toy.experiment({"trainer": {"train_steps": 60}, "run": {"seed": 5}})
+    runner.run(longer, tmp_path, "train", allow_config_change=True)
+    first, second = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert "changed" not in first
+    assert second["changed"] == ["trainer.train_steps: 40 -> 60", "run.seed: 0 -> 5"]
