@@ -19,7 +19,7 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with naming(path), beside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -50,15 +50,25 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
 def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Appends rows; a machine that fails may lose them until `flush_file` is called."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with naming(path), path.open("a+b") as file:
         _drop_cut_off_line(file)
         file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def flush_file(path: Path) -> None:
     """What was written to `path` is on the disk when this returns."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts the file's name in an OSError that has none, as of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def read_json_lines(path: Path, hook: Hook | None = None) -> list[Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tf_keras
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import oneof
 from official.modeling.optimization import optimizer_factory
@@ -129,9 +130,14 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Brok
             if section.type not in known:
                 meant = spelling.did_you_mean(section.type or "", known)
                 yield Broken(path, section, "type", f"must be one of {', '.join(known)}{meant}")
-    optimizer = experiment.trainer.optimizer_config.optimizer
-    if isinstance(optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type), str):
+    options = experiment.trainer.optimizer_config
+    optimizer, ema = options.optimizer, options.ema
+    kind = optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type)
+    if isinstance(kind, str):
         needs = "is named by tf-models-official, but has no implementation there"
+        yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
+    elif ema is not None and kind and not issubclass(kind, tf_keras.optimizers.legacy.Optimizer):
+        needs = "does not work with OptimizationConfig.ema, which wraps Keras's old optimizers"
         yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
 
 

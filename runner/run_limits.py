@@ -23,6 +23,7 @@ _SIZE: _Bound = (lambda value: value >= 0, "must be 0 or more")
 # By section of `run`, its fields and what they must be; false for NaN, too.
 _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
     "": {
+        "seed": (lambda value: 0 <= value < 2**32, "must be 0 or more, and below 2**32"),
         "logical_cpus": _COUNT,
         "intra_op_threads": _SIZE,
         "inter_op_threads": _SIZE,

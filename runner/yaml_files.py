@@ -89,13 +89,19 @@ def read_override(text: str) -> Layer:
     Raises:
         ConfigError: it is none of these.
     """
-    path = Path(text)
-    if len(text) < 4096 and "\n" not in text and path.is_file():
-        return read_file(path)
+    if _is_file(text):
+        return read_file(Path(text))
     if _PAIR.match(text):
         return _pairs(text)
     place = _flag(text)
     return _read(text, place, lambda _: place)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return "\n" not in text and Path(text).is_file()
+    except OSError:  # longer than a name may be
+        return False
 
 
 def single(path: str, value: Any, place: str) -> Layer:

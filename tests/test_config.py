@@ -608,6 +608,10 @@ WRONG = {
         ],
         "use 'bfloat16'",
     ),
+    "averages of a new optimizer": (
+        ["OptimizationConfig.ema = @EMAConfig()", "OptimizerConfig.type = 'adam_experimental'"],
+        "does not work with OptimizationConfig.ema, which wraps Keras's old optimizers",
+    ),
     "a dropped remainder": (
         ["validation/shapes.DataConfig.drop_remainder = True"],
         "the whole validation set counts",

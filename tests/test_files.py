@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 
 import pytest
 
@@ -58,3 +60,13 @@ def test_objects_become_what_a_hook_makes_of_them(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(lines(1, 2))
     assert files.read_json_lines(path, lambda row: row["step"]) == [1, 2]
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (files.append_json_line, files.write_json):
+        with pytest.raises(OSError, match=r"No space left on device: '.*/a\.json'"):
+            write(tmp_path / "a.json", {"step": 1})
