@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner import actions, boards, controller, evaluation_sets, evaluator
+from runner import actions, boards, controller, evaluation_sets, evaluator, heartbeat
 
 
 class Evaluation:
@@ -41,6 +41,7 @@ class Evaluation:
         self._grid = grid
         self._actions = tuple(actions)
         self._pictures = pictures
+        self._told = False
 
     def run(
         self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
@@ -93,6 +94,11 @@ class Evaluation:
         return any(not name.startswith(others) for name in names)
 
     def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
-        if each.dataset is None:
-            return self._evaluator.evaluate(tf.constant(self._batches))
-        return self._evaluator.evaluate_on(each.dataset, f"the set {each.name!r}")
+        if each.dataset is not None:
+            return self._evaluator.evaluate_on(each.dataset, f"the set {each.name!r}")
+        logs = self._evaluator.evaluate(tf.constant(self._batches))
+        if self._evaluator.left_out and not self._told:
+            self._told = True
+            steps = f"TrainerConfig.validation_steps = {self._batches}"
+            heartbeat.say(f"{steps} leaves out examples of the validation data; -1 counts them all")
+        return logs

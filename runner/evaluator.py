@@ -41,6 +41,9 @@ class Evaluator(base_trainer.Trainer):
             it raises ends the evaluation.
         free: A loop in a graph ends when this is false, after the batch that is running; `check` is
             to raise then.
+
+    Attributes:
+        left_out: Whether the last evaluation was to end before its data did, which have an end.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Evaluator(base_trainer.Trainer):
             train_dataset=train_dataset,
             validation_dataset=validation_dataset,
         )
+        self.left_out = False
         self._optimizer = optimizer
         self._check = check
         self._free = free
@@ -79,17 +83,21 @@ class Evaluator(base_trainer.Trainer):
         """The averaged weights, None where the optimizer keeps none."""
         return self._averages
 
-    def initialize(self) -> None:
+    def initialize(self, *, whole: bool = False) -> None:
         """Loads the task's `init_checkpoint`; averages start at the weights it leaves.
 
         A task that has no way of its own loads what fits, and the rest is reported.
+
+        Args:
+            whole: Refuse one that does not hold all weights, as far as the task lets that be known.
         """
         path = self.config.task.init_checkpoint
         if type(self.task).initialize is not base_task.Task.initialize:
             super().initialize()
         elif path:
-            report = initialization.initialize(self.model, Path(path))
-            heartbeat.say(f"{path}: {report.render()}")
+            report = initialization.initialize(self.model, Path(path), whole=whole)
+            loaded = f"init_checkpoint {path}: {report.matched} variables loaded"
+            heartbeat.say("\n".join(each for each in (loaded, report.render()) if each))
         if self._averages:
             self._averages.start()
 
@@ -133,8 +141,9 @@ class Evaluator(base_trainer.Trainer):
         iterator = iter(dataset)
         with self._averages_in_force():
             self.eval_begin()
-            found, aggregated = loop(iterator, num_steps)
+            found, rest, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)
+        self.left_out = rest and not _is_endless(dataset)
         if not found:
             raise RunnerError(f"the evaluation saw no example: {why_none}")
         return logs
@@ -152,15 +161,15 @@ class Evaluator(base_trainer.Trainer):
         first, *_ = tf.nest.flatten(dataset.element_spec, expand_composites=True)
         return not first.shape[:1].is_fully_defined()
 
-    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, None]:
+    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, None]:
         self._check()
         most = tf.where(num_steps < 0, tf.int32.max, num_steps)
-        found = self._graph_loop(iterator, most)
+        found, rest = self._graph_loop(iterator, most)
         self._check()
-        return bool(found), None
+        return bool(found), bool(rest), None
 
-    def _score_all(self, iterator: Any, most: tf.Tensor) -> tf.Tensor:
-        """Scores the next batches, at most so many; whether there is one.
+    def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Scores the next batches, at most so many; whether there is one, and one more after them.
 
         While one is scored, the next is fetched.
         """
@@ -174,10 +183,10 @@ class Evaluator(base_trainer.Trainer):
             return (iterator.get_next_as_optional(),)
 
         first = iterator.get_next_as_optional()
-        tf.while_loop(goes_on, turn, (first,), maximum_iterations=most)
-        return first.has_value() & (most > 0)
+        (last,) = tf.while_loop(goes_on, turn, (first,), maximum_iterations=most)
+        return first.has_value() & (most > 0), last.has_value()
 
-    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, Any]:
+    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
         """Official's loop, which hands over what the task gathers of each batch."""
         found = False
 
@@ -190,7 +199,8 @@ class Evaluator(base_trainer.Trainer):
 
         loop = orbit.utils.create_loop_fn(step)
         aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
-        return found, aggregated
+        rest = num_steps >= 0 and bool(iterator.get_next_as_optional().has_value())
+        return found, rest, aggregated
 
     def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
         return self._averages.in_force() if self._averages else contextlib.nullcontext()
@@ -234,6 +244,12 @@ class Evaluator(base_trainer.Trainer):
                 self.task.reduce_aggregated_logs(aggregated_logs, global_step=self.global_step)
             )
         return logs
+
+
+def _is_endless(dataset: Any) -> bool:
+    """Whether a dataset repeats for ever; also a distributed one, where TensorFlow knows it."""
+    known = dataset.cardinality
+    return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
 
 
 def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:

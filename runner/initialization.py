@@ -1,16 +1,18 @@
 """Starting from another run's weights: what fits is loaded, the rest is reported."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 import tf_keras
 
 from runner import checkpoint_files, matching, restoring
 from runner.errors import ConfigError, RunnerError
 
 
-def initialize(model: tf_keras.Model, path: Path) -> matching.Report:
+def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> matching.Report:
     """Loads into `model` what fits from a checkpoint, and leaves the rest as it is.
 
     A model's `checkpoint_items` say what is loaded and under which names it was saved, as for
@@ -20,12 +22,13 @@ def initialize(model: tf_keras.Model, path: Path) -> matching.Report:
     Args:
         model: Its variables exist.
         path: A checkpoint, or a folder, which stands for the newest one in it.
+        whole: Every weight of the model is to be loaded.
 
     Returns:
-        What was loaded, and what not.
+        What was loaded, and what not: all of the model's variables count.
 
     Raises:
-        ConfigError: there is no checkpoint, or nothing in it fits.
+        ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model.
         RunnerError: it is damaged.
     """
     saved = matching.Saved(_find(path))
@@ -34,15 +37,30 @@ def initialize(model: tf_keras.Model, path: Path) -> matching.Report:
         starts = saved.starts(roots)
         found = saved.match(starts)
         fitting = [pair for pair in saved.pairs(found) if not pair.difference]
+        if not fitting:
+            continue
+        report = matching.report(saved, roots, found, below=starts)
+        left = _left(model, roots, [pair.variable for pair in saved.pairs(found)])
+        report = dataclasses.replace(report, missing=list(dict.fromkeys([*report.missing, *left])))
+        if whole and (left or report.different):
+            raise ConfigError(f"{path} is not the whole model:\n{report.render(unexpected=False)}")
         for pair in fitting:
             pair.variable.assign(saved.reader.get_tensor(pair.key))
-        if fitting:
-            return matching.report(saved, roots, found, below=starts)
+        return report
     ours = [matching.describe(name, each) for name, each in matching.variables({"": model})]
     raise ConfigError(
         f"nothing in {path} fits this model: it holds {_some(saved.describe([0]))}; the model has "
         f"{_some(ours)}"
     )
+
+
+def _left(
+    model: tf_keras.Model, roots: Mapping[str, Any], found: Iterable[tf.Variable]
+) -> list[str]:
+    """A line for each weight of the model that is not among those found."""
+    left = {id(each) for each in model.variables} - {id(each) for each in found}
+    there = matching.variables({"": model, **roots})
+    return [matching.describe(path, each) for path, each in there if id(each) in left]
 
 
 def _some(lines: Sequence[str]) -> str:

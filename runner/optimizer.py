@@ -146,6 +146,16 @@ def variables(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
     return list(found.values())
 
 
+def create_variables(optimizer: tf_keras.optimizers.Optimizer, model: tf_keras.Model) -> None:
+    """Makes counters, rates and slots, which else the first step makes; in the strategy's scope."""
+    inner = innermost(optimizer)
+    weights = model.trainable_variables
+    if is_legacy(optimizer):
+        inner._create_all_weights(weights)
+    else:
+        inner.build(weights)
+
+
 @contextlib.contextmanager
 def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
     """A restore inside leaves constant rates as they are configured now.

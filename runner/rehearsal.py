@@ -74,7 +74,8 @@ def rehearse(
             found = _training(experiment, model_dir, Path(scratch), evaluates=evaluates, stop=stop)
         else:
             path = _chosen(experiment, model_dir, checkpoint)
-            found = _evaluating(experiment, model_dir, Path(scratch), path, stop=stop)
+            whole = checkpoint is not None
+            found = _evaluating(experiment, model_dir, Path(scratch), path, whole=whole, stop=stop)
     peak = _peak_memory()
     heartbeat.say(f"peak memory {_size(peak)}")
     heartbeat.say(f"nothing was left behind: {model_dir} is as it was")
@@ -90,7 +91,9 @@ def _training(
     stop: signals.Stop,
 ) -> dict[str, Any]:
     with claim.claimed(scratch, note=heartbeat.say) as held:
-        run = training.Training(experiment, scratch, evaluates=evaluates, stop=stop, held=held)
+        run = training.Training(
+            experiment, scratch, evaluates=evaluates, stop=stop, held=held, sidecars=model_dir
+        )
         with contextlib.closing(run):
             run.report()
             if newest := checkpoints.latest(model_dir):
@@ -119,6 +122,7 @@ def _evaluating(
     scratch: Path,
     path: Path | None,
     *,
+    whole: bool,
     stop: signals.Stop,
 ) -> dict[str, Any]:
     built = build.build_evaluator(experiment, scratch, stop=stop)
@@ -126,7 +130,7 @@ def _evaluating(
         experiment, built, model_dir, evaluates=True, sidecar=experiment.run.evaluator.name or "-"
     )
     if path is None:
-        built.initialize()
+        built.initialize(whole=whole)
         heartbeat.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
     else:
         _restore(built.checkpoint, path, partly=True)

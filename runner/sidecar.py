@@ -93,8 +93,11 @@ class Sidecar:
         self._restore(path)
         self._record(checkpoints.step_of(path), path)
 
-    def attempt(self, path: Path) -> None:
+    def attempt(self, path: Path) -> str | None:
         """Does as `evaluate`, but a checkpoint that cannot be read is recorded as such.
+
+        Returns:
+            The reason to stop that an action gave, or None.
 
         Raises:
             ConfigError: it was written for another model.
@@ -106,12 +109,21 @@ class Sidecar:
             name = actions.checkpoint_name(path, self._model_dir)
             self.rows.append(history.Unreadable(step, name, error.reason, time.time()))
             self.line.note(f"{name} {error.reason}; it is left out")
-        else:
-            self._record(checkpoints.step_of(path), path)
+            return None
+        return self._record(checkpoints.step_of(path), path)
 
     def evaluate_initial(self, path: Path) -> None:
-        """Evaluates the task's `init_checkpoint` and records the result as that of step 0."""
-        self.trainer.initialize()
+        """Evaluates the task's `init_checkpoint` and records the result as that of step 0.
+
+        Raises:
+            ConfigError: it leaves weights as they were initialized.
+        """
+        try:
+            self.trainer.initialize(whole=True)
+        except ConfigError as error:
+            none = f"there is no checkpoint in {self._model_dir} to evaluate"
+            message = f"--mode=eval: {none}, and init_checkpoint is none: {error}"
+            raise ConfigError(message) from error
         self._record(0, path)
 
     def follow(
@@ -120,13 +132,16 @@ class Sidecar:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    ) -> str | None:
         """Evaluates checkpoints while training writes them, and the last when that has ended.
 
         Args:
             training: The state of the run.
             clock: Seconds, for tests to inject.
             sleep: Waits for seconds, for tests to inject.
+
+        Returns:
+            The reason that an action gave to stop earlier, or None.
 
         Raises:
             RunnerError: no sign of life for too long.
@@ -139,11 +154,14 @@ class Sidecar:
                 with spool.registered(
                     self._folder, policy=self._options.policy, metrics=self._metrics or ()
                 ):
-                    self._follow(training, todo, clock, sleep)
+                    reason = self._follow(training, todo, clock, sleep)
             except ConfigError:
                 todo.clear()
                 raise
             todo.clear()
+        if reason:
+            self.line.note(f"stopped: {reason}")
+        return reason
 
     def test(self) -> dict[str, Any]:
         """Tests weights as the configuration asks for, once training has ended."""
@@ -163,7 +181,7 @@ class Sidecar:
         todo: pending.Pending,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-    ) -> None:
+    ) -> str | None:
         earliest = clock()
         while not self._enough():
             state = training.look()  # first: what the run ended with is on the disk by then
@@ -171,16 +189,18 @@ class Sidecar:
             path = None if waits else todo.next()
             if path:
                 earliest = clock() + self._options.min_seconds
-                self.attempt(path)
+                if reason := self.attempt(path):
+                    return reason
             elif state in watch.ENDED:
-                return
+                break
             else:
                 training.wait()
                 sleep(_POLL_SECONDS)
+        return None
 
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
-        for row in self.rows.rows[-1:]:
+        for row in [row for row in self.rows.rows if row.is_own][-1:]:
             for folder in (self._folder, self._folder / "queue", self._model_dir):
                 path = folder / row.checkpoint
                 if checkpoint_files.exists(path):
@@ -192,8 +212,8 @@ class Sidecar:
     def _restore(self, path: Path) -> None:
         checkpoints.restore(self.trainer.checkpoint, path, partly=True)
 
-    def _record(self, step: int, path: Path) -> None:
-        self._evaluation.run(step, path, before_record=self._check)
+    def _record(self, step: int, path: Path) -> str | None:
+        return self._evaluation.run(step, path, before_record=self._check)
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations

@@ -103,6 +103,8 @@ class Trainer(evaluator.Evaluator):
             if not tf.config.functions_run_eagerly():
                 batch = tf.nest.map_structure(lambda each: each.element_spec, self.train_dataset)
                 self._train_graph = self._step.get_concrete_function(batch).graph
+        if self._train_graph is None:
+            optimizers.create_variables(self.optimizer, self.model)
 
     def _build_task_step(self) -> accumulation.Step:
         """The task's step, in parts and compiled by XLA where that is asked for."""
@@ -131,11 +133,11 @@ class Trainer(evaluator.Evaluator):
         """Whether no loss has broken; waits for the last loop."""
         return bool(self._sound)
 
-    def initialize(self) -> None:
+    def initialize(self, *, whole: bool = False) -> None:
         """Gives groups of variables their first values; then, what an `init_checkpoint` holds."""
         run = self.config.run
         variable_groups.initialize(run.variable_groups, self.model, run.seed)
-        super().initialize()
+        super().initialize(whole=whole)
 
     def feed(self, dataset: Any) -> None:
         """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
@@ -190,7 +192,8 @@ class Trainer(evaluator.Evaluator):
     def _run(self, left: int) -> evaluator.Logs:
         longest = left if self.config.trainer.train_tf_while_loop else 1
         logs = None
-        while left and (logs is None or self.brake.released()):
+        ends_itself = self.config.trainer.train_tf_while_loop  # before its first step, too
+        while left and ((logs is None and ends_itself) or self.brake.released()):
             timed = self.waits.steps(min(left, longest))
             length = timed or min(left, longest)
             logs = self._run_loop(length, timed=timed > 0)
@@ -228,6 +231,18 @@ class Trainer(evaluator.Evaluator):
             sound = self._step(chosen())
             self.brake.sound.assign(sound)
         return self._read_metrics(), sound
+
+    def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
+        """A model's own metrics are in training's and in validation's; training's values stay."""
+        both = [metric for metric in self._metrics if metric in self.validation_metrics]
+        local = self.strategy.experimental_local_results
+        parts = [part for metric in both for v in metric.variables for part in local(v)]
+        kept = [tf.identity(part) for part in parts]
+        try:
+            return super()._evaluate(dataset, num_steps, why_none)
+        finally:
+            for part, value in zip(parts, kept, strict=True):
+                part.assign(value)
 
     def train_step(self, iterator: Any) -> None:
         """One step on the next batch; see `orbit.StandardTrainer`."""

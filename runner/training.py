@@ -28,6 +28,7 @@ from runner import (
     signals,
     spool,
     status,
+    strategy,
     watched_metrics,
 )
 from runner.config import Experiment
@@ -44,6 +45,7 @@ class Training:
         held: The claim to the folder.
         given: What a caller has made already.
         profile_steps: The first and the last step to profile, None for none.
+        sidecars: The folder whose sidecars decide, where it is not `model_dir`.
 
     Attributes:
         trainer: Holds the state.
@@ -66,6 +68,7 @@ class Training:
         held: claim.Claim,
         given: build.Given = build.Given(),  # noqa: B008, immutable
         profile_steps: tuple[int, int] | None = None,
+        sidecars: Path | None = None,
     ) -> None:
         self._config = config
         self._held = held
@@ -104,7 +107,9 @@ class Training:
             utilization=self._utilization,
         )
         self._begin()
-        watched_metrics.check(config, self.trainer, model_dir, evaluates=evaluates)
+        watched_metrics.check(config, self.trainer, sidecars or model_dir, evaluates=evaluates)
+        if not self._source and config.trainer.recovery_max_trials > 0:
+            self._commit(0)  # something to roll back to
         self.line = progress.Progress(
             self._grid.end,
             epochs=config.run.epochs.train,
@@ -152,6 +157,7 @@ class Training:
             if self._source
             else f"new run in {self._model_dir}"
         )
+        self.line.note(strategy.describe(self.trainer.strategy, self.trainer.model))
         self.line.note(
             exactness.describe(
                 self._config.task.train_data,
@@ -256,8 +262,6 @@ class Training:
             self.trainer.recall(from_start)
             return
         self.trainer.initialize()
-        if self._config.trainer.recovery_max_trials > 0:
-            self._commit(0)  # something to roll back to
 
     def _restore(self, path: Path) -> None:
         with optimizer.as_configured(self.trainer.optimizer):

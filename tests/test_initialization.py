@@ -85,7 +85,13 @@ def test_the_items_that_a_model_names_are_what_is_loaded(tmp_path):
     report = initialization.initialize(made, tmp_path / path)
     assert values(made.layers[0]) == {5.0}
     assert np.array_equal(made.layers[1].get_weights()[0], before[0])
-    assert (report.matched, report.render()) == (8, "")
+    assert report.matched == 8
+    assert [line.split()[0] for line in report.missing] == [
+        "layer_with_weights-1/kernel",
+        "layer_with_weights-1/bias",
+    ]
+    with pytest.raises(ConfigError, match=r"not the whole model:\n  missing .*: 2\n"):
+        initialization.initialize(made, tmp_path / path, whole=True)
 
 
 def test_a_model_with_items_can_start_from_its_like_saved_as_a_model(tmp_path):

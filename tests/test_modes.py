@@ -164,6 +164,26 @@ def test_eval_of_an_init_checkpoint_needs_no_run(tmp_path):
     assert results["metrics"] == pytest.approx(trained["metrics"], abs=1e-6)
 
 
+def test_eval_of_an_init_checkpoint_that_is_not_the_whole_model_is_refused(tmp_path):
+    hidden = tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(8)])
+    path = tf.train.Checkpoint(model=hidden).write(str(tmp_path / "encoder"))
+    other = toy.experiment(init_checkpoint=path)
+    for dry_run in (False, True):
+        with pytest.raises(ConfigError, match=r"not the whole model:\n  missing .*: 2\n") as error:
+            runner.run(other, tmp_path / "misspelt", "eval", dry_run=dry_run)
+    assert "kernel" in str(error.value)
+    assert runner.run(other, tmp_path / "trained", "train")["status"] == "done"
+
+
+def test_examples_that_a_number_of_batches_leaves_out_are_mentioned_once(tmp_path, capsys):
+    runner.run(toy.experiment(), tmp_path / "all", "train_and_eval")
+    assert "leaves out" not in capsys.readouterr().err
+    two = toy.experiment({"trainer": {"validation_steps": 2}})
+    runner.run(two, tmp_path / "two", "train_and_eval")
+    said = capsys.readouterr().err
+    assert said.count("TrainerConfig.validation_steps = 2 leaves out examples") == 1
+
+
 def test_averages_are_evaluated_and_lie_beside_the_best_checkpoint(tmp_path):
     ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}}
     trained = runner.run(toy.experiment(ema), tmp_path, "train_and_eval")
@@ -177,9 +197,11 @@ def test_averages_are_evaluated_and_lie_beside_the_best_checkpoint(tmp_path):
     assert again["metrics"] == pytest.approx(trained["best"]["metrics"], abs=1e-6)
 
 
+@pytest.mark.parametrize("trials", [0, 1])
 @pytest.mark.parametrize("evaluates", [True, False])
-def test_a_misspelt_best_metric_is_refused_before_the_first_step(tmp_path, evaluates):
-    wrong = toy.experiment({"trainer": {"best_checkpoint_eval_metric": "acuracy"}})
+def test_a_misspelt_best_metric_is_refused_before_the_first_step(tmp_path, evaluates, trials):
+    trainer = {"best_checkpoint_eval_metric": "acuracy", "recovery_max_trials": trials}
+    wrong = toy.experiment({"trainer": trainer})
     mode = "train_and_eval" if evaluates else "train"
     with pytest.raises(ConfigError, match=r"acuracy.*accuracy, validation_loss.*'accuracy'"):
         runner.run(wrong, tmp_path, mode)
@@ -256,6 +278,16 @@ def test_actions_see_every_loop_and_evaluation_and_may_stop(tmp_path):
     assert results["step"] == 40
     assert len(loops) == 4
     assert status.read(tmp_path).reason == "good enough"
+
+
+def test_too_little_memory_is_said_in_a_line(tmp_path, monkeypatch):
+    def huge(self, labels, model_outputs, aux_losses=None):
+        size = 2**50 + tf.cast(tf.shape(labels)[0], tf.int64)
+        return tf.reduce_mean(model_outputs) + tf.reduce_sum(tf.random.normal([size]))
+
+    monkeypatch.setattr(toy.ToyTask, "build_losses", huge)
+    with pytest.raises(RunnerError, match=r"out of memory .*\n.*RunConfig.gradient_accumulation"):
+        runner.run(toy.experiment(), tmp_path, "train")
 
 
 def test_two_runs_in_one_process_do_not_see_each_other(tmp_path):

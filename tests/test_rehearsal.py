@@ -6,6 +6,7 @@ import tf_keras
 import toy
 
 import runner
+from runner import spool
 from runner.errors import ConfigError, DivergedError, RunnerError
 
 
@@ -85,3 +86,12 @@ def test_a_folder_that_cannot_be_and_a_disk_that_is_too_small_are_found_out(tmp_
     made = toy.experiment({"trainer": {"max_to_keep": 10**12}})
     with pytest.raises(RunnerError, match=r"checkpoints .* need .*TB; .* has .* left"):
         rehearse(tmp_path, made=made)
+
+
+def test_a_rule_on_a_sidecars_own_metric_is_rehearsed_as_it_will_be(tmp_path):
+    rule = {"early_stopping": {"higher": ["part/accuracy"], "source": "cpu"}}
+    made = toy.experiment({"run": rule})
+    with pytest.raises(ConfigError, match="the sidecar 'cpu' is not running"):
+        rehearse(tmp_path, "train", made=made)
+    with spool.registered(tmp_path / "eval-cpu", policy="latest", metrics=["part/accuracy"]):
+        assert rehearse(tmp_path, "train", made=made)["status"] == "rehearsed"

@@ -119,3 +119,28 @@ def test_stateful_random_ops_of_the_training_step_are_named(tmp_path, capsys, mo
     said = capsys.readouterr().err
     assert "not exact, because the training step draws from stateful random ops" in said
     assert "RandomStandardNormal 'noise/RandomStandardNormal'" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "average"),
+    [("adam", None), ("adam_experimental", None), ("sgd", {"average_decay": 0.9})],
+)
+def test_eager_training_goes_on(tmp_path, kind, average):
+    def eager(steps, **runtime):
+        return toy.experiment(
+            {
+                "runtime": runtime,
+                "trainer": {
+                    "train_steps": steps,
+                    "train_tf_function": not runtime,
+                    "train_tf_while_loop": False,
+                    "optimizer_config": {"optimizer": {"type": kind}, "ema": average},
+                },
+            }
+        )
+
+    runner.run(eager(20), tmp_path, "train")  # in a graph
+    runner.run(eager(40, run_eagerly=True), tmp_path, "train", allow_config_change=True)
+    runner.run(eager(60, run_eagerly=True), tmp_path, "train")
+    assert [row["step"] for row in rows(tmp_path / "train.jsonl")] == [10, 20, 30, 40, 50, 60]
+    assert state(tmp_path, 60).keys() == state(tmp_path, 20).keys()

@@ -295,6 +295,26 @@ def test_it_ends_after_the_last_checkpoint_of_a_run_that_has_ended(training, sta
     assert f"training {'is done' if state == 'done' else state} at step 25 (why)" in said
 
 
+def test_an_action_may_end_it(training):
+    training.commit(10)
+    training.is_now("running")
+    config = toy.experiment({"run": {"evaluator": {"name": "x"}}})
+    results = runner.run(
+        config, training.folder, "continuous_eval", eval_actions=[lambda logs: "good enough"]
+    )
+    assert (results["status"], results["reason"]) == ("stopped", "good enough")
+    assert (results["training"], results["step"]) == ("running", 10)
+
+
+def test_what_another_run_scored_here_holds_nothing_up(training, source):
+    training.commit(10, 20)
+    config = toy.experiment({"run": {"evaluator": {"name": "x"}}})
+    runner.run(config, training.folder, "eval", checkpoint=str(source / "ckpt-60"))
+    training.is_now("done", 20)
+    results = runner.run(config, training.folder, "continuous_eval")
+    assert (results["step"], results["best"]["step"]) == (20, 20)
+
+
 def test_it_waits_through_a_preemption_and_a_start_anew(training):
     def preempted():
         training.is_now("preempted", 30)

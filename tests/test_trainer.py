@@ -207,3 +207,55 @@ def test_two_replicas_train_on_the_same_global_batches_as_one(tmp_path):
     assert train(two, 10)["training_loss"] == pytest.approx(
         train(one, 10)["training_loss"], rel=1e-4
     )
+
+
+class Measuring(toy.ToyTask):
+    """The model has a metric of its own, which official adds to both kinds."""
+
+    def build_model(self):
+        model = super().build_model()
+        model.mean_score = tf_keras.metrics.Mean("mean_score")
+        return model
+
+    def process_metrics(self, metrics, labels, model_outputs, **kwargs):
+        accuracy, mean_score = metrics
+        accuracy.update_state(labels, model_outputs)
+        mean_score.update_state(model_outputs)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_evaluation_leaves_the_models_own_metrics_to_training(tmp_path, monkeypatch, strategy):
+    monkeypatch.setattr(
+        "official.core.task_factory.get_task", lambda params, **_: Measuring(params)
+    )
+    trainer = made(tmp_path, STRATEGIES[strategy])
+    train(trainer, 3)
+    [metric] = trainer.model.metrics
+    before = metric.result().numpy(), bits(metric.variables)
+    found = evaluate(trainer)["mean_score"]
+    assert (metric.result().numpy(), bits(metric.variables)) == before
+    assert found != before[0]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("loop", [True, False], ids=["in a graph", "on the host"])
+def test_what_a_number_of_batches_leaves_out_is_known(tmp_path, monkeypatch, strategy, loop):
+    if not loop:
+        monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda *_: None, raising=False)
+    trainer = made(tmp_path, STRATEGIES[strategy], trains=False)
+    left_out = []
+    for batches in (2, 3, 4, -1):  # 17 examples in batches of 8
+        evaluate(trainer, batches)
+        left_out.append(trainer.left_out)
+    assert left_out == [True, False, False, False]
+
+
+def test_data_without_an_end_are_not_left_out(tmp_path, monkeypatch):
+    class Endless(toy.ToyTask):
+        def build_inputs(self, params, input_context=None):
+            return super().build_inputs(params, input_context).repeat()
+
+    monkeypatch.setattr("official.core.task_factory.get_task", lambda params, **_: Endless(params))
+    trainer = made(tmp_path, trains=False)
+    evaluate(trainer, 2)
+    assert not trainer.left_out
