@@ -88,7 +88,8 @@ def run(
         profile_steps: The first and the last training step to profile for TensorBoard.
         train_actions: Called with the logs of each training loop, names to tensors. One that
             returns a string stops the run with that reason.
-        eval_actions: The same, with the results of each evaluation.
+        eval_actions: The same, with the results of each evaluation; what one returns does not stop
+            `eval`, which evaluates what it was asked to.
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`

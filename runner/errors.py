@@ -21,10 +21,20 @@ class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeErro
     exit_code = 3
 
 
-def from_graph(error: Exception) -> ConfigError | None:
-    """The ConfigError that Python inside a TensorFlow graph raised, None for any other error.
+def from_graph(error: Exception) -> RunnerError | None:
+    """What the user should read of an error of TensorFlow's, None for one that needs a traceback.
 
-    TensorFlow tells the error's class, its message and a traceback, all as the text of its own.
+    Of a ConfigError that Python inside a graph raised, TensorFlow tells the class, the message and
+    a traceback, all as the text of its own error. Of memory, it tells which tensor was too much; of
+    a disk that is full, the file.
     """
-    found = re.search(r"\bConfigError: (.+)", str(error))
-    return ConfigError(found[1]) if found else None
+    if found := re.search(r"\bConfigError: (.+)", str(error)):
+        return ConfigError(found[1])
+    if found := re.search(r"OOM when (allocating .+)", str(error)):
+        return RunnerError(
+            f"out of memory when {found[1]}\nless is needed with a smaller global_batch_size, or "
+            "with RunConfig.gradient_accumulation, which takes a batch in parts"
+        )
+    if found := re.search(r"(.+No space left on device)", str(error)):
+        return RunnerError(found[1])
+    return None

@@ -18,6 +18,7 @@ files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
 130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it again.
 """
+_FIRST = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,6 +36,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             another mode.
         SystemExit: help was asked for and printed.
     """
+    if not arguments:
+        raise ConfigError(f"nothing is asked for; {_FIRST} trains a network, --help tells more")
     _help_on_topic(arguments)
     parser = _parser()
     flags, rest = parser.parse_known_args([_long_form(argument) for argument in arguments])

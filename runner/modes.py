@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is the
     from runner import build, config, controller, evaluator, sidecar
 
 Results = dict[str, Any]
+
+_URL = re.compile(r"([a-z][a-z0-9+]+:)/")  # a Path has made one slash of two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +106,17 @@ def continuous_eval(request: Request) -> Results:
     timeout = request.config.trainer.continuous_eval_timeout
     with _sidecar(request, "continuous") as run:
         training = watch.Watch(request.model_dir, timeout=timeout, note=run.line.note)
-        run.follow(training)
+        reason = run.follow(training)
         tested = run.test() if training.state in ("done", "stopped") else {}
-    rule = build.best_rule(request.config)
-    results = _results("done", run.rows.rows, rule, request.model_dir)
-    return {**results, "training": training.state, **({"test": tested} if tested else {})}
+    state = "stopped" if reason else "done"
+    rows = [row for row in run.rows.rows if row.is_own]
+    results = _results(state, rows, build.best_rule(request.config), request.model_dir)
+    results["training"] = training.state
+    if tested:
+        results["test"] = tested
+    if reason:
+        results["reason"] = reason
+    return results
 
 
 def verify_resume(request: Request) -> Results:
@@ -153,6 +162,11 @@ def run(mode: str, request: Request) -> Results:
     """
     if mode not in MODES:
         raise ConfigError(unknown(mode))
+    if url := _URL.match(str(request.model_dir)):
+        raise ConfigError(
+            f"--model_dir={request.model_dir}: a run writes in a folder of this machine; a bucket "
+            f"can be mounted as one ({url[1]} is not spoken here)"
+        )
     from runner import config, epochs
 
     row = MODES[mode]
@@ -180,8 +194,8 @@ def run(mode: str, request: Request) -> Results:
     except RunnerError:
         raise
     except Exception as error:
-        if mistake := errors.from_graph(error):
-            raise mistake from error
+        if readable := errors.from_graph(error):
+            raise readable from error
         raise
 
 

@@ -54,6 +54,12 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
         (["--mode=train", "--gin.TrainerConfig.train_steps=0"], "train_steps"),
         (["--mode=train", "--gin.TrainerConfig.checkpoint_interval=0"], "checkpoint_interval"),
         (["--mode=eval"], "no checkpoint"),
+        (["--mode=train", "--gin.RunConfig.seed=-1"], "must be 0 or more, and below 2**32"),
+        (
+            ["--mode=train", f"--params_override={','.join(['trainer.train_stepz=5'] * 20)}"],
+            "did you",
+        ),
+        (["--mode=train", "--model_dir=gs://bucket/runs"], "a bucket can be mounted as one (gs:"),
         (["--mode=eval", "--checkpoint=7"], "--checkpoint=7"),
         (
             ["--mode=train", "--gin.TrainerConfig.best_checkpoint_eval_metric='acuracy'"],
@@ -79,6 +85,12 @@ def test_a_missing_flag_is_named(capsys, missing):
     code, _, err = run(capsys, *flags)
     assert code == 2
     assert missing.split("=")[0] in err
+
+
+def test_the_command_alone_is_answered_with_one_that_works(capsys):
+    code, _, err = run(capsys)
+    assert code == 2
+    assert "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits" in err
 
 
 def test_the_working_folder_comes_before_the_experiments_that_travel_along(capsys, tmp_path):
