@@ -92,12 +92,17 @@ class Progress:
         self._shown = self._clock()
         self._hand_over(lambda: self._redraw(step, loss()))
 
+    def resumed(self, newest: history.Row, best: history.Row | None) -> None:
+        """What earlier starts evaluated last, and the best so far."""
+        with self._lock:
+            self._evaluation_seconds = newest.seconds
+            self._best = best
+            self._newest.update(newest.metrics)
+
     def evaluated(self, row: history.Row, best: history.Row | None) -> None:
         """After an evaluation; `best` is the best one so far."""
         with self._lock:
-            self._evaluation_seconds = row.seconds
-            self._best = best
-            self._newest.update(row.metrics)
+            self.resumed(row, best)
             if self._line:
                 self._line = self._describe(*self._at)
         mark = "  (best)" if best is not None and best.step == row.step else ""

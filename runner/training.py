@@ -207,7 +207,9 @@ class Training:
             grid=self._grid,
         )
         if self._source:
-            evaluate.log.catch_up(self._source)
+            best = evaluate.log.catch_up(self._source)
+            for newest in self.rows.rows[-1:]:
+                self.line.resumed(newest, best)
         guard = divergence.Divergence(
             self.trainer,
             self._store,

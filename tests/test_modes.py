@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import image_files
 import numpy as np
@@ -288,6 +289,15 @@ def test_too_little_memory_is_said_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(toy.ToyTask, "build_losses", huge)
     with pytest.raises(RunnerError, match=r"out of memory .*\n.*RunConfig.gradient_accumulation"):
         runner.run(toy.experiment(), tmp_path, "train")
+
+
+def test_a_resumed_run_shows_what_was_best_until_then(tmp_path, capsys):
+    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train_and_eval")
+    capsys.readouterr()
+    more = toy.experiment({"trainer": {"validation_interval": 40}})
+    runner.run(more, tmp_path, "train_and_eval")
+    before, _, _ = capsys.readouterr().err.partition("evaluated step 40")
+    assert re.search(r"step 40/40 100% .* accuracy [\d.]+ \(best [\d.]+ @20\)", before)
 
 
 def test_two_runs_in_one_process_do_not_see_each_other(tmp_path):
