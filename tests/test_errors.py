@@ -1,0 +1,27 @@
+"""What a user reads of TensorFlow's errors."""
+
+import pytest
+import tensorflow as tf
+
+from runner import errors
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "said"),
+    [
+        ("Error: ConfigError: a.npz: no file\nTraceback ...", errors.ConfigError, "a.npz: no file"),
+        (
+            "[_Derived_] runs/d/train/events.1; No space left on device\n\t [[{{node Save}}]]",
+            errors.RunnerError,
+            "[_Derived_] runs/d/train/events.1; No space left on device",
+        ),
+    ],
+)
+def test_what_can_be_read_is_one_line(message, kind, said):
+    found = errors.from_graph(tf.errors.ResourceExhaustedError(None, None, message))
+    assert type(found) is kind
+    assert str(found) == said
+
+
+def test_what_nobody_foresaw_keeps_its_traceback():
+    assert errors.from_graph(tf.errors.InternalError(None, None, "no idea")) is None
