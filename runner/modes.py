@@ -110,13 +110,9 @@ def continuous_eval(request: Request) -> Results:
         tested = run.test() if training.state in ("done", "stopped") else {}
     state = "stopped" if reason else "done"
     rows = [row for row in run.rows.rows if row.is_own]
-    results = _results(state, rows, build.best_rule(request.config), request.model_dir)
-    results["training"] = training.state
-    if tested:
-        results["test"] = tested
-    if reason:
-        results["reason"] = reason
-    return results
+    rule = build.best_rule(request.config)
+    results = _results(state, rows, rule, request.model_dir, test=tested, reason=reason)
+    return {**results, "training": training.state}
 
 
 def verify_resume(request: Request) -> Results:
@@ -265,12 +261,9 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             session.best(rules.best(run.rows.rows, rule))
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
-    results = _results(state, run.rows.rows, build.best_rule(experiment), model_dir)
+    rule = build.best_rule(experiment)
+    results = _results(state, run.rows.rows, rule, model_dir, test=tested, reason=reason)
     results["step"] = driver.step
-    if tested:
-        results["test"] = tested
-    if reason:
-        results["reason"] = reason
     if not evaluates:
         results["metrics"] = history.plain(run.log.newest)
     return results
@@ -324,8 +317,13 @@ def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.Be
 
 
 def _results(
-    state: str, rows: Sequence[history.Row], rule: rules.BestRule | None, model_dir: Path
+    state: str,
+    rows: Sequence[history.Row],
+    rule: rules.BestRule | None,
+    model_dir: Path,
+    **more: Any,
 ) -> Results:
+    """For JSON; of `more`, what there is."""
     step = rows[-1].step if rows else 0
     newest = collections.ChainMap(*(dict(row.metrics) for row in rows if row.step == step))
     best = rules.best(rows, rule) if rule else None
@@ -335,4 +333,5 @@ def _results(
         "metrics": history.plain(newest),
         "best": {"step": best.step, "metrics": history.plain(best.metrics)} if best else None,
         "model_dir": str(model_dir),
+        **{name: value for name, value in more.items() if value},
     }

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(sections.SECTIONS))
     parser.add_argument("--models", default=",".join(_MODELS))
     parser.add_argument("--loops", default="1,10,100")
-    parser.add_argument("--repeats", type=int, default=9, help="of processes' rounds")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds of a set of processes")
     parser.add_argument("--seconds", type=float, default=0.3, help="of training in a round")
     parser.add_argument("--evaluations", type=int, default=500, help="for the memory")
     parser.add_argument("--json", type=Path, help="where figures go, for later comparison")
