@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from runner import background, best, boards, controller, files, history, progress
+from runner import background, best, boards, controller, files, history, progress, records
 
 _TOGETHER = 0.1  # seconds; the rows of that time are handed over together
 
@@ -155,7 +155,7 @@ def _row(
     step: int, values: Mapping[str, float], pace: Mapping[str, float]
 ) -> dict[str, float | str]:
     rounded = {name: round(value, 4) for name, value in pace.items()}
-    return {"step": step, **history.plain(values), **rounded}
+    return {"step": step, **records.plain(values), **rounded}
 
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -214,7 +214,7 @@ class EvaluationLog:
         # Rows share the names.
         metrics = {sys.intern(name): value for name, value in scalars(logs).items()}
         name = checkpoint_name(source, self._home)
-        row = history.Row(step, metrics, round(seconds, 3), time.time(), name)
+        row = records.Row(step, metrics, round(seconds, 3), time.time(), name)
         self._rows.append(row)
         self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source))
@@ -224,7 +224,7 @@ class EvaluationLog:
         newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.rows))
         return {name for row in newest for name in row.metrics}
 
-    def catch_up(self, source: Path) -> history.Row | None:
+    def catch_up(self, source: Path) -> records.Row | None:
         """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
 
         Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import checkpoint_files, files, history, restoring, rules
+from runner import checkpoint_files, files, records, restoring, rules
 
 
 class BestCheckpoint:
@@ -41,7 +41,7 @@ class BestCheckpoint:
         self._keep = keep
         self._write_averages = write_averages
 
-    def update(self, rows: Sequence[history.Row], source: Path) -> history.Row | None:
+    def update(self, rows: Sequence[records.Row], source: Path) -> records.Row | None:
         """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
 
         Where there is none, as after a change of the rule, it names none.
@@ -60,7 +60,7 @@ class BestCheckpoint:
         """
         places = (self._folder, source.parent)
 
-        def there(row: history.Row) -> bool:
+        def there(row: records.Row) -> bool:
             return any(_has(place, row) for place in places)
 
         self._ranking.add(rows[self._ranked :])
@@ -77,7 +77,7 @@ class BestCheckpoint:
             raise checkpoint_files.not_written(path, error, kept=kept) from error
         return self._ranking.best
 
-    def _hold(self, wanted: Sequence[history.Row], source: Path) -> None:
+    def _hold(self, wanted: Sequence[records.Row], source: Path) -> None:
         """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
         restoring.clear_leftovers(self._folder)
         named = self._named()
@@ -98,7 +98,7 @@ class BestCheckpoint:
         (self._folder / "info.json").unlink(missing_ok=True)
         checkpoint_files.list_committed(self._folder, [])
 
-    def _write(self, held: Sequence[history.Row]) -> None:
+    def _write(self, held: Sequence[records.Row]) -> None:
         """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
         info = self._describe(held)
         if info != self._info():
@@ -106,10 +106,10 @@ class BestCheckpoint:
             checkpoint_files.list_committed(self._folder, names)
             files.write_json(self._folder / "info.json", info)
 
-    def _describe(self, held: Sequence[history.Row]) -> dict[str, Any]:
+    def _describe(self, held: Sequence[records.Row]) -> dict[str, Any]:
         best = held[0]
         info: dict[str, Any] = {
-            **history.plain(best.metrics),
+            **records.plain(best.metrics),
             "best_ckpt_global_step": float(best.step),
             **self._files(best),
         }
@@ -119,11 +119,11 @@ class BestCheckpoint:
             ]
         return info
 
-    def _value(self, row: history.Row) -> dict[str, float | str]:
+    def _value(self, row: records.Row) -> dict[str, float | str]:
         value = row.metrics.get(self.rule.metric)  # another metric of the rule may have decided
-        return {} if value is None else history.plain({"value": value})
+        return {} if value is None else records.plain({"value": value})
 
-    def _files(self, row: history.Row) -> dict[str, str]:
+    def _files(self, row: records.Row) -> dict[str, str]:
         averages = _averages(row.step)
         there = checkpoint_files.exists(self._folder / averages)
         return {"checkpoint": row.checkpoint, **({"averaged_weights": averages} if there else {})}
@@ -153,13 +153,13 @@ class BestCheckpoints:
     def __init__(self, folders: Sequence[BestCheckpoint]) -> None:
         self._folders = tuple(folders)
 
-    def update(self, rows: Sequence[history.Row], source: Path) -> history.Row | None:
+    def update(self, rows: Sequence[records.Row], source: Path) -> records.Row | None:
         """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
         best = [folder.update(rows, source) for folder in self._folders]
         return best[0] if best else None
 
 
-def _has(folder: Path, row: history.Row) -> bool:
+def _has(folder: Path, row: records.Row) -> bool:
     """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
     return row.is_own and checkpoint_files.exists(folder / row.checkpoint)
 

@@ -9,7 +9,7 @@ import functools
 import time
 from pathlib import Path
 
-from runner import config, heartbeat, history, rules
+from runner import config, heartbeat, history, records, rules
 from runner.spelling import did_you_mean
 
 
@@ -69,11 +69,11 @@ class Decisions:
             self._stopped = self._stopping.reason(self._for_stopping.after(step))
             if self._stopped:
                 source = self._stopping.source
-                self._rows.append(history.Stop(step, source, self._stopped, time.time()))
+                self._rows.append(records.Stop(step, source, self._stopped, time.time()))
         if self._plateau.source:
             scale = self._plateau.scale(self._for_plateau.after(step))
             if scale < self._scale:
-                self._rows.append(history.Drop(step, self._plateau.source, scale, time.time()))
+                self._rows.append(records.Drop(step, self._plateau.source, scale, time.time()))
                 self._drop_to(scale)
 
     def _drop_to(self, scale: float) -> None:
@@ -96,7 +96,7 @@ class Decisions:
         """Why the run has ended already; a rule that has changed since is asked again."""
         if not self._stopping.source:
             return self._stopping.reason(self._for_stopping.after())
-        for stop in self._rows.of(history.Stop):
+        for stop in self._rows.of(records.Stop):
             trend = self._for_stopping.after(stop.step)
             same = stop.source == self._stopping.source
             if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):
@@ -110,7 +110,7 @@ class Decisions:
         source = self._plateau.source
         if not source:
             return self._plateau.scale(self._for_plateau.after())
-        drops = [drop.scale for drop in self._rows.of(history.Drop) if drop.source == source]
+        drops = [drop.scale for drop in self._rows.of(records.Drop) if drop.source == source]
         return min(drops, default=1.0)
 
 

@@ -8,7 +8,7 @@ that broke it. A rollback is a row of history, so every later start repeats it e
 import time
 from collections.abc import Callable, Sequence
 
-from runner import checkpoints, controller, history, placement, rules, trainer
+from runner import checkpoints, controller, history, placement, records, rules, trainer
 from runner.errors import DivergedError
 
 
@@ -66,7 +66,7 @@ class Divergence:
                 f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
             )
         window = self._window(target, broke)
-        self._rows.append(history.Rollback(target, broke, window, self._rate, reason, time.time()))
+        self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         self._go_back(target)
         return target
 

@@ -14,6 +14,7 @@ from runner import (
     evaluator,
     history,
     progress,
+    records,
     run_limits,
 )
 
@@ -83,13 +84,13 @@ class FinalTest:
         if best is None:
             why = self._too_early()
             self._line.note(f"there is no best checkpoint{why}: the last weights are tested")
-        tested: dict[str, history.Test] = {}
+        tested: dict[str, records.Test] = {}
         if self._last or best is None:
             tested["last"] = self._test(step, "last", last)
         if best is not None:
             tested["best"] = self._test(step, "best", best)
         return {
-            weights: {"step": row.tested, "metrics": history.plain(row.metrics)}
+            weights: {"step": row.tested, "metrics": records.plain(row.metrics)}
             for weights, row in tested.items()
         }
 
@@ -99,9 +100,9 @@ class FinalTest:
             return f", as no evaluation came at step {self._best_from:,} or later"
         return ""
 
-    def _test(self, step: int, weights: Weights, path: Path) -> history.Test:
+    def _test(self, step: int, weights: Weights, path: Path) -> records.Test:
         key = (step, weights, checkpoints.step_of(path))
-        for row in self._rows.of(history.Test):
+        for row in self._rows.of(records.Test):
             if (row.step, row.weights, row.tested) == key:
                 return row
         self._restore(path)
@@ -109,7 +110,7 @@ class FinalTest:
         logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
         seconds = round(time.perf_counter() - start, 3)
         metrics = actions.scalars(evaluation_sets.named(logs, run_limits.TEST))
-        row = history.Test(*key, metrics, seconds, time.time(), path.name)
+        row = records.Test(*key, metrics, seconds, time.time(), path.name)
         self._rows.append(row)
         self._draw(weights, row.tested, actions.charts(logs, self._pictures))
         self._line.note(

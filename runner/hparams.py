@@ -15,7 +15,7 @@ from pathlib import Path
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
 
-from runner import boards, config_text, history, run_record, signals
+from runner import boards, config_text, records, run_record, signals
 from runner.config import Experiment
 
 _SUFFIX = ".hparams"  # of the events' file
@@ -37,7 +37,7 @@ class Session:
         self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a group of its own
         self._board.flush()
 
-    def best(self, row: history.Row | None) -> None:
+    def best(self, row: records.Row | None) -> None:
         """Adds the best evaluation's metrics, `best/...`, if there is one."""
         if row is not None:
             self._board.write(row.step, {f"best/{name}": x for name, x in row.metrics.items()})

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, errors, heartbeat, history, rules, run_record, signals, status, watch
+from runner import (
+    claim,
+    errors,
+    heartbeat,
+    records,
+    rules,
+    run_record,
+    signals,
+    status,
+    watch,
+)
 from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
@@ -92,7 +102,7 @@ def evaluate(request: Request) -> Results:
             {
                 "step": row.step,
                 "checkpoint": row.checkpoint,
-                "metrics": history.plain(row.metrics),
+                "metrics": records.plain(row.metrics),
             }
             for row in rows
         ],
@@ -265,7 +275,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     results = _results(state, run.rows.rows, rule, model_dir, test=tested, reason=reason)
     results["step"] = driver.step
     if not evaluates:
-        results["metrics"] = history.plain(run.log.newest)
+        results["metrics"] = records.plain(run.log.newest)
     return results
 
 
@@ -307,10 +317,10 @@ def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.Be
     """Evaluates what can be read of several checkpoints, and prints a table of them."""
     from runner import table
 
-    known = len(run.rows.rows), len(run.rows.of(history.Unreadable))
+    known = len(run.rows.rows), len(run.rows.of(records.Unreadable))
     for path in paths:
         run.attempt(path)
-    rows, unreadable = run.rows.rows[known[0] :], run.rows.of(history.Unreadable)[known[1] :]
+    rows, unreadable = run.rows.rows[known[0] :], run.rows.of(records.Unreadable)[known[1] :]
     run.line.note(table.evaluations(rows, unreadable, best=rules.best(rows, rule)))
     if not rows:
         raise RunnerError(f"not one of {len(paths)} checkpoints could be read")
@@ -318,7 +328,7 @@ def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.Be
 
 def _results(
     state: str,
-    rows: Sequence[history.Row],
+    rows: Sequence[records.Row],
     rule: rules.BestRule | None,
     model_dir: Path,
     **more: Any,
@@ -330,8 +340,8 @@ def _results(
     return {
         "status": state,
         "step": step,
-        "metrics": history.plain(newest),
-        "best": {"step": best.step, "metrics": history.plain(best.metrics)} if best else None,
+        "metrics": records.plain(newest),
+        "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
         "model_dir": str(model_dir),
         **{name: value for name, value in more.items() if value},
     }

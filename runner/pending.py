@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner import checkpoint_files, history, restoring, run_config, spool, watch
+from runner import checkpoint_files, history, records, restoring, run_config, spool, watch
 
 
 class Pending:
@@ -77,7 +77,7 @@ class Pending:
 
     def _lacking(self, steps: Iterable[int]) -> list[int]:
         """Which of `steps` are still to be evaluated; by the policy `latest`, only newer ones."""
-        unreadable = {row.step for row in self._rows.of(history.Unreadable)}
+        unreadable = {row.step for row in self._rows.of(records.Unreadable)}
         first = self._options.from_step
         if self._options.policy == "latest":
             first = max(first, 1 + max({self._rows.furthest, *unreadable}))

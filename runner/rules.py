@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from runner.history import Rollback, Row
+from runner.records import Rollback, Row
 
 if TYPE_CHECKING:  # which loads TensorFlow
     from runner import run_config

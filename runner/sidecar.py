@@ -15,6 +15,7 @@ from runner import (
     history,
     pending,
     progress,
+    records,
     signals,
     spool,
     watch,
@@ -107,7 +108,7 @@ class Sidecar:
         except checkpoints.UnreadableError as error:
             step = checkpoint_files.step_in(path.name) or 0
             name = actions.checkpoint_name(path, self._model_dir)
-            self.rows.append(history.Unreadable(step, name, error.reason, time.time()))
+            self.rows.append(records.Unreadable(step, name, error.reason, time.time()))
             self.line.note(f"{name} {error.reason}; it is left out")
             return None
         return self._record(checkpoints.step_of(path), path)

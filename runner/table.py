@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from runner import history
+from runner import records
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
@@ -19,10 +19,10 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
 
 
 def evaluations(
-    rows: Iterable[history.Row],
-    unreadable: Iterable[history.Unreadable] = (),
+    rows: Iterable[records.Row],
+    unreadable: Iterable[records.Unreadable] = (),
     *,
-    best: history.Row | None = None,
+    best: records.Row | None = None,
 ) -> str:
     """A line a checkpoint, by steps: its metrics, or why it could not be read.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runner import actions, best, boards, config, decisions, history, progress, rules
+from runner import actions, best, boards, config, decisions, history, progress, records, rules
 
 _METRICS = ("accuracy", "macro_f1", "top_5_accuracy", "calibration_error", "validation_loss")
 _INTERVAL = 100  # steps
@@ -94,10 +94,10 @@ class Ledger:
                 file.unlink()
         return statistics.median(seconds)
 
-    def _row(self) -> history.Row:
+    def _row(self) -> records.Row:
         self._step += _INTERVAL
         values = dict(zip(_METRICS, self._random.random(len(_METRICS)).tolist(), strict=True))
-        return history.Row(self._step, values, 0.125, time.time(), f"ckpt-{self._step}")
+        return records.Row(self._step, values, 0.125, time.time(), f"ckpt-{self._step}")
 
 
 if __name__ == "__main__":

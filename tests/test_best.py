@@ -7,7 +7,17 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import best, build, checkpoint_files, checkpoints, history, restoring, retention, rules
+from runner import (
+    best,
+    build,
+    checkpoint_files,
+    checkpoints,
+    history,
+    records,
+    restoring,
+    retention,
+    rules,
+)
 from runner.errors import ConfigError, RunnerError
 
 RULE = rules.BestRule("accuracy")
@@ -36,7 +46,7 @@ def commit(folder, *steps, keep=5):
 
 
 def row(step, accuracy):
-    return history.Row(step, {"accuracy": accuracy}, 0.0, 0.0, f"ckpt-{step}")
+    return records.Row(step, {"accuracy": accuracy}, 0.0, 0.0, f"ckpt-{step}")
 
 
 def info(folder):
@@ -109,7 +119,7 @@ def test_a_best_that_the_folder_lost_is_found_beside_the_newest(tmp_path):
 
 
 def test_weights_that_are_no_checkpoint_of_the_run_are_not_exported(tmp_path):
-    rows = [history.Row(0, {"accuracy": 0.5}, 0.0, 0.0, "pretrained")]
+    rows = [records.Row(0, {"accuracy": 0.5}, 0.0, 0.0, "pretrained")]
     (tmp_path / "pretrained").mkdir()
     keeper = best.BestCheckpoint(tmp_path / "best", RULE)
     assert keeper.update(rows, tmp_path / "pretrained").step == 0
@@ -205,7 +215,7 @@ SCORES = {10: (0.5, 0.5), 20: (0.625, 0.375), 30: (0.25, 0.75), 40: (0.5, 0.625)
 
 def scored():
     return [
-        history.Row(step, {"accuracy": accuracy, "f1": f1}, 0.0, 0.0, f"ckpt-{step}")
+        records.Row(step, {"accuracy": accuracy, "f1": f1}, 0.0, 0.0, f"ckpt-{step}")
         for step, (accuracy, f1) in SCORES.items()
     ]
 
@@ -228,7 +238,7 @@ def test_by_several_metrics_the_newest_gain_is_kept_though_what_it_beat_is_gone(
 
 def test_of_several_by_several_metrics_the_newest_gains_are_kept(tmp_path):
     keeper = best.BestCheckpoint(tmp_path / "best", EITHER, keep=2)
-    rows = [*scored(), history.Row(50, {"f1": 0.875}, 0.0, 0.0, "ckpt-50")]
+    rows = [*scored(), records.Row(50, {"f1": 0.875}, 0.0, 0.0, "ckpt-50")]
     for number, path in enumerate(commit(tmp_path, *SCORES, 50, keep=1), 1):
         keeper.update(rows[:number], path)
     assert info(tmp_path / "best")["checkpoints"] == [
@@ -268,7 +278,7 @@ def test_a_step_that_was_evaluated_twice_counts_once(tmp_path):
 
 def test_the_checkpoint_of_another_run_is_not_taken_for_one_of_this(tmp_path):
     [ten] = commit(tmp_path, 10)
-    rows = [history.Row(10, {"accuracy": 0.9}, 0.0, 0.0, "/elsewhere/ckpt-10")]
+    rows = [records.Row(10, {"accuracy": 0.9}, 0.0, 0.0, "/elsewhere/ckpt-10")]
     best.BestCheckpoint(tmp_path / "best", RULE).update(rows, ten)
     assert not (tmp_path / "best").exists()
 
@@ -326,8 +336,8 @@ def test_each_metric_has_its_folder_and_the_first_is_the_runs(tmp_path):
         [best.BestCheckpoint(tmp_path / "best", RULE), best.BestCheckpoint(tmp_path / "low", loss)]
     )
     rows = [
-        history.Row(10, {"accuracy": 0.5, "loss": 1.0}, 0.0, 0.0, "ckpt-10"),
-        history.Row(20, {"accuracy": 0.7, "loss": 2.0}, 0.0, 0.0, "ckpt-20"),
+        records.Row(10, {"accuracy": 0.5, "loss": 1.0}, 0.0, 0.0, "ckpt-10"),
+        records.Row(20, {"accuracy": 0.7, "loss": 2.0}, 0.0, 0.0, "ckpt-20"),
     ]
     _, twenty = commit(tmp_path, 10, 20)
     assert keeper.update(rows, twenty).step == 20
@@ -483,8 +493,8 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
 ):
     ten, twenty = commit(tmp_path, 10, 20)
     rows = [
-        history.Row(10, {"accuracy": 0.5, "f1": 0.5}, 0.0, 0.0, "ckpt-10"),
-        history.Row(20, {"accuracy": accuracy, "f1": 0.9}, 0.0, 0.0, "ckpt-20"),
+        records.Row(10, {"accuracy": 0.5, "f1": 0.5}, 0.0, 0.0, "ckpt-10"),
+        records.Row(20, {"accuracy": accuracy, "f1": 0.9}, 0.0, 0.0, "ckpt-20"),
     ]
     changes = 0
     finished = False

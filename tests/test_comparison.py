@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from runner import comparison, files, history
+from runner import comparison, files, history, records
 from runner.errors import RunnerError
 
 
@@ -24,7 +24,7 @@ def make(tmp_path):
         log = history.History(folder / "history.jsonl")
         for step in evaluated:
             log.append(
-                history.Row(step, {"accuracy": step / 100}, began + 1, began + step, f"ckpt-{step}")
+                records.Row(step, {"accuracy": step / 100}, began + 1, began + step, f"ckpt-{step}")
             )
         keep_best(folder, 40, 0.4)
         return folder

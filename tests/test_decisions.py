@@ -8,7 +8,7 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import history, run_config, status
+from runner import history, records, run_config, status
 
 
 def rows(path):
@@ -53,7 +53,7 @@ def sidecar_saw(folder, *steps, name="side", accuracy=0.5):
     """Rows as a sidecar of that name writes them."""
     log = history.History(folder / f"eval-{name}" / "history.jsonl")
     for step in steps:
-        log.append(history.Row(step, {"accuracy": accuracy}, 0.1, 0.0, f"ckpt-{step}"))
+        log.append(records.Row(step, {"accuracy": accuracy}, 0.1, 0.0, f"ckpt-{step}"))
 
 
 def when(step, do):

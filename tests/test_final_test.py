@@ -6,7 +6,7 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
-from runner import build, checkpoints, history, progress, signals
+from runner import build, checkpoints, history, progress, records, signals
 from runner.errors import RunnerError
 
 EMA = {"optimizer_config": {"ema": {"average_decay": 0.9}}}
@@ -31,7 +31,7 @@ def at_end(config, folder, *, at, stop=None):
         config, built, folder, restore=restore, rows=rows, line=progress.Progress()
     )
     restore(folder / f"ckpt-{at}")
-    return test.run(at, folder / f"ckpt-{at}"), rows.of(history.Test)
+    return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_signal_ends_the_test(tmp_path, trained):
     stop.check = interrupted
     with pytest.raises(signals.Interrupted):
         at_end(experiment(), tmp_path, at=40, stop=stop)
-    assert not history.History(tmp_path / "history.jsonl").of(history.Test)
+    assert not history.History(tmp_path / "history.jsonl").of(records.Test)
 
 
 def test_a_run_tests_its_best_weights_at_the_end_and_only_once(tmp_path):
@@ -162,5 +162,5 @@ def test_a_sidecar_tests_its_best_weights_when_training_has_ended(tmp_path):
     assert first["test"]["last"] == first["test"]["best"]
     assert runner.run(experiment(last=True), tmp_path, "continuous_eval") == first
     assert (
-        len(history.History(tmp_path / "eval-continuous" / "history.jsonl").of(history.Test)) == 2
+        len(history.History(tmp_path / "eval-continuous" / "history.jsonl").of(records.Test)) == 2
     )

@@ -3,12 +3,12 @@ import math
 
 import pytest
 
-from runner import history, rules
+from runner import history, records, rules
 from runner.errors import RunnerError
 
 
 def row(step, **metrics):
-    return history.Row(step, metrics, seconds=0.5, time=1.0, checkpoint=f"ckpt-{step}")
+    return records.Row(step, metrics, seconds=0.5, time=1.0, checkpoint=f"ckpt-{step}")
 
 
 def test_rows_come_back_from_disk_as_they_went(tmp_path):
@@ -69,12 +69,12 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
 def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_on(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
     tail = history.Tail(tmp_path / "history.jsonl")
-    rows.append(history.Row(10, {"loss": 1.0}, 0.1, 1.0, "ckpt-10"))
+    rows.append(records.Row(10, {"loss": 1.0}, 0.1, 1.0, "ckpt-10"))
     assert [row.step for row in tail.take(None)] == [10]
-    rows.append(history.Row(50, {"loss": 0.1}, 0.1, 1.0, "/another/ckpt-50"))
-    rows.append(history.Row(10, {"loss": 1.0}, 0.1, 2.0, "ckpt-10"))
-    rows.append(history.Row(10, {"part/loss": 1.0}, 0.1, 2.0, "ckpt-10"))
-    rows.append(history.Row(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
+    rows.append(records.Row(50, {"loss": 0.1}, 0.1, 1.0, "/another/ckpt-50"))
+    rows.append(records.Row(10, {"loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(records.Row(10, {"part/loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(records.Row(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
     found = [(row.step, *row.metrics) for row in tail.take(None)]
     assert found == [(10, "part/loss"), (20, "loss")]
     assert (rows.steps, rows.furthest) == ({10, 20}, 20)
@@ -83,12 +83,12 @@ def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_
 def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
     path = tmp_path / "history.jsonl"
     given = [
-        history.Row(10, {"kind": 0.5, "time": math.inf}, 0.5, 2.0, "ckpt-10"),
-        history.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0),
-        history.Stop(10, "side", "enough", 2.0),
-        history.Drop(10, "side", 0.5, 2.0),
-        history.Unreadable(20, "ckpt-20", "damaged", 2.0),
-        history.Test(10, "best", 10, {"loss": 1.0}, 0.5, 2.0, "ckpt-10"),
+        records.Row(10, {"kind": 0.5, "time": math.inf}, 0.5, 2.0, "ckpt-10"),
+        records.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0),
+        records.Stop(10, "side", "enough", 2.0),
+        records.Drop(10, "side", 0.5, 2.0),
+        records.Unreadable(20, "ckpt-20", "damaged", 2.0),
+        records.Test(10, "best", 10, {"loss": 1.0}, 0.5, 2.0, "ckpt-10"),
     ]
     rows = history.History(path)
     for each in given:

@@ -1,6 +1,6 @@
 import io
 
-from runner import history, progress, rules
+from runner import progress, records, rules
 
 
 class Terminal(io.StringIO):
@@ -16,7 +16,7 @@ class Clock:
 
 
 def row(step, **metrics):
-    return history.Row(step, metrics, seconds=2.0, time=0.0, checkpoint=f"ckpt-{step}")
+    return records.Row(step, metrics, seconds=2.0, time=0.0, checkpoint=f"ckpt-{step}")
 
 
 def test_the_live_line_says_where_the_run_is(monkeypatch):

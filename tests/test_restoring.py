@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from runner import best, checkpoint_files, checkpoints, files, history, restoring, retention, rules
+from runner import (
+    best,
+    checkpoint_files,
+    checkpoints,
+    files,
+    records,
+    restoring,
+    retention,
+    rules,
+)
 from runner.errors import RunnerError
 
 DATA = "data-00000-of-00001"
@@ -304,6 +313,6 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
 
 
 def keep_best(folder, step):
-    row = history.Row(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
+    row = records.Row(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
     rule = rules.BestRule("accuracy")
     best.BestCheckpoint(folder / "best", rule).update([row], folder / f"ckpt-{step}")

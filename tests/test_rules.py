@@ -7,7 +7,7 @@ import math
 import pytest
 
 from runner import rules, run_config
-from runner.history import Rollback, Row
+from runner.records import Rollback, Row
 
 NAN = math.nan
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner import best, checkpoint_files, history, rules, selection
+from runner import best, checkpoint_files, records, rules, selection
 from runner.errors import ConfigError, RunnerError
 
 FOLDERS = ["best", "best-f1"]
@@ -18,7 +18,7 @@ def run(tmp_path):
     for step in (5, 10, 20, 30):
         tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / f"ckpt-{step}"))
     for folder, step in (("best", 20), ("best-f1", 5)):
-        row = history.Row(step, {"m": 1.0}, 0.0, 0.0, f"ckpt-{step}")
+        row = records.Row(step, {"m": 1.0}, 0.0, 0.0, f"ckpt-{step}")
         keeper = best.BestCheckpoint(tmp_path / folder, rules.BestRule("m"))
         keeper.update([row], tmp_path / row.checkpoint)
     checkpoint_files.remove(tmp_path / "ckpt-5")

@@ -19,6 +19,7 @@ from runner import (
     checkpoints,
     history,
     matching,
+    records,
     sidecar,
     signals,
     spool,
@@ -360,11 +361,11 @@ def test_a_checkpoint_that_cannot_be_read_is_recorded_and_the_loop_goes_on(train
         data.write_bytes(content)
     run, said = follow(training, policy="every")
     assert steps(run) == [10, 30]
-    (bad,) = run.rows.of(history.Unreadable)
+    (bad,) = run.rows.of(records.Unreadable)
     assert (bad.step, bad.checkpoint) == (20, "ckpt-20")
     assert len([line for line in said if "ckpt-20" in line]) == 1
     again, said = follow(training, policy="every")
-    assert (again.rows.rows, again.rows.of(history.Unreadable)) == (run.rows.rows, [bad])
+    assert (again.rows.rows, again.rows.of(records.Unreadable)) == (run.rows.rows, [bad])
     assert not any("ckpt-20" in line for line in said)
 
 
@@ -382,7 +383,7 @@ def test_a_checkpoint_deleted_in_the_middle_of_being_restored_is_recorded(traini
     training.is_now("done", 20)
     run, _ = follow(training, policy="every")
     assert steps(run) == [20]
-    (bad,) = run.rows.of(history.Unreadable)
+    (bad,) = run.rows.of(records.Unreadable)
     assert bad.reason == "cannot be read: its index is missing"
 
 

@@ -1,0 +1,175 @@
+"""The rows of a run's log: evaluations and decisions. No TensorFlow."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """A row of any kind.
+
+    Attributes:
+        step: The training step that it belongs to.
+    """
+
+    kind: ClassVar[str]
+
+    step: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON's view of the row; metrics are finite there, other values become their names."""
+        names = (field.name for field in dataclasses.fields(self))
+        row = {"kind": self.kind, **{name: getattr(self, name) for name in names}}
+        return {**row, "metrics": plain(row["metrics"])} if "metrics" in row else row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row(Record):
+    """One evaluation.
+
+    Attributes:
+        step: The training step whose weights were evaluated.
+        metrics: Name to value; may be NaN or infinite.
+        seconds: How long the evaluation took.
+        time: When it ended, in seconds since the epoch.
+        checkpoint: The checkpoint's name, `ckpt-<step>` or a path.
+    """
+
+    kind = "evaluation"
+
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    checkpoint: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the checkpoint is of this run, and not another's that was evaluated here."""
+        return "/" not in self.checkpoint
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rollback(Record):
+    """A decision: training broke, went back to a checkpoint and leaves out what broke it.
+
+    Attributes:
+        step: The checkpoint's step; the decision holds from there.
+        found: The step after the one that broke.
+        skipped: The batches left out: the first, and the one after the last.
+        rate: What the learning rate is multiplied by from `step` on.
+        reason: What broke.
+        time: When, in seconds since the epoch.
+    """
+
+    kind = "rollback"
+
+    found: int
+    skipped: tuple[int, int]
+    rate: float
+    reason: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stop(Record):
+    """A decision that came from a sidecar's evaluations: the run ends.
+
+    Attributes:
+        step: Where it ended, and committed.
+        source: The sidecar's name.
+        reason: Why.
+        time: When, in seconds since the epoch.
+    """
+
+    kind = "stop"
+
+    source: str
+    reason: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drop(Record):
+    """A decision that came from a sidecar's evaluations: the learning rate drops.
+
+    Attributes:
+        step: Where it was made, and committed; it holds from there.
+        source: The sidecar's name.
+        scale: What the schedule is multiplied by, by this drop and all before it.
+        time: When, in seconds since the epoch.
+    """
+
+    kind = "drop"
+
+    source: str
+    scale: float
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable(Record):
+    """A checkpoint that could not be evaluated, and is not tried again.
+
+    Attributes:
+        step: The checkpoint's.
+        checkpoint: Its name, `ckpt-<step>` or a path.
+        reason: What is wrong with it.
+        time: When that was found, in seconds since the epoch.
+    """
+
+    kind = "unreadable"
+
+    checkpoint: str
+    reason: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Test(Record):
+    """A test of some weights at the end of a run.
+
+    Attributes:
+        step: Where the run ended.
+        weights: `best` or `last`.
+        tested: The step whose weights were tested.
+        metrics: Name to value; may be NaN or infinite.
+        seconds: How long it took.
+        time: When it ended, in seconds since the epoch.
+        checkpoint: The checkpoint's name.
+    """
+
+    kind = "test"
+
+    weights: str
+    tested: int
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    checkpoint: str
+
+
+KINDS: Mapping[str, type[Record]] = {
+    row.kind: row for row in (Row, Rollback, Stop, Drop, Unreadable, Test)
+}
+
+
+def parse(found: dict[str, Any]) -> Any:
+    """What an object of JSON stands for: a row, or the metrics of one."""
+    if "kind" not in found or "step" not in found:
+        return found
+    kind = KINDS[found.pop("kind")]
+    if "metrics" in found:
+        found["metrics"] = {name: float(value) for name, value in found["metrics"].items()}
+    if "skipped" in found:
+        found["skipped"] = tuple(found["skipped"])
+    return kind(**found)
+
+
+def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """`metrics` for JSON, which has no NaN and no infinities: they become "nan", "inf", "-inf"."""
+    return {
+        name: value if math.isfinite(value) else str(float(value))
+        for name, value in metrics.items()
+    }
