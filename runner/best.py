@@ -37,7 +37,6 @@ class BestCheckpoint:
         self._folder = folder
         self.rule = rule
         self._ranking = rules.Ranking(rule)
-        self._ranked = 0  # evaluations
         self._keep = keep
         self._write_averages = write_averages
 
@@ -63,8 +62,7 @@ class BestCheckpoint:
         def there(row: records.Row) -> bool:
             return any(_has(place, row) for place in places)
 
-        self._ranking.add(rows[self._ranked :])
-        self._ranked = len(rows)
+        self._ranking.take(rows)
         wanted = self._ranking.first(self._keep, among=there)
         try:
             if wanted:

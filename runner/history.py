@@ -4,12 +4,13 @@ What follows from them (`runner.rules`) is a fold over the rows of `history.json
 else, so it survives every restart.
 """
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
+import bisect
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runner import files, records
+from runner import columns, files, records
 from runner.errors import RunnerError
 
 Kind = TypeVar("Kind", bound=records.Record)
@@ -20,7 +21,10 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._set(read(path))
+        try:
+            self._set(read(path))
+        except (TypeError, OverflowError) as error:
+            raise RunnerError(f"{path} has a row that is no evaluation ({error})") from error
 
     def of(self, kind: type[Kind]) -> Sequence[Kind]:
         """The rows of one kind, oldest first."""
@@ -42,49 +46,49 @@ class History:
         self._add(row)
 
     @property
-    def steps(self) -> AbstractSet[int]:
-        """The steps that have been evaluated; other runs' checkpoints do not count."""
+    def steps(self) -> Sequence[int]:
+        """The steps that have been evaluated, in order; other runs' checkpoints do not count."""
         return self._steps
 
     @property
     def furthest(self) -> int:
         """The highest of these steps, -1 where there is none."""
-        return self._furthest
+        return self._steps[-1] if self._steps else -1
 
     def has(self, step: int) -> bool:
         """Whether `step` has been evaluated."""
-        return step in self._steps
+        return step <= self.furthest and self._steps[bisect.bisect_left(self._steps, step)] == step
 
     def drop_after(self, step: int) -> None:
         """Forgets rows newer than `step`: the training that led to them is done again.
 
         A decision stays if it holds from `step` or earlier, whenever it was made.
         """
-        self._keep([row for row in self._all if row.step <= step])
+        if self._last > step:
+            self._keep(lambda row: row.step <= step)
 
     def drop(self, row: records.Record) -> None:
         """Forgets a decision that no longer holds."""
-        self._keep([each for each in self._all if each is not row])
+        self._keep(lambda each: each != row)
 
-    def _keep(self, kept: list[records.Record]) -> None:
-        if len(kept) < len(self._all):
-            files.write_json_lines(self._path, (row.as_dict() for row in kept))
-            self._set(kept)
+    def _keep(self, keeps: Callable[[records.Record], bool]) -> None:
+        kept = [row for row in read(self._path) if keeps(row)]
+        files.write_json_lines(self._path, (row.as_dict() for row in kept))
+        self._set(kept)
 
     def _set(self, rows: Iterable[records.Record]) -> None:
-        self._all: list[records.Record] = []
-        self._of: dict[type, list[Any]] = {kind: [] for kind in records.KINDS.values()}
-        self._steps: set[int] = set()
-        self._furthest = -1
+        self._of: dict[type, Any] = {kind: [] for kind in records.KINDS.values()}
+        self._of[records.Row] = columns.Evaluations()
+        self._steps = array("q")
+        self._last = -1  # the highest step of any row
         for row in rows:
             self._add(row)
 
     def _add(self, row: records.Record) -> None:
-        self._all.append(row)
         self._of[type(row)].append(row)
-        if isinstance(row, records.Row) and row.is_own:
-            self._steps.add(row.step)
-            self._furthest = max(self._furthest, row.step)
+        self._last = max(self._last, row.step)
+        if isinstance(row, records.Row) and row.is_own and not self.has(row.step):
+            bisect.insort(self._steps, row.step)
 
 
 class Tail:

@@ -8,6 +8,7 @@ import bisect
 import dataclasses
 import functools
 import math
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -188,23 +189,28 @@ class Ranking:
         self._rule = rule
         self._watched = rule.watched
         self._marks: Mapping[str, float] = {}
-        self._ranked: list[Row] = []
+        self._rows: Sequence[Row] = ()
+        self._taken = 0
+        self._ranked = array("q")  # which of the rows, the best first
+        self._places = array("d")  # what puts each of these where it is: less is better
         self.best: Row | None = None
-        self.add(rows)
+        self.take(rows)
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Takes in more."""
-        counted = [row for row in rows if row.step >= self._rule.from_step]
-        gains = [row for row in counted if self._gains(row)]
-        self.best = gains[-1] if gains else self.best
-        if len(self._rule.names) > 1:
-            self._ranked[:0] = reversed(gains)
-            return
-        given = [row for row in counted if not math.isnan(self._place(row))]
-        if len(given) == 1:
-            bisect.insort(self._ranked, given[0], key=self._place)
-        elif given:
-            self._ranked = sorted([*self._ranked, *given], key=self._place)
+    def take(self, rows: Sequence[Row]) -> None:
+        """Takes in those of `rows` that are new, after those of the call before."""
+        new = enumerate(rows[self._taken :], self._taken)
+        self._rows, self._taken = rows, len(rows)
+        places = ((self._place(n, row), n) for n, row in new if row.step >= self._rule.from_step)
+        ranked = [(place, n) for place, n in places if not math.isnan(place)]
+        if len(ranked) == 1:
+            ((place, n),) = ranked
+            at = bisect.bisect(self._places, place)
+            self._places.insert(at, place)
+            self._ranked.insert(at, n)
+        elif ranked:
+            ranked = sorted([*zip(self._places, self._ranked, strict=True), *ranked])
+            self._places = array("d", [place for place, _ in ranked])
+            self._ranked = array("q", [n for _, n in ranked])
 
     def first(self, count: int, *, among: Callable[[Row], bool]) -> list[Row]:
         """The `count` best rows that are `among` those to choose from, one a step.
@@ -212,17 +218,28 @@ class Ranking:
         Better ones that are not are forgotten: what is gone is not looked for again and again.
         """
         found: dict[int, Row] = {}
-        kept = []
         looked = 0
-        for row in self._ranked:
+        kept = []
+        for n in self._ranked:
             if len(found) == count:
                 break
-            looked += 1
+            row = self._rows[n]
             if among(row):
-                kept.append(row)
+                kept.append(looked)
                 found.setdefault(row.step, row)
-        self._ranked[:looked] = kept
+            looked += 1
+        self._ranked[:looked] = array("q", [self._ranked[at] for at in kept])
+        self._places[:looked] = array("d", [self._places[at] for at in kept])
         return list(found.values())
+
+    def _place(self, n: int, row: Row) -> float:
+        """What ranks the row, the `n`-th of all; NaN where it cannot be the best."""
+        gains = self._gains(row)
+        self.best = row if gains else self.best
+        if len(self._rule.names) > 1:
+            return -n if gains else math.nan
+        value = row.metrics.get(self._rule.metric, math.nan)
+        return -value if self._rule.higher else value
 
     def _gains(self, row: Row) -> bool:
         """Whether `row` is better than all before it."""
@@ -230,10 +247,6 @@ class Ranking:
         if seen:
             self._marks = seen[1]
         return bool(seen and seen[0])
-
-    def _place(self, row: Row) -> float:
-        value = row.metrics.get(self._rule.metric, math.nan)
-        return -value if self._rule.higher else value
 
 
 Rule = StoppingRule | PlateauRule

@@ -64,6 +64,9 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path.write_text('{"kind": "later", "step": 2}\n')
     with pytest.raises(RunnerError, match=r"a row of no known kind .'later'"):
         history.History(path)
+    path.write_text(json.dumps(row(2, loss=1.0).as_dict() | {"step": "two"}) + "\n")
+    with pytest.raises(RunnerError, match=r"history\.jsonl.*'str'"):
+        history.History(path)
 
 
 def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_on(tmp_path):
@@ -77,7 +80,7 @@ def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_
     rows.append(records.Row(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
     found = [(row.step, *row.metrics) for row in tail.take(None)]
     assert found == [(10, "part/loss"), (20, "loss")]
-    assert (rows.steps, rows.furthest) == ({10, 20}, 20)
+    assert (list(rows.steps), rows.furthest) == ([10, 20], 20)
 
 
 def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
@@ -96,14 +99,45 @@ def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
     assert history.read(path) == given
 
 
+def test_rows_are_to_be_had_in_any_order_and_as_they_were(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    given = [
+        records.Row(10, {"loss": 1.0, "accuracy": 0.5}, 0.1, 1.0, "ckpt-10"),
+        records.Row(10, {"part/loss": math.inf}, 0.2, 2.0, "/of/10/ckpt-10"),
+        records.Row(7, {"accuracy": 0.25, "loss": 2.0}, 0.3, 3.0, "/exported/weights"),
+        records.Row(20, {}, 0.4, 4.0, "ckpt-20"),
+        records.Row(30, {"loss": 0.5, "accuracy": 0.75}, 0.5, 5.0, "ckpt-30"),
+    ]
+    for each in given:
+        rows.append(each)
+    assert rows.rows == given
+    assert rows.rows != given[:-1]
+    assert [list(row.metrics) for row in rows.rows] == [list(row.metrics) for row in given]
+    assert (rows.rows[-2:], rows.rows[1], rows.rows[-1]) == (given[-2:], given[1], given[-1])
+    assert list(reversed(rows.rows)) == given[::-1] == rows.rows[::-1]
+    with pytest.raises(IndexError):
+        rows.rows[5]
+
+
+def test_a_decision_that_is_dropped_is_gone_and_nothing_else(tmp_path):
+    path = tmp_path / "history.jsonl"
+    rows = history.History(path)
+    stop = records.Stop(20, "cpu", "enough", 1.0)
+    for each in (row(10, loss=1.0), stop, row(20, loss=2.0)):
+        rows.append(each)
+    rows.drop(stop)
+    assert history.read(path) == [row(10, loss=1.0), row(20, loss=2.0)] == rows.rows
+    assert not rows.of(records.Stop)
+
+
 def test_a_history_knows_which_steps_have_been_evaluated(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
     assert rows.furthest == -1
     for step in (10, 30, 20, 20):
         rows.append(row(step, loss=1.0))
-    assert (rows.steps, rows.furthest) == ({10, 20, 30}, 30)
+    assert (list(rows.steps), rows.furthest) == ([10, 20, 30], 30)
     rows.drop_after(20)
-    assert (rows.steps, rows.furthest) == ({10, 20}, 20)
+    assert (list(rows.steps), rows.furthest) == ([10, 20], 20)
 
 
 def test_rows_after_the_restored_step_are_dropped(tmp_path):

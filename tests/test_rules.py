@@ -219,9 +219,9 @@ def test_a_step_that_was_evaluated_twice_is_one_of_the_best_few_once():
 def test_ranking_row_by_row_is_ranking_at_once(rule):
     given = rows(0.5, NAN, 0.7, 0.5, None, 0.9, 0.7, 0.1, 0.9)
     ranking = rules.Ranking(rule)
-    for number, each in enumerate(given, 1):
-        ranking.add([each])
-        ranking.add([])
+    for number in range(1, len(given) + 1):
+        ranking.take(given[:number])
+        ranking.take(given[:number])
         at_once = rules.Ranking(rule, given[:number])
         assert ranking.best == at_once.best == rules.best(given[:number], rule)
         few = [every.first(3, among=lambda _: True) for every in (ranking, at_once)]

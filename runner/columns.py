@@ -1,0 +1,59 @@
+"""Evaluations kept in columns: a run has many, and as objects they take six times the memory."""
+
+from array import array
+from collections.abc import Sequence
+from typing import overload
+
+from runner import records
+
+_STEP = "\0"  # stands for the step in a checkpoint's name, where nothing else can be that
+
+
+class Evaluations(Sequence[records.Row]):
+    """Rows in the order in which they were added; each is made anew when it is asked for."""
+
+    def __init__(self) -> None:
+        self._steps = array("q")
+        self._seconds = array("d")
+        self._times = array("d")
+        self._values = array("d")  # of metrics, row after row
+        self._ends = array("q")  # of each row's among them
+        self._forms: list[tuple[str, ...]] = []  # each row's checkpoint and names of metrics
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}  # each form once
+
+    def append(self, row: records.Row) -> None:
+        """Adds one."""
+        form = (row.checkpoint.replace(str(row.step), _STEP), *row.metrics)
+        self._forms.append(self._known.setdefault(form, form))
+        self._values.extend(row.metrics.values())
+        self._ends.append(len(self._values))
+        self._times.append(row.time)
+        self._seconds.append(row.seconds)
+        self._steps.append(row.step)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @overload
+    def __getitem__(self, place: int) -> records.Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[records.Row]: ...
+    def __getitem__(self, place: int | slice) -> records.Row | list[records.Row]:
+        found = range(len(self))[place]
+        return self._row(found) if isinstance(found, int) else [self._row(n) for n in found]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` has the same rows, in a list or otherwise."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def _row(self, n: int) -> records.Row:
+        step, end = self._steps[n], self._ends[n]
+        checkpoint, *names = self._forms[n]
+        values = self._values[end - len(names) : end]
+        return records.Row(
+            step,
+            dict(zip(names, values, strict=True)),
+            self._seconds[n],
+            self._times[n],
+            checkpoint.replace(_STEP, str(step)),
+        )
