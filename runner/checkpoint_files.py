@@ -51,16 +51,21 @@ def index(path: Path) -> Path:
 def data(path: Path) -> list[Path]:
     """The checkpoint's data files that are there."""
     start = f"{path.name}.data-"
-    names = (name for name in _names(path.parent) if name.startswith(start))
-    return [path.with_name(name) for name in sorted(names) if _SHARD.fullmatch(name, len(start))]
+    found = (name for name in _files(path.parent) if name.startswith(start))
+    return [path.with_name(name) for name in sorted(found) if _SHARD.fullmatch(name, len(start))]
+
+
+def names(folder: Path) -> list[str]:
+    """The names of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
+    found = (name.removesuffix(".index") for name in _files(folder) if name.endswith(".index"))
+    steps = {name: step for name in found if (step := step_in(name)) is not None}
+    return sorted(steps, key=steps.__getitem__)
 
 
 def there(folder: Path) -> list[Path]:
-    """The checkpoints `ckpt-<step>` in `folder`, the newest last."""
-    names = (name.removesuffix(".index") for name in _names(folder) if name.endswith(".index"))
-    steps = {name: step for name in names if (step := step_in(name)) is not None}
+    """The checkpoints themselves, the newest last."""
     beside = folder / "checkpoint"  # of thousands, joining each would take as long as all the rest
-    return [beside.with_name(name) for name in sorted(steps, key=steps.__getitem__)]
+    return [beside.with_name(name) for name in names(folder)]
 
 
 def committed(folder: Path) -> list[Path]:
@@ -93,10 +98,10 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
         return
     lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
     lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
-    listed = folder / "checkpoint"
-    times = [listed.with_name(f"{name}.index").stat().st_mtime for name in names]
+    beside = str(folder)  # for each Path that is made, Python keeps its names' places
+    times = [os.stat(f"{beside}/{name}.index").st_mtime for name in names]  # noqa: PTH116
     lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
-    files.write_text(listed, "\n".join(lines) + "\n")
+    files.write_text(folder / "checkpoint", "\n".join(lines) + "\n")
 
 
 def link(source: Path, target: Path) -> None:
@@ -174,7 +179,7 @@ def reason(error: Exception) -> str:
     return re.sub(r"^.*(; |\): )", "", message)  # after a file's path, or a tensor's place in it
 
 
-def _names(folder: Path) -> list[str]:
+def _files(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries]

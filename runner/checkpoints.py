@@ -114,19 +114,18 @@ class Checkpoints:
         """Makes what was just written count; it is the newest, whatever its step."""
         checkpoint_files.flush(prefix)
         newest = Path(prefix)
-        there = self._list(newest)
-        removable = self._keep.removable([step_of(path) for path in there])
+        steps = self._list(newest.name)
+        removable = self._keep.removable(steps)
         if removable and self._good(newest):
             for step in removable:
                 self._remove(self.path(step))
-            self._list(newest)
+            self._list(newest.name)
 
-    def _list(self, newest: Path) -> list[Path]:
-        """Lists what is there, `newest` last."""
-        older = [path for path in checkpoint_files.there(self._directory) if path != newest]
-        there = [*older, newest]
-        checkpoint_files.list_committed(self._directory, [path.name for path in there])
-        return there
+    def _list(self, newest: str) -> list[int]:
+        """Lists what is there, `newest` last, and returns the steps."""
+        older = [name for name in checkpoint_files.names(self._directory) if name != newest]
+        checkpoint_files.list_committed(self._directory, [*older, newest])
+        return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]
 
     def _good(self, newest: Path) -> bool:
         """Whether `newest` makes older ones dispensable."""
