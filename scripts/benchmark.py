@@ -13,8 +13,8 @@
   written (in all), against a synchronous save.
 - evaluation: against a `tf.function` over the same batches.
 - inputs: placed by step, against a shuffle buffer.
-- memory: its growth over 2,000 loops and 500 evaluations, once the waits for input were timed:
-  that takes a graph of its own.
+- memory: its growth over 2,000 loops and 500 evaluations, once the waits for input were timed (that
+  takes a graph of its own), beside bare loops; and both with a single arena of malloc.
 - growth: opening a history of 100,000 evaluations, and adding one to it.
 
 Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does

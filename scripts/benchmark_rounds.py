@@ -34,9 +34,17 @@ class CaseOverError(Exception):
 
 
 class Contender:
-    """A process of `script` that measures what its contender `name` does."""
+    """A process of `script` that measures what its contender `name` does.
 
-    def __init__(self, script: str, name: str) -> None:
+    Args:
+        script: A file beside this one.
+        name: Of its `CONTENDERS`.
+        environment: Variables that it gets beside those of this process.
+    """
+
+    def __init__(
+        self, script: str, name: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._name = name
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed by __exit__
         self._process = subprocess.Popen(
@@ -44,6 +52,7 @@ class Contender:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            env={**os.environ, **environment},
             text=True,
         )
 

@@ -110,15 +110,31 @@ def inputs(options: Options) -> Iterator[Comparison]:
 
 
 def resident(options: Options) -> Iterator[Comparison]:
-    """How memory grows with evaluations; there are four loops to each."""
-    count = options.evaluations
-    with _processes("benchmark_stages.py", "remember") as contenders:
-        contenders["remember"].begin(evaluations=count)
-        taken = contenders["remember"].take()
-    rise, error = memory.slope(taken)
-    figures = {"slope": [1024 * rise], "standard error": [1024 * error]}
-    ratio = Ratio("slope", ("standard error",), most=2)  # up to there it may as well be none
-    yield Comparison("resident memory", "KiB an evaluation", figures, [ratio])
+    """How memory grows with evaluations; there are four loops to each.
+
+    By default malloc has eight arenas a core, and threads fill now these, now those: that grows for
+    long in any program. With one arena there remains what is really kept.
+    """
+    for what, arenas in (("", {}), (", one arena of malloc", {"MALLOC_ARENA_MAX": "1"})):
+        found: rounds.Rounds = {"runner": [], "its error": [], "bare": []}
+        for _ in range(_SETS):
+            rise, error = _slope("remember", options.evaluations, arenas)
+            found["runner"].append(rise)
+            found["its error"].append(error)
+            found["bare"].append(_slope("remember_barely", options.evaluations, arenas)[0])
+        ratios = (
+            Ratio("runner", ("its error",), most=2),  # up to there it may as well be none
+            Ratio("runner", ("bare",)),
+        )
+        yield Comparison(f"resident memory{what}", "KiB an evaluation", found, ratios)
+
+
+def _slope(name: str, count: int, environment: dict[str, str]) -> tuple[float, float]:
+    """KiB an evaluation, and the standard error."""
+    with rounds.Contender("benchmark_stages.py", name, environment) as contender:
+        contender.begin(evaluations=count)
+        rise, error = memory.slope(contender.take())
+    return 1024 * rise, 1024 * error
 
 
 def growth(options: Options) -> Iterator[Comparison]:

@@ -6,6 +6,7 @@ As in contenders.py, each contender has a process of its own.
 import os
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ import benchmark_inputs
 import benchmark_memory as memory
 import benchmark_rounds as rounds
 import benchmark_task as tasks
+import contenders
 from runner import files
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
 _COMMITS = 3  # of a round: the steps beside a commit vary
+_WARM_UP = 200  # evaluations, about as many as the runner makes before it times its inputs
 _EVALUATED = {"mlp": 4000, "cnn": 750, "bert": 50}  # batches: half a second's or less
 
 
@@ -127,7 +130,15 @@ def evaluate_barely(_: Path, pause: rounds.Pause, *, model: str) -> None:
     """Examples a second of a `tf.function` over all batches, which reads the metrics."""
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
     task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
-    network, metrics, loss = task.build_model(), task.build_metrics(), tf_keras.metrics.Mean("loss")
+    evaluate = _bare_evaluation(task, task.build_model())
+    evaluate()
+    pause(None)
+    while True:
+        pause(examples / benchmark_inputs.seconds(evaluate))
+
+
+def _bare_evaluation(task: tasks.StepTask, network: tf_keras.Model) -> Callable[[], Any]:
+    metrics, loss = task.build_metrics(), tf_keras.metrics.Mean("loss")
     dataset = task.build_inputs(task.task_config.validation_data)
 
     @tf.function
@@ -139,10 +150,7 @@ def evaluate_barely(_: Path, pause: rounds.Pause, *, model: str) -> None:
             loss.update_state(logs["loss"], sample_weight=tf.shape(labels)[0])
         return {metric.name: metric.result() for metric in [*metrics, loss]}
 
-    evaluate(dataset)
-    pause(None)
-    while True:
-        pause(examples / benchmark_inputs.seconds(lambda: evaluate(dataset)))
+    return lambda: evaluate(dataset)
 
 
 def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
@@ -183,6 +191,26 @@ def remember(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
     pause(resident)
 
 
+def remember_barely(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
+    """The same of bare loops beside TensorFlow's own manager of checkpoints, asynchronous too."""
+    task, optimizer = tasks.StepTask(tasks.task_config("mlp")), tasks.optimizer()
+    network = task.build_model()
+    train = contenders.bare_training(task, network, optimizer, loop=1)
+    evaluate = _bare_evaluation(task, network)
+    train()
+    checkpoint = tf.train.Checkpoint(model=network, optimizer=optimizer)
+    manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=5)
+    resident: list[float] = []
+    while len(resident) < _WARM_UP + evaluations:
+        for _ in range(4):
+            train()
+        evaluate()
+        manager.save(options=tf.train.CheckpointOptions(enable_async=True))
+        resident.append(memory.resident_mib())
+    checkpoint.sync()
+    pause(resident[_WARM_UP:])
+
+
 def keep_ledgers(folder: Path, pause: rounds.Pause, *, lengths: list[int]) -> None:
     """Seconds of CPU to open histories of these lengths, and of one more evaluation in each."""
     ledgers = [benchmark_growth.Ledger(folder / str(length), length) for length in lengths]
@@ -198,6 +226,7 @@ CONTENDERS: dict[str, rounds.Measure] = {
     "evaluate_barely": evaluate_barely,
     "read_inputs": read_inputs,
     "remember": remember,
+    "remember_barely": remember_barely,
     "keep_ledgers": keep_ledgers,
 }
 

@@ -65,7 +65,17 @@ def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float)
 def bare_loop(model: str, loop: int) -> Callable[[], Any]:
     """The least that trains."""
     task = tasks.StepTask(tasks.task_config(model))
-    network, metrics, optimizer = task.build_model(), task.build_metrics(), tasks.optimizer()
+    return bare_training(task, task.build_model(), tasks.optimizer(), loop)
+
+
+def bare_training(
+    task: tasks.StepTask,
+    network: tf_keras.Model,
+    optimizer: tf_keras.optimizers.Optimizer,
+    loop: int,
+) -> Callable[[], Any]:
+    """A `tf.function` that trains `loop` steps, and reads and resets the metrics."""
+    metrics = task.build_metrics()
     loss = tf_keras.metrics.Mean("loss")
 
     @tf.function
