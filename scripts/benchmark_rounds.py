@@ -39,12 +39,10 @@ class Contender:
     Args:
         script: A file beside this one.
         name: Of its `CONTENDERS`.
-        environment: Variables that it gets beside those of this process.
+        **environment: Variables that it gets beside those of this process.
     """
 
-    def __init__(
-        self, script: str, name: str, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, script: str, name: str, **environment: str) -> None:
         self._name = name
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed by __exit__
         self._process = subprocess.Popen(

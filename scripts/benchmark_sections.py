@@ -131,7 +131,7 @@ def resident(options: Options) -> Iterator[Comparison]:
 
 def _slope(name: str, count: int, environment: dict[str, str]) -> tuple[float, float]:
     """KiB an evaluation, and the standard error."""
-    with rounds.Contender("benchmark_stages.py", name, environment) as contender:
+    with rounds.Contender("benchmark_stages.py", name, **environment) as contender:
         contender.begin(evaluations=count)
         rise, error = memory.slope(contender.take())
     return 1024 * rise, 1024 * error
