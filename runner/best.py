@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import checkpoint_files, files, records, restoring, rules
+from runner.errors import RunnerError
 
 
 class BestCheckpoint:
@@ -127,7 +128,10 @@ class BestCheckpoint:
         return {"checkpoint": row.checkpoint, **({"averaged_weights": averages} if there else {})}
 
     def _info(self) -> dict[str, Any]:
-        return files.read_json(self._folder / "info.json") or {}
+        try:
+            return files.read_json(self._folder / "info.json") or {}
+        except RunnerError:  # damaged: it is written anew
+            return {}
 
     def _named(self) -> set[str]:
         """What info.json names, of what is there."""

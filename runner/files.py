@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runner.errors import RunnerError
+
 Hook = Callable[[dict[str, Any]], Any]
 """Makes something of each object of JSON, the inner ones first: that of `json.loads`."""
 
@@ -34,11 +36,17 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """The JSON value in `path`, or None where there is no such file."""
+    """The JSON value in `path`, or None where there is no such file.
+
+    Raises:
+        RunnerError: it is damaged.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise RunnerError(f"{path} is not JSON ({error}): mend it, or remove it") from error
 
 
 def append_json_line(path: Path, row: Mapping[str, Any]) -> None:

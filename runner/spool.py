@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import checkpoint_files, files, heartbeat, restoring
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 
 GRACE_SECONDS = 600.0
 """How long after its last sign of life a sidecar still counts as living.
@@ -108,7 +108,7 @@ def _said(path: Path) -> dict[str, Any]:
     """What a sidecar wrote; nothing where it cannot be read: that must not end training."""
     try:
         said = files.read_json(path)
-    except (OSError, ValueError):
+    except (OSError, RunnerError):
         return {}
     return said if isinstance(said, dict) else {}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from runner import files, heartbeat
+from runner.errors import RunnerError
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
 
@@ -43,8 +44,12 @@ class Status:
 
 def read(model_dir: Path) -> Status | None:
     """The status of the run in `model_dir`, None where none was written."""
-    value = files.read_json(model_dir / "status.json")
-    return None if value is None else Status(**value)
+    path = model_dir / "status.json"
+    value = files.read_json(path)
+    try:
+        return None if value is None else Status(**value)
+    except TypeError as error:
+        raise RunnerError(f"{path} is no status of a run ({error}): remove it") from error
 
 
 class StatusFile:

@@ -118,6 +118,19 @@ def test_a_best_that_the_folder_lost_is_found_beside_the_newest(tmp_path):
     assert weights(tmp_path / "best" / "ckpt-10") == [10.0] * 3
 
 
+def test_a_damaged_info_is_written_anew_and_nothing_that_it_named_is_lost(tmp_path):
+    folder = tmp_path / "best"
+    rows = []
+    for path, accuracy in zip(commit(tmp_path, 1, 2, keep=1), (0.9, 0.1), strict=True):
+        rows.append(row(int(path.name[-1]), accuracy))
+        best.BestCheckpoint(folder, RULE).update(rows, path)
+        (folder / "info.json").write_text('{"accuracy": 0.')
+    assert not checkpoint_files.exists(tmp_path / "ckpt-1")
+    best.BestCheckpoint(folder, RULE).update(rows, path)
+    assert info(folder)["checkpoint"] == "ckpt-1"
+    assert weights(folder / "ckpt-1") == [1.0] * 3
+
+
 def test_weights_that_are_no_checkpoint_of_the_run_are_not_exported(tmp_path):
     rows = [records.Row(0, {"accuracy": 0.5}, 0.0, 0.0, "pretrained")]
     (tmp_path / "pretrained").mkdir()

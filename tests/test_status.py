@@ -7,6 +7,7 @@ import time
 import pytest
 
 from runner import status
+from runner.errors import RunnerError
 
 
 class Count:
@@ -32,6 +33,15 @@ def kept(folder, **options):
 
 def test_a_folder_without_a_run_has_no_status(tmp_path):
     assert status.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [('{"state": "run', "is not JSON"), ('{"steps": 5}', "is no status of a run")]
+)
+def test_a_damaged_status_is_named(tmp_path, text, said):
+    (tmp_path / "status.json").write_text(text)
+    with pytest.raises(RunnerError, match=f"status.json {said}.*remove it"):
+        status.read(tmp_path)
 
 
 def test_a_status_says_what_the_run_does_where_and_since_when(tmp_path):
