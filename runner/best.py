@@ -129,9 +129,10 @@ class BestCheckpoint:
 
     def _info(self) -> dict[str, Any]:
         try:
-            return files.read_json(self._folder / "info.json") or {}
+            info = files.read_json(self._folder / "info.json")
         except RunnerError:  # damaged: it is written anew
             return {}
+        return info if isinstance(info, dict) else {}
 
     def _named(self) -> set[str]:
         """What info.json names, of what is there."""

@@ -8,6 +8,8 @@ from runner import records
 
 _STEP = "\0"  # stands for the step in a checkpoint's name, where nothing else can be that
 
+_Form = tuple[str, tuple[str, ...]]  # a row's checkpoint and the names of its metrics
+
 
 class Evaluations(Sequence[records.Row]):
     """Rows in the order in which they were added; each is made anew when it is asked for."""
@@ -18,12 +20,12 @@ class Evaluations(Sequence[records.Row]):
         self._times = array("d")
         self._values = array("d")  # of metrics, row after row
         self._ends = array("q")  # of each row's among them
-        self._forms: list[tuple[str, ...]] = []  # each row's checkpoint and names of metrics
-        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}  # each form once
+        self._forms: list[_Form] = []
+        self._known: dict[_Form, _Form] = {}  # each once
 
     def append(self, row: records.Row) -> None:
         """Adds one."""
-        form = (row.checkpoint.replace(str(row.step), _STEP), *row.metrics)
+        form = (row.checkpoint.replace(str(row.step), _STEP), tuple(row.metrics))
         self._forms.append(self._known.setdefault(form, form))
         self._values.extend(row.metrics.values())
         self._ends.append(len(self._values))
@@ -43,12 +45,12 @@ class Evaluations(Sequence[records.Row]):
         return self._row(found) if isinstance(found, int) else [self._row(n) for n in found]
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` has the same rows, in a list or otherwise."""
+        """Whether `other` has the same rows, in a list or otherwise; NaN is like nothing."""
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def _row(self, n: int) -> records.Row:
         step, end = self._steps[n], self._ends[n]
-        checkpoint, *names = self._forms[n]
+        checkpoint, names = self._forms[n]
         values = self._values[end - len(names) : end]
         return records.Row(
             step,

@@ -5,8 +5,9 @@ else, so it survives every restart.
 """
 
 import bisect
+import contextlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +22,8 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with _saying_what_is_wrong(path):
             self._set(read(path))
-        except (TypeError, OverflowError) as error:
-            raise RunnerError(f"{path} has a row that is no evaluation ({error})") from error
 
     def of(self, kind: type[Kind]) -> Sequence[Kind]:
         """The rows of one kind, oldest first."""
@@ -57,7 +56,8 @@ class History:
 
     def has(self, step: int) -> bool:
         """Whether `step` has been evaluated."""
-        return step <= self.furthest and self._steps[bisect.bisect_left(self._steps, step)] == step
+        at = bisect.bisect_left(self._steps, step)
+        return at < len(self._steps) and self._steps[at] == step
 
     def drop_after(self, step: int) -> None:
         """Forgets rows newer than `step`: the training that led to them is done again.
@@ -126,7 +126,8 @@ class Tail:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         name = f"{self._path}, after byte {self._read}"
-        rows = files.parse_json_lines(whole.splitlines(), records.parse, name=name)
+        with _saying_what_is_wrong(self._path):
+            rows = files.parse_json_lines(whole.splitlines(), records.parse, name=name)
         self._read += len(whole)
         found = [row for row in rows if isinstance(row, records.Row) and row.is_own]
         return [row for row in found if self._is_new(row)]
@@ -144,9 +145,20 @@ def read(path: Path) -> list[records.Record]:
     Raises:
         RunnerError: it is damaged.
     """
+    with _saying_what_is_wrong(path):
+        rows = files.read_json_lines(path, records.parse)
+        for row in rows:
+            if not isinstance(row, records.Record):
+                raise TypeError(row)
+    return rows
+
+
+@contextlib.contextmanager
+def _saying_what_is_wrong(path: Path) -> Iterator[None]:
+    """Makes a RunnerError of what a damaged file leads to."""
     try:
-        return files.read_json_lines(path, records.parse)
+        yield
     except ValueError as error:
         raise RunnerError(f"{error}: mend the line, or remove it") from error
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise RunnerError(f"{path} has a row of no known kind ({error})") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import files
+from runner.errors import RunnerError
 
 _PACKAGES = (
     "experiment-runner",
@@ -61,8 +62,7 @@ class RunRecord:
 
     def __init__(self, model_dir: Path, command: Command) -> None:
         self._path = model_dir / "run.json"
-        before = files.read_json(self._path) or {}
-        self._starts: list[dict[str, Any]] = list(before.get("starts", []))
+        self._starts = _starts(self._path)
         for start in self._starts:
             if start.get("ended") is None:  # this process has the folder now
                 start["state"] = "lost"
@@ -97,6 +97,15 @@ class RunRecord:
 
     def _write(self) -> None:
         files.write_json(self._path, {"starts": self._starts})
+
+
+def _starts(path: Path) -> list[dict[str, Any]]:
+    """The rows of the starts so far."""
+    before = files.read_json(path)
+    try:
+        return [dict(start) for start in before["starts"]] if before else []
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunnerError(f"{path} is no record of a run: remove it") from error
 
 
 def versions() -> dict[str, str]:

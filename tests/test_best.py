@@ -118,13 +118,14 @@ def test_a_best_that_the_folder_lost_is_found_beside_the_newest(tmp_path):
     assert weights(tmp_path / "best" / "ckpt-10") == [10.0] * 3
 
 
-def test_a_damaged_info_is_written_anew_and_nothing_that_it_named_is_lost(tmp_path):
+@pytest.mark.parametrize("text", ['{"accuracy": 0.', "[1]"])
+def test_a_damaged_info_is_written_anew_and_nothing_that_it_named_is_lost(tmp_path, text):
     folder = tmp_path / "best"
     rows = []
     for path, accuracy in zip(commit(tmp_path, 1, 2, keep=1), (0.9, 0.1), strict=True):
         rows.append(row(int(path.name[-1]), accuracy))
         best.BestCheckpoint(folder, RULE).update(rows, path)
-        (folder / "info.json").write_text('{"accuracy": 0.')
+        (folder / "info.json").write_text(text)
     assert not checkpoint_files.exists(tmp_path / "ckpt-1")
     best.BestCheckpoint(folder, RULE).update(rows, path)
     assert info(folder)["checkpoint"] == "ckpt-1"

@@ -64,9 +64,37 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path.write_text('{"kind": "later", "step": 2}\n')
     with pytest.raises(RunnerError, match=r"a row of no known kind .'later'"):
         history.History(path)
-    path.write_text(json.dumps(row(2, loss=1.0).as_dict() | {"step": "two"}) + "\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl.*'str'"):
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"step": "two"}, {"metrics": None}, {"metrics": [1]}, {"checkpoint": 5}, {"kind": []}]
+)
+def test_a_row_with_something_else_in_a_field_is_said(tmp_path, wrong):
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(row(2, loss=1.0).as_dict() | wrong) + "\n")
+    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of no known kind"):
         history.History(path)
+
+
+@pytest.mark.parametrize("line", ['{"a": 1}', "5", "[1]", '{"kind": "stop", "step": "x"}'])
+def test_a_line_that_is_no_row_is_said(tmp_path, line):
+    path = tmp_path / "history.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of no known kind"):
+        history.History(path)
+
+
+def test_what_is_wrong_in_a_file_that_another_process_writes_is_said(tmp_path):
+    path = tmp_path / "history.jsonl"
+    tail = history.Tail(path)
+    path.write_text("nonsense\n")
+    with pytest.raises(RunnerError, match=r"history\.jsonl, after byte 0:1: not a line of JSON"):
+        tail.take(None)
+
+
+def test_a_history_without_rows_has_no_step(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    assert not any(rows.has(step) for step in (-1, 0, 1))
 
 
 def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_on(tmp_path):

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from runner import run_record
+from runner.errors import RunnerError
 
 
 def starts(folder):
@@ -32,6 +33,13 @@ def test_every_start_has_a_row_with_its_end(tmp_path):
     assert one["started"] <= one["ended"] <= two["started"]
     assert (two["state"], two["step"], two["pid"]) == ("done", 80, os.getpid())
     assert two["versions"]["tensorflow"].startswith("2.")
+
+
+@pytest.mark.parametrize("text", ['{"starts": [{', "[1]", "5", '{"starts": [1]}', '{"begun": 1}'])
+def test_a_damaged_record_is_named(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunnerError, match=r"run\.json is no.* remove it"):
+        run_record.RunRecord(tmp_path, command())
 
 
 def test_the_code_is_told_by_commit_and_diff(tmp_path):
