@@ -100,6 +100,8 @@ def run(
     """
     from runner import modes, signals
 
+    if isinstance(config, str | Path):
+        raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
     with signals.served() as stop:
         request = modes.Request(
             config,

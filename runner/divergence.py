@@ -5,6 +5,7 @@ stops the run; more roll it back to the newest checkpoint that many times, and l
 that broke it. A rollback is a row of history, so every later start repeats it exactly.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -44,7 +45,7 @@ class Divergence:
     def found(self, loop: controller.Loop, commits: bool) -> str | None:
         """What broke, None while nothing has; variables are looked at before a commit."""
         if not self._trainer.is_sound:
-            return f"the training loss is {float(loop.logs['training_loss']):g}"
+            return self._broken_loss(float(loop.logs["training_loss"]))
         broken = self._trainer.unsound() if commits else []
         return f"not finite: {_named(broken)}" if broken else None
 
@@ -69,6 +70,13 @@ class Divergence:
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         self._go_back(target)
         return target
+
+    def _broken_loss(self, mean: float) -> str:
+        """What is wrong with a step's loss, by the mean that it went into."""
+        if not math.isfinite(mean):
+            return f"the training loss is {mean:g}"
+        bound = self._trainer.config.trainer.loss_upper_bound
+        return f"a step's loss is above TrainerConfig.loss_upper_bound = {bound:g} (mean {mean:g})"
 
     def _window(self, target: int, broke: int) -> placement.Window:
         """The batches to leave out.

@@ -67,4 +67,7 @@ def describe(
         return "a resume is exact: the state of the inputs is in the checkpoint"
     if getattr(data, "deterministic", None) is False:
         return "a resume is not exact, because the task's inputs are not deterministic"
-    return f"a resume is exact by replaying the inputs ({step:,} batches this time)"
+    return (
+        f"a resume is exact by replaying the inputs ({step:,} batches this time), unless they run "
+        "Python that draws numbers of its own"
+    )

@@ -170,7 +170,10 @@ def test_a_resume_repeats_what_was_decided(tmp_path, poisoned):
 
 def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
     wild = toy.experiment({"trainer": {"loss_upper_bound": 0.01, "recovery_begin_steps": 12}})
-    with pytest.raises(DivergedError, match=r"at step 1[23]"):
+    said = (
+        r"a step's loss is above TrainerConfig.loss_upper_bound = 0.01 \(mean .*\), at step 1[23]"
+    )
+    with pytest.raises(DivergedError, match=said):
         runner.run(wild, tmp_path, "train")
 
 
