@@ -25,7 +25,11 @@ class Tree:
     """
 
     def __init__(self, bound: Sequence[gin_bindings.Bound]):
-        self.bindings = list({(b.scope, b.named.target, b.parameter): b for b in bound}.values())
+        self.bindings = list({_key(b): b for b in bound}.values())
+        self._order = {
+            _key(b): number for number, b in enumerate(bound)
+        }  # the last of a key counts
+        self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
         self.built: dict[tuple[str, Any], str] = {}
         self.origins: dict[str, str] = {}
         self.problems: list[str] = []
@@ -42,6 +46,7 @@ class Tree:
                 continue  # A binding puts another in its place.
             self.built.setdefault(("", type(section)), path)
             for each in self.of("", type(section)):
+                self._won.add(_key(each))
                 self._follow(each, path, "", ())
 
     def of(self, scope: str, target: Any) -> list[gin_bindings.Bound]:
@@ -60,6 +65,24 @@ class Tree:
                 only = f" in the scope {each.scope}{inner and f', only in {inner}'}"
                 what = f"{name}{only if scopes else self._holder(each.named)}"
                 yield f"{each.place}: {each.name} has no effect, since nothing builds {what}"
+            elif before := self._shadowing(each):
+                found = " and ".join(f"{other.name} ({other.place})" for other in before)
+                yield f"{each.place}: {each.name} has no effect, since inner scopes count: {found}"
+
+    def _shadowing(self, each: gin_bindings.Bound) -> list[gin_bindings.Bound]:
+        """The bindings in inner scopes that leave nothing to `each`, though it came after them.
+
+        One that came before them is what they were written over.
+        """
+        if _key(each) in self._won:
+            return []
+        found = [
+            other
+            for other in self.bindings
+            if _key(other)[1:] == _key(each)[1:] and _key(other) in self._won
+        ]
+        later = all(self._order[_key(other)] < self._order[_key(each)] for other in found)
+        return found if later else []
 
     def owner(self, parameter: str) -> str:
         """The name of a class that is built and takes the parameter, or `Name`."""
@@ -82,6 +105,7 @@ class Tree:
             if known.required and parameter not in given:
                 self.problems.append(f"{place}: {name}.{parameter} must be given")
         for each in given.values():
+            self._won.add(_key(each))
             self._follow(each, path, link.scope, [*above, (link.scope, target)])
 
     def _follow(
@@ -106,6 +130,11 @@ class Tree:
             if inspect.isclass(named.target) and issubclass(named.target, around)
         ]
         return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
+
+
+def _key(bound: gin_bindings.Bound) -> tuple[str, Any, str]:
+    """Of bindings with the same, the last counts."""
+    return bound.scope, bound.named.target, bound.parameter
 
 
 def _around(scope: str) -> list[str]:

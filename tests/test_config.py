@@ -436,6 +436,15 @@ def test_a_dict_may_stand_for_a_config(folder):
     assert (model.mlp.sizes, model.mlp.dropout) == ([3], 0.5)
 
 
+def test_an_inner_scope_may_set_again_what_an_outer_one_set_before(folder):
+    outer = "shapes.DataConfig.scale = 2.0"
+    both = [f"{scope}/shapes.DataConfig.scale = 0.5" for scope in ("train", "validation")]
+    task = loaded(folder, outer, *both).task
+    assert (task.train_data.scale, task.validation_data.scale) == (0.5, 0.5)
+    task = loaded(folder, both[0], outer).task
+    assert (task.train_data.scale, task.validation_data.scale) == (0.5, 2.0)
+
+
 def test_yaml_loads_back_to_equal_values(folder):
     experiment = loaded(
         folder,
@@ -532,6 +541,14 @@ WRONG = {
     "scope never used": (
         ["trian/shapes.DataConfig.scale = 0.5"],
         "nothing builds DataConfig in the scope trian, only in train, validation",
+    ),
+    "later than what an inner scope sets": (
+        [
+            "train/shapes.DataConfig.scale = 0.5",
+            "validation/shapes.DataConfig.scale = 0.5",
+            "shapes.DataConfig.scale = 2.0",
+        ],
+        "DataConfig.scale has no effect, since inner scopes count: train/DataConfig.scale (",
     ),
     "macro never used": (
         ["train_steps = 5"],
