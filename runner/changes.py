@@ -63,6 +63,11 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     return [Change(path, old, new, harmless.why(path, now)) for path, old, new in differences]
 
 
+def have_begun(model_dir: Path) -> bool:
+    """Whether there is anything that depends on the configuration: a checkpoint."""
+    return any(model_dir.glob("ckpt-*.index"))
+
+
 def check(
     model_dir: Path, experiment: config.Experiment, *, allow: bool, note: Callable[[str], object]
 ) -> list[str]:
@@ -83,7 +88,7 @@ def check(
         ConfigError: the run would become another experiment; a line for each change.
     """
     path = model_dir / "params.yaml"
-    if not any(model_dir.glob("ckpt-*.index")):
+    if not have_begun(model_dir):
         return []
     try:
         found = compare(_read(path), experiment)

@@ -1,7 +1,7 @@
 """What a start leaves in the run's folder besides its results: configuration, record, status."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +25,12 @@ class Start(NamedTuple):
     Attributes:
         beat: Its status.
         record: Its row in run.json.
+        accepted: To be called once the run goes on with this configuration, not just tries to.
     """
 
     beat: status.StatusFile
     record: run_record.RunRecord
+    accepted: Callable[[], None]
 
 
 @contextlib.contextmanager
@@ -53,7 +55,9 @@ def training(
         ConfigError: the configuration has changed, and that is not allowed.
     """
     changed = changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
-    write_configuration(experiment, model_dir)
+    goes_on = changes.have_begun(model_dir)
+    if not goes_on:
+        write_configuration(experiment, model_dir)
     with status.StatusFile(model_dir) as beat:
 
         def ended(error: BaseException) -> None:
@@ -62,9 +66,14 @@ def training(
 
         try:
             with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
-                if changed:  # params.yaml has the new values only
-                    record.note(changed=[run_record.masked(line) for line in changed])
-                yield Start(beat, record)
+
+                def accepted() -> None:
+                    if changed:  # params.yaml has the new values only
+                        record.note(changed=[run_record.masked(line) for line in changed])
+                    if goes_on:
+                        write_configuration(experiment, model_dir)
+
+                yield Start(beat, record, accepted)
         except BaseException as error:
             ended(error)
             raise

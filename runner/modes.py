@@ -236,6 +236,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         folder.training(experiment, model_dir, command, allow=allow, stop=request.stop) as (
             beat,
             record,
+            accepted,
         ),
         hparams.session(experiment, model_dir) as session,
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
@@ -249,6 +250,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             given=request.given or build.Given(),
             profile_steps=request.profile_steps,
         )
+        accepted()
         request.built(run.trainer)
         beat.beat(run.trainer.step)
         with contextlib.closing(run):

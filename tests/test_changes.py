@@ -388,3 +388,15 @@ def test_what_changed_is_in_the_record_of_the_start(tmp_path):
     first, second = json.loads((tmp_path / "run.json").read_text())["starts"]
     assert "changed" not in first
     assert second["changed"] == ["trainer.train_steps: 40 -> 60", "run.seed: 0 -> 5"]
+
+
+def test_a_refused_start_leaves_the_configuration_of_the_run(tmp_path):
+    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
+    kept = [(tmp_path / name).read_text() for name in ("params.yaml", "config.gin")]
+    misspelt = {"run": {"seed": 5, "retention": {"higher": ["f1"]}}}
+    with pytest.raises(ConfigError, match="f1"):
+        runner.run(toy.experiment(misspelt), tmp_path, "train_and_eval", allow_config_change=True)
+    assert kept == [(tmp_path / name).read_text() for name in ("params.yaml", "config.gin")]
+    with pytest.raises(ConfigError, match=r"run\.seed: 0 -> 5"):
+        runner.run(toy.experiment({"run": {"seed": 5}}), tmp_path, "train")
+    runner.run(toy.experiment(), tmp_path, "train")
