@@ -1,7 +1,7 @@
 """One evaluation: official's Trainer, with every example counted once."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from official.core import base_task, base_trainer, config_definitions
 
 from runner import batches, heartbeat, initialization
 from runner import optimizer as optimizers
-from runner.errors import RunnerError
+from runner.errors import ConfigError, RunnerError
 
 Logs = dict[str, Any]
 
@@ -70,6 +70,8 @@ class Evaluator(base_trainer.Trainer):
             train_dataset=train_dataset,
             validation_dataset=validation_dataset,
         )
+        if validation_dataset is not None:
+            check_names(task, [*self.validation_metrics, self.validation_loss])
         self.left_out = False
         self._optimizer = optimizer
         self._check = check
@@ -225,7 +227,9 @@ class Evaluator(base_trainer.Trainer):
             if self.task.loss in logs:
                 examples = tf.cast(batches.examples(inputs), tf.float32)
                 weight = logs.get(WEIGHT, examples)
-                self._validation_loss.update_state(logs[self.task.loss], sample_weight=weight)
+                loss = logs[self.task.loss]
+                mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # of each example
+                self._validation_loss.update_state(mean, sample_weight=weight)
             return logs
 
         return self.strategy.run(_skip_empty(score), args=(inputs,))
@@ -244,6 +248,16 @@ class Evaluator(base_trainer.Trainer):
                 self.task.reduce_aggregated_logs(aggregated_logs, global_step=self.global_step)
             )
         return logs
+
+
+def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]) -> None:
+    """Raises ConfigError where two metrics have one name: results would hold one of them only."""
+    names = [metric.name for metric in {id(metric): metric for metric in metrics}.values()]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"{type(task).__name__} has two metrics called {twice[0]!r}, and results would hold "
+            "one of them: give each a name of its own (the loss is a metric, too)"
+        )
 
 
 def _is_endless(dataset: Any) -> bool:

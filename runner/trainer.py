@@ -67,6 +67,7 @@ class Trainer(evaluator.Evaluator):
             norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
             gradients.measure(optimizer, norm)
             self._metrics.append(norm)
+        evaluator.check_names(task, self._metrics)
         variable_groups.scale_rates(optimizer, config.run.variable_groups)
         self._task_step = self._build_task_step()
         self._trace()

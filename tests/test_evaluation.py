@@ -536,3 +536,36 @@ def test_the_interval_of_each_set_is_on_the_grid():
     config = experiment(NEAR, FAR)
     assert sorted(build.grid(config, evaluates=True).evaluations) == [10, 20]
     assert build.grid(config, evaluates=False).evaluations == ()
+
+
+def test_of_a_loss_for_each_example_every_example_counts_once(tmp_path, monkeypatch):
+    def each(self, labels, model_outputs, aux_losses=None):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model_outputs)
+
+    once = runner.run(toy.experiment(), tmp_path / "mean", "train_and_eval")
+    monkeypatch.setattr(toy.ToyTask, "build_losses", each)
+    found = runner.run(toy.experiment(), tmp_path, "eval", checkpoint=str(tmp_path / "mean"))
+    assert found["metrics"]["validation_loss"] == pytest.approx(
+        once["metrics"]["validation_loss"], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("mode", ["train", "train_and_eval"])
+@pytest.mark.parametrize("names", [("accuracy", "accuracy"), ("training_loss",)])
+def test_two_metrics_of_one_name_are_a_mistake(tmp_path, monkeypatch, names, mode):
+    def metrics(self, training=True):
+        return [tf_keras.metrics.SparseCategoricalAccuracy(name) for name in names]
+
+    monkeypatch.setattr(toy.ToyTask, "build_metrics", metrics)
+    with pytest.raises(ConfigError, match=f"ToyTask has two metrics called '{names[0]}'"):
+        runner.run(toy.experiment(), tmp_path, mode)
+
+
+def test_a_metric_cannot_have_the_name_of_the_validation_loss(tmp_path, monkeypatch):
+    def metrics(self, training=True):
+        name = "accuracy" if training else "validation_loss"
+        return [tf_keras.metrics.SparseCategoricalAccuracy(name)]
+
+    monkeypatch.setattr(toy.ToyTask, "build_metrics", metrics)
+    with pytest.raises(ConfigError, match="two metrics called 'validation_loss'"):
+        runner.run(toy.experiment(), tmp_path, "train_and_eval")
