@@ -176,12 +176,23 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         raise UnreadableError(path, why) from error
     if report.different or complaint:
         differences = report.render(unexpected=not partly) or f"  {complaint}"
-        advice = (
-            "evaluate with the run's own configuration: its folder has it as config.gin"
-            if partly
-            else "A changed model starts in a new model_dir; this can be its task's init_checkpoint"
+        written, advice = _misfit(report, partly=partly)
+        raise ConfigError(f"{path} was written {written}:\n{differences}\n{advice}")
+
+
+def _misfit(report: matching.Report, *, partly: bool) -> tuple[str, str]:
+    """What a checkpoint that does not fit was written for, and what to do."""
+    if partly:
+        advice = "evaluate with the run's own configuration: its folder has it as config.gin"
+        return "for another model", advice
+    advice = "this can be its task's init_checkpoint"
+    names = [*report.missing, *report.unexpected, *report.different]
+    if names and all(name.startswith("train_metrics/") for name in names):
+        return "with other training metrics", (
+            "A run keeps the metrics it began with (of the task's build_metrics, and of "
+            f"RunConfig.log_gradient_norm); one with others starts in a new model_dir; {advice}"
         )
-        raise ConfigError(f"{path} was written for another model:\n{differences}\n{advice}")
+    return "for another model", f"A changed model starts in a new model_dir; {advice}"
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:

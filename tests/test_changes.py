@@ -400,3 +400,12 @@ def test_a_refused_start_leaves_the_configuration_of_the_run(tmp_path):
     with pytest.raises(ConfigError, match=r"run\.seed: 0 -> 5"):
         runner.run(toy.experiment({"run": {"seed": 5}}), tmp_path, "train")
     runner.run(toy.experiment(), tmp_path, "train")
+
+
+def test_other_training_metrics_are_not_called_another_model(tmp_path):
+    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
+    more = toy.experiment({"run": {"log_gradient_norm": True}})
+    with pytest.raises(ConfigError, match="was written with other training metrics") as error:
+        runner.run(more, tmp_path, "train", allow_config_change=True)
+    assert "missing" in str(error.value)
+    assert "RunConfig.log_gradient_norm" in str(error.value)
