@@ -48,10 +48,13 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
     """
     with _cleared():
         statements = list(gin_files.read(files, params))
+        unset = f"nothing sets {root.__name__}; a file needs: include 'base.gin'"
         if not any(_sets(each, root) for each in statements):
-            raise ConfigError(f"nothing sets {root.__name__}; a file needs: include 'base.gin'")
+            raise ConfigError(unset)
         _make_importable(statements)
         bound, problems = gin_bindings.resolve(statements)
+        if not any(each.named.target is root for each in bound):
+            raise ConfigError("\n".join([*problems, unset]))
         tree = gin_tree.Tree(bound)
         tree.grow(root)
         _hand_over(tree, statements, problems)
