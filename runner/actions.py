@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -211,10 +210,8 @@ class EvaluationLog:
             seconds: How long it took.
             source: The checkpoint.
         """
-        # Rows share the names.
-        metrics = {sys.intern(name): value for name, value in scalars(logs).items()}
         name = checkpoint_name(source, self._home)
-        row = records.Row(step, metrics, round(seconds, 3), time.time(), name)
+        row = records.Row(step, scalars(logs), round(seconds, 3), time.time(), name)
         self._rows.append(row)
         self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source))

@@ -227,7 +227,7 @@ class Evaluator(base_trainer.Trainer):
             if self.task.loss in logs:
                 examples = tf.cast(batches.examples(inputs), tf.float32)
                 weight = logs.get(WEIGHT, examples)
-                loss = logs[self.task.loss]
+                loss = tf.convert_to_tensor(logs[self.task.loss])
                 mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # of each example
                 self._validation_loss.update_state(mean, sample_weight=weight)
             return logs

@@ -26,9 +26,7 @@ class Tree:
 
     def __init__(self, bound: Sequence[gin_bindings.Bound]):
         self.bindings = list({_key(b): b for b in bound}.values())
-        self._order = {
-            _key(b): number for number, b in enumerate(bound)
-        }  # the last of a key counts
+        self._order = {_key(b): number for number, b in enumerate(bound)}
         self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
         self.built: dict[tuple[str, Any], str] = {}
         self.origins: dict[str, str] = {}
@@ -79,7 +77,9 @@ class Tree:
         found = [
             other
             for other in self.bindings
-            if _key(other)[1:] == _key(each)[1:] and _key(other) in self._won
+            if _key(other)[1:] == _key(each)[1:]
+            and each.scope in _around(other.scope)
+            and _key(other) in self._won
         ]
         later = all(self._order[_key(other)] < self._order[_key(each)] for other in found)
         return found if later else []

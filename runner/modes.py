@@ -9,17 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import (
-    claim,
-    errors,
-    heartbeat,
-    records,
-    rules,
-    run_record,
-    signals,
-    status,
-    watch,
-)
+from runner import claim, errors, heartbeat, records, rules, run_record, signals, status, watch
 from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
