@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from runner import (
     changes,
@@ -56,8 +56,9 @@ def training(
     """
     changed = changes.check(model_dir, experiment, allow=allow, note=heartbeat.say)
     goes_on = changes.have_begun(model_dir)
+    written = Configuration.of(experiment)
     if not goes_on:
-        write_configuration(experiment, model_dir)
+        written.write(model_dir)
     with status.StatusFile(model_dir) as beat:
 
         def ended(error: BaseException) -> None:
@@ -71,7 +72,7 @@ def training(
                     if changed:  # params.yaml has the new values only
                         record.note(changed=[run_record.masked(line) for line in changed])
                     if goes_on:
-                        write_configuration(experiment, model_dir)
+                        written.write(model_dir)
 
                 yield Start(beat, record, accepted)
         except BaseException as error:
@@ -97,18 +98,38 @@ def recorded(
             record.end(state or own, step=beat.step if beat else None)
 
 
-def write_configuration(experiment: config.Experiment, folder: Path) -> None:
-    """Writes params.yaml and, where gin can spell it, config.gin."""
-    files.write_text(folder / "params.yaml", config.as_yaml(experiment))
-    module = registered.task_module(experiment.task)
-    path = folder / "config.gin"
-    try:
-        text = gin_text.write(experiment, [module] if module else [])
-    except ValueError as error:
-        path.unlink(missing_ok=True)
-        heartbeat.say(f"{path} is not written: {error}")
-    else:
-        files.write_text(path, text)
+class Configuration(NamedTuple):
+    """An experiment as the files that stand for it in a folder.
+
+    Attributes:
+        params: The text of params.yaml.
+        gin: The text of config.gin; None where gin cannot spell the experiment.
+        why_not: Why it cannot.
+    """
+
+    params: str
+    gin: str | None
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, experiment: config.Experiment) -> Self:
+        """Both texts, made before anything is built: what runs may wrap its sections."""
+        params = config.as_yaml(experiment)
+        module = registered.task_module(experiment.task)
+        try:
+            return cls(params, gin_text.write(experiment, [module] if module else []))
+        except ValueError as error:
+            return cls(params, None, str(error))
+
+    def write(self, folder: Path) -> None:
+        """Writes params.yaml and config.gin, or removes the latter and says why."""
+        files.write_text(folder / "params.yaml", self.params)
+        path = folder / "config.gin"
+        if self.gin is None:
+            path.unlink(missing_ok=True)
+            heartbeat.say(f"{path} is not written: {self.why_not}")
+        else:
+            files.write_text(path, self.gin)
 
 
 def _end(error: BaseException) -> status.State:

@@ -288,7 +288,7 @@ def _sidecar(
         claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
         folder.recorded(own, command) as record,
     ):
-        folder.write_configuration(request.config, own)
+        folder.Configuration.of(request.config).write(own)
         run = sidecar.Sidecar(
             request.config,
             request.model_dir,

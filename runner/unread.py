@@ -154,7 +154,8 @@ def _counting(
         def __class__(self) -> type:
             return shown
 
-    Counting.__name__, Counting.__qualname__ = kind.__name__, kind.__qualname__
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(Counting, name, getattr(kind, name))
     return Counting
 
 

@@ -5,7 +5,7 @@ import pytest
 from official.modeling.hyperparams import base_config
 
 import runner
-from runner import config, gin_text, registered
+from runner import config, gin_text, registered, tensors
 
 
 def again(tmp_path, experiment):
@@ -64,3 +64,21 @@ def test_what_gin_cannot_spell_is_said():
     experiment.trainer.optimizer_config.optimizer.adam.__dict__["beta_1"] = float("nan")
     with pytest.raises(ValueError, match="beta_1: gin cannot spell NaN"):
         gin_text.write(experiment)
+
+
+def test_after_any_number_of_resumes_config_gin_alone_trains_to_the_same_bits(tmp_path):
+    params = ["TrainerConfig.train_steps = 60", "TrainerConfig.steps_per_loop = 20"]
+    config = runner.load("digits.gin", params)
+    texts = []
+    for stops in (True, True, False):  # the same command again and again
+        actions = [lambda logs: "enough for now"] if stops else []
+        runner.run(config, tmp_path / "a", "train_and_eval", train_actions=actions)
+        names = ("config.gin", "params.yaml")
+        texts.append([(tmp_path / "a" / name).read_text() for name in names])
+    assert texts == texts[:1] * 3
+
+    alone = runner.load(tmp_path / "a" / "config.gin")
+    assert alone.as_dict() == config.as_dict()
+    runner.run(alone, tmp_path / "b", "train_and_eval")
+    parts = tensors.compare(tmp_path / "a" / "ckpt-60", tmp_path / "b" / "ckpt-60")
+    assert not any(part.differences for part in parts)

@@ -63,6 +63,13 @@ def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, cap
     assert said not in capsys.readouterr().err  # no loop, no report
 
 
+def test_a_resumed_run_says_what_had_no_effect_too(tmp_path, capsys):
+    params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
+    for actions in ([lambda logs: "enough for now"], []):
+        runner.run(runner.load("digits.gin", params), tmp_path, "train", train_actions=actions)
+        assert capsys.readouterr().err.count("had no effect") == 1
+
+
 def test_what_another_mode_reads_is_not_said_to_have_had_no_effect():
     given = ["trainer.train_steps", "trainer.validation_interval", "run.evaluator.policy"]
     assert list(unread.concerned(given, evaluates=True)) == given[:2]
