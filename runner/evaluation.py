@@ -1,13 +1,27 @@
 """Evaluating the weights that a trainer holds, and recording the result."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from runner import actions, boards, controller, evaluation_sets, evaluator, heartbeat
+
+
+class Scores(NamedTuple):
+    """What an evaluation found.
+
+    Attributes:
+        logs: All results, by the names that they have in the row.
+        charts: Of each set, by its name.
+        seconds: How long it took.
+    """
+
+    logs: Mapping[str, Any]
+    charts: Mapping[str, boards.Charts]
+    seconds: float
 
 
 class Evaluation:
@@ -53,6 +67,20 @@ class Evaluation:
         """
         return self._run(self._due(step), step, source, before_record)
 
+    def score(self, step: int) -> Scores:
+        """Evaluates what is due at `step`, and records nothing."""
+        return self._score(self._due(step))
+
+    def record(self, step: int, source: Path, scores: Scores) -> None:
+        """Records what checkpoint `source` scored."""
+        logs, charts, seconds = scores
+        self.log.write(step, logs, charts, seconds=seconds, source=source)
+
+    def act(self, scores: Scores) -> str | None:
+        """Calls the actions; returns the reason to stop that one of them gave, or None."""
+        reasons = [action(scores.logs) for action in self._actions]
+        return next((reason for reason in reasons if isinstance(reason, str)), None)
+
     def finish(
         self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
     ) -> None:
@@ -68,6 +96,12 @@ class Evaluation:
         source: Path,
         before_record: Callable[[], None],
     ) -> str | None:
+        scores = self._score(due)
+        before_record()
+        self.record(step, source, scores)
+        return self.act(scores)
+
+    def _score(self, due: Sequence[evaluation_sets.EvaluationSet]) -> Scores:
         start = time.perf_counter()
         logs: dict[str, Any] = {}
         charts: dict[str, boards.Charts] = {}
@@ -75,11 +109,7 @@ class Evaluation:
             found = self._evaluate(each)
             logs.update(evaluation_sets.named(found, each.prefix))
             charts[each.name] = actions.charts(found, self._pictures)
-        seconds = time.perf_counter() - start
-        before_record()
-        self.log.write(step, logs, charts, seconds=seconds, source=source)
-        reasons = [action(logs) for action in self._actions]
-        return next((reason for reason in reasons if isinstance(reason, str)), None)
+        return Scores(logs, charts, time.perf_counter() - start)
 
     def _due(self, step: int) -> Sequence[evaluation_sets.EvaluationSet]:
         if self._grid is None:

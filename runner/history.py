@@ -35,6 +35,12 @@ class History:
         return self.of(records.Row)
 
     @property
+    def left_out(self) -> list[records.LeftOut]:
+        """The checkpoints that could not be evaluated, in the order in which that was found."""
+        found = (*self.of(records.Unreadable), *self.of(records.Failed))
+        return sorted(found, key=lambda row: row.time)
+
+    @property
     def rollbacks(self) -> Sequence[records.Rollback]:
         """The rollbacks, oldest first."""
         return self.of(records.Rollback)

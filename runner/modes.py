@@ -77,17 +77,17 @@ def evaluate(request: Request) -> Results:
     if not paths and not initial:
         raise ConfigError(f"--mode=eval: there is no checkpoint in {model_dir} to evaluate")
     with _sidecar(request, "once", keeps_best=False) as run:
-        before = len(run.rows.rows)
+        before, left_out = len(run.rows.rows), len(run.rows.left_out)
         if len(paths) > 1:
             _evaluate_each(paths, run, build.shown(experiment))
         elif paths:
             run.evaluate(paths[0])
         else:
             run.evaluate_initial(Path(initial))
-        rows = run.rows.rows[before:]
+        rows, failed = run.rows.rows[before:], run.rows.left_out[left_out:]
     rule = build.best_rule(experiment) if len(paths) > 1 else None
     return {
-        **_results("done", rows, rule, model_dir),
+        **_results("done", rows, rule, model_dir, left_out=_left_out(failed)),
         "evaluations": [
             {
                 "step": row.step,
@@ -111,7 +111,10 @@ def continuous_eval(request: Request) -> Results:
     state = "stopped" if reason else "done"
     rows = [row for row in run.rows.rows if row.is_own]
     rule = build.best_rule(request.config)
-    results = _results(state, rows, rule, request.model_dir, test=tested, reason=reason)
+    left_out = _left_out(run.rows.left_out)
+    results = _results(
+        state, rows, rule, request.model_dir, test=tested, reason=reason, left_out=left_out
+    )
     return {**results, "training": training.state}
 
 
@@ -306,16 +309,24 @@ def _sidecar(
 
 
 def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.BestRule) -> None:
-    """Evaluates what can be read of several checkpoints, and prints a table of them."""
+    """Evaluates what can be of several checkpoints, and prints a table of them."""
     from runner import table
 
-    known = len(run.rows.rows), len(run.rows.of(records.Unreadable))
-    for path in paths:
-        run.attempt(path)
-    rows, unreadable = run.rows.rows[known[0] :], run.rows.of(records.Unreadable)[known[1] :]
-    run.line.note(table.evaluations(rows, unreadable, best=rules.best(rows, rule)))
+    known = len(run.rows.rows), len(run.rows.left_out)
+    try:
+        for path in paths:
+            run.attempt(path)
+    finally:
+        rows, left_out = run.rows.rows[known[0] :], run.rows.left_out[known[1] :]
+        if rows or left_out:
+            run.line.note(table.evaluations(rows, left_out, best=rules.best(rows, rule)))
     if not rows:
-        raise RunnerError(f"not one of {len(paths)} checkpoints could be read")
+        raise RunnerError(f"not one of {len(paths)} checkpoints could be evaluated")
+
+
+def _left_out(rows: Sequence[records.LeftOut]) -> Results:
+    """By the checkpoint's name, why it was not evaluated."""
+    return {row.checkpoint: row.reason for row in rows}
 
 
 def _results(

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner import checkpoint_files, history, records, restoring, run_config, spool, watch
+from runner import checkpoint_files, history, restoring, run_config, spool, watch
 
 
 class Pending:
@@ -77,9 +77,9 @@ class Pending:
 
     def _lacking(self, steps: Iterable[int]) -> list[int]:
         """Which of `steps` are still to be evaluated; by the policy `latest`, only newer ones."""
-        unreadable = {row.step for row in self._rows.of(records.Unreadable)}
+        left_out = {row.step for row in self._rows.left_out}
         first = self._options.from_step
         if self._options.policy == "latest":
-            first = max(first, 1 + max({self._rows.furthest, *unreadable}))
+            first = max(first, 1 + max({self._rows.furthest, *left_out}))
         later = (step for step in steps if step >= first)
-        return sorted(step for step in later if not (step in unreadable or self._rows.has(step)))
+        return sorted(step for step in later if not (step in left_out or self._rows.has(step)))

@@ -109,21 +109,33 @@ class Drop(Record):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unreadable(Record):
-    """A checkpoint that could not be evaluated, and is not tried again.
+class LeftOut(Record):
+    """A checkpoint that an evaluator could not evaluate, and does not try again by itself.
 
     Attributes:
         step: The checkpoint's.
         checkpoint: Its name, `ckpt-<step>` or a path.
-        reason: What is wrong with it.
-        time: When that was found, in seconds since the epoch.
+        reason: What went wrong.
+        time: When, in seconds since the epoch.
     """
-
-    kind = "unreadable"
 
     checkpoint: str
     reason: str
     time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable(LeftOut):
+    """The checkpoint is damaged, or gone."""
+
+    kind = "unreadable"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed(LeftOut):
+    """Its evaluation raised an exception, or an action did after it."""
+
+    kind = "failed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +163,7 @@ class Test(Record):
 
 
 KINDS: Mapping[str, type[Record]] = {
-    row.kind: row for row in (Row, Rollback, Stop, Drop, Unreadable, Test)
+    row.kind: row for row in (Row, Rollback, Stop, Drop, Unreadable, Failed, Test)
 }
 
 

@@ -132,6 +132,8 @@ class EvaluatorConfig(base_config.Config):
         min_seconds: Between the starts of two evaluations, while training goes on.
         from_step: Checkpoints before this step are left out.
         max_evaluations: It ends after so many, those before a restart included; 0 for no end.
+        max_failures: It gives up after so many evaluations in a row that raised an exception, or
+            whose actions did; 0 for never.
     """
 
     name: str = ""
@@ -139,6 +141,7 @@ class EvaluatorConfig(base_config.Config):
     min_seconds: float = 0.0
     from_step: int = 0
     max_evaluations: int = 0
+    max_failures: int = 3
 
 
 @dataclasses.dataclass

@@ -40,7 +40,12 @@ _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
         "floor": _SIZE,
     },
     "retention": {"every": _SIZE, "best": _COUNT, "from_step": _SIZE},
-    "evaluator": {"min_seconds": _SIZE, "from_step": _SIZE, "max_evaluations": _SIZE},
+    "evaluator": {
+        "min_seconds": _SIZE,
+        "from_step": _SIZE,
+        "max_evaluations": _SIZE,
+        "max_failures": _SIZE,
+    },
     "epochs": {"examples": _SIZE},
 }
 _SET_BOUNDS: Mapping[str, _Bound] = {

@@ -12,6 +12,7 @@ from runner import (
     checkpoint_files,
     checkpoints,
     controller,
+    errors,
     history,
     pending,
     progress,
@@ -22,7 +23,7 @@ from runner import (
     watched_metrics,
 )
 from runner.config import Experiment
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 
 _POLL_SECONDS = 0.2
 
@@ -70,6 +71,7 @@ class Sidecar:
         self.rows = history.History(folder / "history.jsonl")
         self.line = progress.Progress()
         self._boards = build.build_boards(config, folder)
+        self._failures = 0  # in a row
         self._evaluation = build.build_evaluation(
             config,
             self.trainer,
@@ -95,23 +97,35 @@ class Sidecar:
         self._record(checkpoints.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
-        """Does as `evaluate`, but a checkpoint that cannot be read is recorded as such.
+        """Does as `evaluate`, but a checkpoint that cannot be evaluated is recorded as such.
+
+        So is one whose evaluation, or an action after it, raises an exception: the next one may
+        not.
 
         Returns:
             The reason to stop that an action gave, or None.
 
         Raises:
-            ConfigError: it was written for another model.
+            ConfigError: it was written for another model, or another mistake in the configuration.
+            RunnerError: too many in a row have failed.
         """
+        step = checkpoint_files.step_in(path.name) or 0
         try:
             self._restore(path)
+            scores = self._evaluation.score(step)
         except checkpoints.UnreadableError as error:
-            step = checkpoint_files.step_in(path.name) or 0
-            name = actions.checkpoint_name(path, self._model_dir)
-            self.rows.append(records.Unreadable(step, name, error.reason, time.time()))
-            self.line.note(f"{name} {error.reason}; it is left out")
+            self._leave_out(path, records.Unreadable, error.reason)
             return None
-        return self._record(checkpoints.step_of(path), path)
+        except Exception as error:
+            return self._fail(path, "the evaluation", error)
+        self._check()
+        self._evaluation.record(step, path, scores)
+        try:
+            reason = self._evaluation.act(scores)
+        except Exception as error:
+            return self._fail(path, "an action after the evaluation", error)
+        self._failures = 0
+        return reason
 
     def evaluate_initial(self, path: Path) -> None:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0.
@@ -145,7 +159,8 @@ class Sidecar:
             The reason that an action gave to stop earlier, or None.
 
         Raises:
-            RunnerError: no sign of life for too long.
+            RunnerError: no sign of life for too long, too many failures, or there was nothing to
+                evaluate until the end of training.
             ConfigError: a checkpoint was written for another model.
         """
         self._catch_up()
@@ -162,6 +177,8 @@ class Sidecar:
             todo.clear()
         if reason:
             self.line.note(f"stopped: {reason}")
+        elif not self.rows.steps:
+            raise RunnerError(self._why_nothing(training))
         return reason
 
     def test(self) -> dict[str, Any]:
@@ -199,6 +216,19 @@ class Sidecar:
                 sleep(_POLL_SECONDS)
         return None
 
+    def _why_nothing(self, training: watch.Watch) -> str:
+        """Why there is not one evaluation, though training has ended."""
+        ended = f"nothing was evaluated, and training in {self._model_dir} is {training.state}"
+        if failed := self.rows.left_out:
+            last = f"{failed[-1].checkpoint}: {failed[-1].reason}"
+            return f"{ended}: none of {len(failed)} checkpoints could be; the last: {last}"
+        newest, first = checkpoints.latest(self._model_dir), self._options.from_step
+        if newest is None:
+            return f"{ended}: it left no checkpoint"
+        return (
+            f"{ended} at step {checkpoints.step_of(newest):,}: EvaluatorConfig.from_step = {first}"
+        )
+
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
         for row in [row for row in self.rows.rows if row.is_own][-1:]:
@@ -209,6 +239,28 @@ class Sidecar:
                         self._restore(path)  # its averaged weights are kept, too
                         self._evaluation.log.catch_up(path)
                     return
+
+    def _fail(self, path: Path, what: str, error: Exception) -> None:
+        """Records that `error` ended the evaluation of a checkpoint, or gives up."""
+        error = errors.from_graph(error) or error
+        if isinstance(error, ConfigError):
+            raise error
+        reason = f"{what} failed: {errors.gist(error)}"
+        self._leave_out(path, records.Failed, reason)
+        self._failures += 1
+        most = self._options.max_failures
+        if 0 < most <= self._failures:
+            raise RunnerError(
+                f"giving up after {most} failures in a row (EvaluatorConfig.max_failures = {most}); "
+                f"the last: {self.rows.left_out[-1].checkpoint}: {reason}"
+            ) from error
+
+    def _leave_out(self, path: Path, kind: type[records.LeftOut], reason: str) -> None:
+        step = checkpoint_files.step_in(path.name) or 0
+        name = actions.checkpoint_name(path, self._model_dir)
+        self._check()
+        self.rows.append(kind(step, name, reason, time.time()))
+        self.line.note(f"{name}: {reason}; it is left out")
 
     def _restore(self, path: Path) -> None:
         checkpoints.restore(self.trainer.checkpoint, path, partly=True)

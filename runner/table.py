@@ -20,15 +20,15 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
 
 def evaluations(
     rows: Iterable[records.Row],
-    unreadable: Iterable[records.Unreadable] = (),
+    left_out: Iterable[records.LeftOut] = (),
     *,
     best: records.Row | None = None,
 ) -> str:
-    """A line a checkpoint, by steps: its metrics, or why it could not be read.
+    """A line a checkpoint, by steps: its metrics, or why it has none.
 
     Args:
         rows: Evaluations.
-        unreadable: Checkpoints without one.
+        left_out: Checkpoints that could not be evaluated, or not to the end.
         best: The row to mark.
     """
     rows = list(rows)
@@ -43,9 +43,10 @@ def evaluations(
         for row in rows
     }
     notes = {(row.step, row.checkpoint): "  best" for row in rows if row is best}
-    for each in unreadable:
-        lines[each.step, each.checkpoint] = [f"{each.step:,}", *[""] * (len(names) + 1)]
-        notes[each.step, each.checkpoint] = f"  {each.reason}"
+    for each in left_out:
+        key = each.step, each.checkpoint
+        lines.setdefault(key, [f"{each.step:,}", *[""] * (len(names) + 1)])
+        notes[key] = f"{notes.get(key, '')}  {each.reason}"
     order = sorted(lines)
     first, *others = aligned([head, *(lines[key] for key in order)], left=0)
     marked = [line + notes.get(key, "") for key, line in zip(order, others, strict=True)]

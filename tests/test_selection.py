@@ -132,7 +132,7 @@ def test_where_nothing_can_be_read_the_command_fails(tmp_path, trained):
         damage(tmp_path, step)
     with pytest.raises(RunnerError, match="ckpt-40 cannot be read"):
         runner.run(toy.experiment(), tmp_path, "eval", checkpoint="40")
-    with pytest.raises(RunnerError, match="not one of 2 checkpoints could be read"):
+    with pytest.raises(RunnerError, match="not one of 2 checkpoints could be evaluated"):
         runner.run(toy.experiment(), tmp_path, "eval", checkpoint="all")
 
 

@@ -17,6 +17,7 @@ import runner
 from runner import (
     checkpoint_files,
     checkpoints,
+    evaluation,
     history,
     matching,
     records,
@@ -385,6 +386,131 @@ def test_a_checkpoint_deleted_in_the_middle_of_being_restored_is_recorded(traini
     assert steps(run) == [20]
     (bad,) = run.rows.of(records.Unreadable)
     assert bad.reason == "cannot be read: its index is missing"
+
+
+def failing(monkeypatch, *steps, error=RuntimeError):
+    """Has the evaluation of some steps raise an exception."""
+    score = evaluation.Evaluation.score
+
+    def raises(self, step):
+        if step in steps:
+            raise error(f"no luck with {step}\nas ever")
+        return score(self, step)
+
+    monkeypatch.setattr(evaluation.Evaluation, "score", raises)
+
+
+@pytest.mark.parametrize("policy", ["latest", "every"])
+def test_an_evaluation_that_fails_is_recorded_and_the_next_is_done(training, monkeypatch, policy):
+    def busy(rows):
+        if len(rows) == 1:
+            training.commit(20)
+
+    failing(monkeypatch, 20)
+    training.commit(10)
+    training.is_now("running", 30)
+    run, said = follow(
+        training,
+        lambda: (training.commit(30), training.is_now("done", 30)),
+        after=busy,
+        policy=policy,
+    )
+    assert steps(run) == [10, 30]
+    (failed,) = run.rows.of(records.Failed)
+    assert (failed.step, failed.checkpoint) == (20, "ckpt-20")
+    (line,) = (each for each in said if "ckpt-20" in each)
+    assert "the evaluation failed: RuntimeError: no luck with 20 (" in line
+    assert "test_sidecar.py:" in line
+    assert "as ever" not in line
+    again, said = follow(training, policy=policy)
+    assert (steps(again), again.rows.left_out) == ([10, 30], [failed])
+    assert not any("ckpt-20" in line for line in said)
+    assert kept(training.folder / "eval-x") == []
+
+
+def test_a_checkpoint_whose_evaluation_failed_can_be_evaluated_on_demand(training, monkeypatch):
+    training.commit(10, 20)
+    training.is_now("done", 20)
+    named = toy.experiment({"run": {"evaluator": {"name": "x", "policy": "every"}}})
+    with monkeypatch.context() as patch:
+        failing(patch, 10)
+        results = runner.run(named, training.folder, "continuous_eval")
+    assert list(results["left_out"]) == ["ckpt-10"]
+    results = runner.run(named, training.folder, "eval", checkpoint="10")
+    assert (results["step"], "left_out" in results) == (10, False)
+    rows = history.History(training.folder / "eval-x" / "history.jsonl")
+    assert rows.steps.tolist() == [10, 20]
+
+
+def test_an_action_that_fails_leaves_the_evaluation_and_the_next_is_done(training):
+    def fails(rows):
+        if len(rows) == 1:
+            raise KeyError("f1")
+
+    training.commit(10, 20)
+    training.is_now("done", 20)
+    run, said = follow(training, after=fails, policy="every")
+    assert steps(run) == [10, 20]
+    assert [row.step for row in run.rows.of(records.Failed)] == [10]
+    assert any("ckpt-10: an action after the evaluation failed: KeyError: 'f1'" in x for x in said)
+
+
+def test_so_many_failures_in_a_row_end_it(training, monkeypatch):
+    failing(monkeypatch, 10, 20, 40, 50, 60)
+    training.commit(*STEPS)
+    training.is_now("done", 60)
+    with pytest.raises(RunnerError, match=r"after 3 failures in a row.*ckpt-60.*luck") as error:
+        follow(training, policy="every")
+    assert error.value.exit_code == 1
+    rows = history.History(training.folder / "eval-x" / "history.jsonl")
+    assert rows.steps.tolist() == [30]
+    assert [row.step for row in rows.left_out] == [10, 20, 40, 50, 60]
+
+
+def test_no_number_of_failures_ends_it_where_none_is_to(training, monkeypatch):
+    failing(monkeypatch, *STEPS[:-1])
+    training.commit(*STEPS)
+    training.is_now("done", 60)
+    run, _ = follow(training, policy="every", max_failures=0)
+    assert steps(run) == [60]
+
+
+def test_a_mistake_in_the_configuration_ends_it_at_once(training, monkeypatch):
+    failing(monkeypatch, 10, error=ConfigError)
+    training.commit(10, 20)
+    training.is_now("done", 20)
+    with pytest.raises(ConfigError, match="no luck with 10"):
+        follow(training, policy="every")
+    assert not history.read(training.folder / "eval-x" / "history.jsonl")
+
+
+def test_all_checkpoints_are_evaluated_but_those_that_fail(training, monkeypatch, capsys):
+    failing(monkeypatch, 20)
+    training.commit(10, 20, 30)
+    results = runner.run(toy.experiment(), training.folder, "eval", checkpoint="all")
+    assert [row["step"] for row in results["evaluations"]] == [10, 30]
+    assert "RuntimeError: no luck with 20" in results["left_out"]["ckpt-20"]
+    assert "no luck with 20" in capsys.readouterr().err.splitlines()[-2]  # of the table
+
+
+@pytest.mark.parametrize(
+    ("committed", "options", "why"),
+    [
+        ((10, 20), {"from_step": 30}, "is done at step 20: EvaluatorConfig.from_step = 30"),
+        ((), {}, "it left no checkpoint"),
+        ((10,), {}, "none of 1 checkpoints could be; the last: ckpt-10: the evaluation failed"),
+    ],
+)
+def test_an_end_without_one_evaluation_is_an_error_that_says_why(
+    training, monkeypatch, committed, options, why
+):
+    failing(monkeypatch, 10)
+    training.commit(*committed)
+    training.is_now("done", 20)
+    with pytest.raises(RunnerError, match=f"nothing was evaluated, .*{why}") as error:
+        follow(training, **options)
+    assert error.value.exit_code == 1
+    assert kept(training.folder / "eval-x") == []
 
 
 def test_the_checkpoint_of_another_model_ends_it_with_what_differs(training, monkeypatch):
