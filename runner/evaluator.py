@@ -95,13 +95,23 @@ class Evaluator(base_trainer.Trainer):
         """
         path = self.config.task.init_checkpoint
         if type(self.task).initialize is not base_task.Task.initialize:
-            super().initialize()
+            self._initialize_by_task()
         elif path:
             report = initialization.initialize(self.model, Path(path), whole=whole)
             loaded = f"init_checkpoint {path}: {report.matched} variables loaded"
             heartbeat.say("\n".join(each for each in (loaded, report.render()) if each))
         if self._averages:
             self._averages.start()
+
+    def _initialize_by_task(self) -> None:
+        """Has the task load what it wants, in its own way."""
+        try:
+            super().initialize()
+        except Exception:
+            path = self.config.task.init_checkpoint
+            if path and "://" not in path and not Path(path).is_file():
+                initialization.find(Path(path))  # says so if it is missing or damaged
+            raise
 
     def write_averages(self, path: Path) -> None:
         """Writes the averaged model alone, to be read by `tf.train.Checkpoint(model=...)`."""

@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if rest:
         raise ConfigError(_unknown(rest[0], parser))
     if flags.mode not in modes.MODES:
-        raise ConfigError(modes.unknown(flags.mode))
+        raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
     if flags.checkpoint is not None and flags.mode != "eval":
         raise ConfigError(f"--checkpoint is for --mode=eval, not --mode={flags.mode}")
     if flags.checkpoint == "":

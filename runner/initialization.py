@@ -31,7 +31,7 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> mat
         ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model.
         RunnerError: it is damaged.
     """
-    saved = matching.Saved(_find(path))
+    saved = matching.Saved(find(path))
     items: Mapping[str, Any] = getattr(model, "checkpoint_items", {"model": model})
     for roots in (items, {"model": model}, {"": model}):
         starts = saved.starts(roots)
@@ -68,8 +68,13 @@ def _some(lines: Sequence[str]) -> str:
     return ", ".join(lines[:3]) + more
 
 
-def _find(path: Path) -> Path:
-    """The checkpoint that `init_checkpoint` names, whole."""
+def find(path: Path) -> Path:
+    """The checkpoint that `init_checkpoint` names, whole.
+
+    Raises:
+        ConfigError: there is none.
+        RunnerError: it is damaged.
+    """
     found = checkpoint_files.latest(path) if path.is_dir() else path
     found = found and found.with_name(found.name.removesuffix(".index"))
     if found is None or not checkpoint_files.exists(found):

@@ -13,7 +13,15 @@ from official.core import config_definitions as cfg
 from runner import build, checkpoints, config, evaluator, heartbeat, modes, signals
 from runner.errors import ConfigError
 
-_MODES = {"train_and_post_eval": "train"}
+_MODES = {
+    "train": "train",
+    "eval": "eval",
+    "train_and_eval": "train_and_eval",
+    "continuous_eval": "continuous_eval",
+    "train_and_post_eval": "train",
+}
+"""By Model Garden's name, ours."""
+
 _OWN_LOOP = (
     "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
     "evaluation sets, no claim on the folder, no history.jsonl; signals save nothing"
@@ -60,6 +68,8 @@ def run_experiment(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
+    if mode not in _MODES:
+        raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer that is given" if trainer is not None else f"{controller_cls.__name__}"
         heartbeat.say(_OWN_LOOP.format(what=what))
@@ -94,7 +104,7 @@ def run_experiment(
             given=given,
             built=held.append,
         )
-        modes.run(_MODES.get(mode, mode), request)
+        modes.run(_MODES[mode], request)
         logs: Mapping[str, Any] = {}
         if run_post_eval or mode == "train_and_post_eval":
             logs = _evaluated(experiment, Path(model_dir), given, stop)

@@ -75,7 +75,7 @@ def evaluate(request: Request) -> Results:
     paths = selection.select(model_dir, request.checkpoint, best=folders)
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
-        raise ConfigError(f"--mode=eval: there is no checkpoint in {model_dir} to evaluate")
+        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
     with _sidecar(request, "once", keeps_best=False) as run:
         before, left_out = len(run.rows.rows), len(run.rows.left_out)
         if len(paths) > 1:
@@ -160,7 +160,7 @@ def run(mode: str, request: Request) -> Results:
         ConfigError: an unknown mode, or a configuration that it cannot run.
     """
     if mode not in MODES:
-        raise ConfigError(unknown(mode))
+        raise ConfigError(unknown(mode, f"mode = {mode!r}"))
     if url := _URL.match(str(request.model_dir)):
         raise ConfigError(
             f"--model_dir={request.model_dir}: a run writes in a folder of this machine; a bucket "
@@ -198,10 +198,10 @@ def run(mode: str, request: Request) -> Results:
         raise
 
 
-def unknown(mode: str) -> str:
-    """What to say of a mode that is not in the table."""
-    modes = ", ".join(MODES)
-    return f"--mode={mode}: no such mode{did_you_mean(mode, MODES)}; the modes are {modes}"
+def unknown(mode: str, given: str, known: Sequence[str] = tuple(MODES)) -> str:
+    """What to say of a mode that is not among those known, which was `given` in these words."""
+    modes = ", ".join(known)
+    return f"{given}: no such mode{did_you_mean(mode, known)}; the modes are {modes}"
 
 
 def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:

@@ -117,13 +117,15 @@ class Sidecar:
             self._leave_out(path, records.Unreadable, error.reason)
             return None
         except Exception as error:
-            return self._fail(path, "the evaluation", error)
+            self._fail(path, "the evaluation", error)
+            return None
         self._check()
         self._evaluation.record(step, path, scores)
         try:
             reason = self._evaluation.act(scores)
         except Exception as error:
-            return self._fail(path, "an action after the evaluation", error)
+            self._fail(path, "an action after the evaluation", error)
+            return None
         self._failures = 0
         return reason
 
@@ -137,8 +139,7 @@ class Sidecar:
             self.trainer.initialize(whole=True)
         except ConfigError as error:
             none = f"there is no checkpoint in {self._model_dir} to evaluate"
-            message = f"--mode=eval: {none}, and init_checkpoint is none: {error}"
-            raise ConfigError(message) from error
+            raise ConfigError(f"{none}, and init_checkpoint is none: {error}") from error
         self._record(0, path)
 
     def follow(
@@ -222,12 +223,11 @@ class Sidecar:
         if failed := self.rows.left_out:
             last = f"{failed[-1].checkpoint}: {failed[-1].reason}"
             return f"{ended}: none of {len(failed)} checkpoints could be; the last: {last}"
-        newest, first = checkpoints.latest(self._model_dir), self._options.from_step
+        newest = checkpoints.latest(self._model_dir)
         if newest is None:
             return f"{ended}: it left no checkpoint"
-        return (
-            f"{ended} at step {checkpoints.step_of(newest):,}: EvaluatorConfig.from_step = {first}"
-        )
+        ended += f" at step {checkpoints.step_of(newest):,}"
+        return f"{ended}: EvaluatorConfig.from_step = {self._options.from_step}"
 
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
@@ -251,8 +251,8 @@ class Sidecar:
         most = self._options.max_failures
         if 0 < most <= self._failures:
             raise RunnerError(
-                f"giving up after {most} failures in a row (EvaluatorConfig.max_failures = {most}); "
-                f"the last: {self.rows.left_out[-1].checkpoint}: {reason}"
+                f"giving up after {most} failures in a row (EvaluatorConfig.max_failures); "
+                f"the last: {path.name}: {reason}"
             ) from error
 
     def _leave_out(self, path: Path, kind: type[records.LeftOut], reason: str) -> None:

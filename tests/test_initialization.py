@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+import toy
 
+import runner
 from runner import initialization
 from runner.errors import ConfigError, RunnerError
 
@@ -126,6 +128,33 @@ def test_a_path_without_a_checkpoint_is_answered_with_those_there_are(tmp_path):
             initialization.initialize(model(), path)
     with pytest.raises(ConfigError, match=r"there is no checkpoint$"):
         initialization.initialize(model(), tmp_path / "no" / "where")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_missing_one_is_said_in_one_line_by_a_task_that_loads_it_itself(
+    tmp_path, monkeypatch, there
+):
+    def load(self, model):
+        path = tf.train.latest_checkpoint(str(tmp_path)) or self.task_config.init_checkpoint
+        tf.train.Checkpoint(model=model).read(path).assert_existing_objects_matched()
+
+    monkeypatch.setattr(toy.ToyTask, "initialize", load)
+    if there:
+        tf.train.Checkpoint(model=model()).write(str(tmp_path / "bert.ckpt"))
+    config = toy.experiment({"task": {"init_checkpoint": str(tmp_path / "brt.ckpt")}})
+    with pytest.raises(ConfigError, match=r"init_checkpoint = .*: there is no checkpoint") as error:
+        runner.run(config, tmp_path / "run", "train")
+    assert str(error.value).endswith("has bert.ckpt" if there else "there is no checkpoint")
+
+
+def test_what_else_goes_wrong_in_a_task_that_loads_it_itself_is_raised(tmp_path, monkeypatch):
+    def load(self, model):
+        raise KeyError("head")
+
+    monkeypatch.setattr(toy.ToyTask, "initialize", load)
+    path = tf.train.Checkpoint(model=model()).write(str(tmp_path / "bert.ckpt"))
+    with pytest.raises(KeyError, match="head"):
+        runner.run(toy.experiment({"task": {"init_checkpoint": path}}), tmp_path / "run", "train")
 
 
 def test_a_checkpoint_of_tensorflow_1_is_refused(tmp_path):

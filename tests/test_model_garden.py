@@ -98,6 +98,16 @@ def test_evaluating_without_a_checkpoint_is_refused_where_model_garden_scores_no
         experiment(tmp_path, "eval")
 
 
+def test_an_unknown_mode_is_answered_with_what_the_function_takes(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        experiment(tmp_path / "run", "predict")
+    assert str(error.value) == (
+        "run_experiment(mode='predict'): no such mode; the modes are train, eval, train_and_eval, "
+        "continuous_eval, train_and_post_eval"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_loss_that_is_nan_raises_a_runtime_error_and_saves_nothing(tmp_path):
     params, _ = mock()
     task = mock_task.MockTask(params.task)
