@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from official.modeling.hyperparams import base_config, oneof
 
-from runner import config, harmless
+from runner import config, harmless, schedules
 from runner.errors import ConfigError
 
 _SETS = harmless.SETS
@@ -106,10 +106,21 @@ def check(
         raise ConfigError(
             f"{model_dir} was trained with another configuration:{lines}\n"
             "go on with the new one by --allow_config_change, or begin anew in another --model_dir"
+            f"{_kept_by(refused, places)}"
         )
     for change in found:
         note(f"changed: {_line(change, places)}{change.harmless and f'; {change.harmless}'}")
     return [str(change) for change in found]
+
+
+def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
+    """How to keep what nobody changed: it follows from a length that may change."""
+    kept = [
+        f"{each.path}={each.old}" for each in refused if places.get(each.path) == schedules.FOLLOWS
+    ]
+    if not kept:
+        return ""
+    return f"; to keep the learning rate as it was: --params_override={','.join(kept)}"
 
 
 def _read(path: Path) -> Mapping[str, Any]:

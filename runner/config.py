@@ -8,7 +8,16 @@ from typing import Any
 
 from official.core import config_definitions as cfg
 
-from runner import epochs, gin_build, limits, overriding, registered, sections, yaml_files
+from runner import (
+    epochs,
+    gin_build,
+    limits,
+    overriding,
+    registered,
+    schedules,
+    sections,
+    yaml_files,
+)
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
@@ -62,7 +71,7 @@ def load(
             problems.append(str(error))
     made.__dict__["_origins"] = given
     try:
-        epochs.resolve(made)
+        resolve(made)
     except ConfigError as error:
         problems.append(str(error))
     if trains is not None and evaluates is not None:
@@ -76,6 +85,22 @@ def load(
     for _, section in sections.walk(made):
         section.lock()
     return made
+
+
+def resolve(experiment: Experiment) -> list[str]:
+    """Sets what follows from other values: from lengths in epochs, and from the run's length.
+
+    Doing it again changes nothing.
+
+    Returns:
+        What to show of it.
+
+    Raises:
+        ConfigError: as `epochs.resolve` does.
+    """
+    lines = epochs.resolve(experiment)
+    schedules.follow(experiment)
+    return lines
 
 
 def _begun(

@@ -32,8 +32,11 @@ _STEPS = {
     "stopping_from": ("run.early_stopping", "from_step"),
     "best_from": ("run.retention", "from_step"),
 }
+DECAYS = ("decay_steps", "total_decay_steps")
+"""Official's names for the length of a schedule."""
+
 # Official's other names of a field.
-_ALIASES = {"decay_steps": "total_decay_steps"}
+_ALIASES = dict([DECAYS])
 
 
 class Field(NamedTuple):
@@ -65,6 +68,11 @@ class Field(NamedTuple):
         """`digits.gin:7: EpochsConfig.train = 10; what`."""
         place = origins.get(self.origin)
         return f"{f'{place}: ' if place else ''}{self} = {_plain(self.value)}; {what}"
+
+    def shown(self, origins: dict[str, str]) -> str:
+        """`EpochsConfig.train = 10 (digits.gin:7)`."""
+        place = origins.get(self.origin)
+        return f"{self} = {_plain(self.value)}{f' ({place})' if place else ''}"
 
 
 class _Epoch(NamedTuple):
@@ -124,9 +132,10 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
             problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
-    for _, steps, number in plan:
+    for field, steps, number in plan:
         if _listed(steps.value) != number:
             setattr(steps.section, steps.name, number)
+        origins[steps.origin] = field.shown(origins)
     shown = [_shown(field, steps) for field, steps, _ in plan]
     return [str(epoch), *shown] if epoch else shown
 
@@ -220,8 +229,7 @@ def _agree(field: Field, steps: Field, number: int | list[int], origins: dict[st
     defaults = {each.name: each.default for each in dataclasses.fields(steps.section)}
     own = steps.origin in origins or steps.value != defaults[steps.name]
     if steps.value and own and _listed(steps.value) != number:
-        place = origins.get(field.origin)
-        other = f"{field} = {_plain(field.value)}{f' ({place})' if place else ''}"
+        other = field.shown(origins)
         none = "[]" if isinstance(number, list) else "0"
         raise ConfigError(
             steps.line(origins, f"{other} makes it {number}: give one, and {none} for the other")

@@ -22,9 +22,7 @@ _COMPUTED_WITH = (
     "initial_learning_rate",
     "boundaries",
     "values",
-    "decay_steps",
     "decay_rate",
-    "total_decay_steps",
     "warmup_steps",
 )
 
@@ -150,6 +148,11 @@ def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
             if getattr(section, field, 0) is None:
                 path = f"trainer.optimizer_config.{choice}.{chosen.type}"
                 yield Broken(path, section, field, f"must be given for {choice} {chosen.type!r}")
+        for field in epochs.DECAYS if section is not None else ():
+            if (getattr(section, field, 0) or 0) < 0:
+                path = f"trainer.optimizer_config.{choice}.{chosen.type}"
+                needs = "must be 1 or more, or 0 for the run's length"
+                yield Broken(path, section, field, needs)
 
 
 def _line(row: Broken, place: str | None) -> str:

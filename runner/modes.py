@@ -166,10 +166,10 @@ def run(mode: str, request: Request) -> Results:
             f"--model_dir={request.model_dir}: a run writes in a folder of this machine; a bucket "
             f"can be mounted as one ({url[1]} is not spoken here)"
         )
-    from runner import config, epochs
+    from runner import config
 
     row = MODES[mode]
-    for line in epochs.resolve(request.config):
+    for line in config.resolve(request.config):
         heartbeat.say(line)
     config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
     if request.profile_steps:

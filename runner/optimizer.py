@@ -1,7 +1,7 @@
 """The optimizer, built by official's factory, and the averaged weights it may carry."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -102,6 +102,14 @@ def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> 
     else:  # it hands out the rate in force, from a variable
         inner._learning_rate = inner._build_learning_rate(scaled)
     return scaled.scale
+
+
+def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:
+    """The learning rates that the schedule gives some steps, without the scale."""
+    inner = innermost(optimizer)
+    rate = inner._hyper["learning_rate"] if is_legacy(optimizer) else inner._learning_rate
+    rate = rate._scheduled if isinstance(rate, ScaledRate) else rate
+    return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
 
 
 def innermost(optimizer: tf_keras.optimizers.Optimizer) -> tf_keras.optimizers.Optimizer:

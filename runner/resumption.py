@@ -106,7 +106,7 @@ def verify_resume(request: Request) -> dict[str, Any]:
 
 
 def shortening(train_steps: int) -> list[str]:
-    """Flags that make a run short and let everything happen in it; schedules keep their length.
+    """Flags that make a run short and let everything happen in it.
 
     Args:
         train_steps: The run's own length; it is not made longer.

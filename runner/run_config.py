@@ -158,8 +158,11 @@ class EpochsConfig(base_config.Config):
         checkpoint_interval: `TrainerConfig.checkpoint_interval`.
         summary_interval: `TrainerConfig.summary_interval`.
         warmup: `warmup_steps` of the chosen warm-up.
-        decay: `decay_steps` (or `total_decay_steps`) of the chosen learning rate schedule.
-        boundaries: `boundaries` of a stepwise schedule.
+        decay: `decay_steps` (or `total_decay_steps`) of the chosen learning rate schedule; where
+            neither is given, the schedule ends with the run.
+        boundaries: `boundaries` of a stepwise schedule. Its rate changes in the step after a
+            boundary, as TensorFlow has it (`<=`), not at the boundary, as others do (`>=`): Model
+            Garden's runs have the same rates, and runs that have begun keep theirs.
         boundary_shares: The same as shares of the training's length, whether that is given in
             epochs or in steps.
         stopping_from: `EarlyStoppingConfig.from_step`.

@@ -25,6 +25,7 @@ from runner import (
     progress,
     restoring,
     retention,
+    schedules,
     signals,
     spool,
     status,
@@ -158,6 +159,8 @@ class Training:
             else f"new run in {self._model_dir}"
         )
         self.line.note(strategy.describe(self.trainer.strategy, self.trainer.model))
+        for complaint in schedules.complaints(self._config, self._rates):
+            self.line.note(complaint)
         self.line.note(
             exactness.describe(
                 self._config.task.train_data,
@@ -254,6 +257,9 @@ class Training:
         self.log.close()
         self.line.close()
         self._boards.close()
+
+    def _rates(self, steps: Sequence[int]) -> Sequence[float]:
+        return optimizer.rates(self.trainer.optimizer, steps)
 
     def _begin(self) -> None:
         """Restores the newest checkpoint, or starts."""

@@ -109,10 +109,10 @@ def with_keras(config: Any) -> Result:
     import tf_keras
     from official.core import base_task
 
-    from runner import epochs
+    from runner import config as experiments
     from tasks import image_classification
 
-    epochs.resolve(config)
+    experiments.resolve(config)
     tf_keras.utils.set_random_seed(config.run.seed)
     data, scored = config.task.train_data, config.task.validation_data
     arrays, test_arrays = np.load(data.input_path), np.load(scored.input_path)

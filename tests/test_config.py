@@ -940,7 +940,7 @@ def test_decisions_and_epochs_are_set_by_their_bare_names():
             "PlateauConfig.lower=['validation_loss']",
             "RetentionConfig.every=1000",
             "EvaluatorConfig.policy='every'",
-            "STEPS=0",
+            "TrainerConfig.train_steps=0",
             "EpochsConfig.train=10",
             "EpochsConfig.decay=10",
         ],

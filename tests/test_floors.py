@@ -15,9 +15,9 @@ FLOORS = [
         "config", "run_config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files",
         "gin_text", "yaml_files", "overriding", "registered", "config_text", "unread", "run_record",
         "typecheck", "sections", "rules", "retention", "limits", "official_limits", "run_limits",
-        "epochs", "changes", "harmless", "claim", "inputs", "records", "columns", "history",
-        "table", "status", "watch", "strategy", "signals", "progress", "overview", "flops",
-        "products", "loops", "shuffling", "background", "waiting", "utilization", "xla",
+        "epochs", "schedules", "changes", "harmless", "claim", "inputs", "records", "columns",
+        "history", "table", "status", "watch", "strategy", "signals", "progress", "overview",
+        "flops", "products", "loops", "shuffling", "background", "waiting", "utilization", "xla",
         "cross_entropy",
     },
     {

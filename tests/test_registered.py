@@ -141,7 +141,8 @@ def test_what_an_experiment_leaves_empty_is_named_before_anything_is_built(capsy
     code = main.main([*named, "--params_override=task.validation_data.input_path=absent"])
     err = capsys.readouterr().err
     assert code == 2
-    assert "decay_steps = None; must be given for learning_rate 'polynomial'" in err
+    assert "trainer.train_steps = 0; must be 1 or more to train" in err
+    assert "decay_steps" not in err  # it follows
     assert "warmup_steps = None; must be given for warmup 'polynomial'" in err
     assert "task.train_data.input_path = ''; must be given, or tfds_name and tfds_split" in err
     assert "task.model.num_classes = 0; must be 1 or more" in err
