@@ -15,8 +15,8 @@ from runner import (
     run_record,
     signals,
     status,
+    user_code,
 )
-from runner.errors import DivergedError
 
 
 class Start(NamedTuple):
@@ -41,6 +41,7 @@ def training(
     *,
     allow: bool,
     stop: signals.Stop,
+    reached: Callable[[int | None], object] = lambda _: None,
 ) -> Iterator[Start]:
     """Compares and writes the configuration; says in status.json and run.json how it ended.
 
@@ -50,6 +51,7 @@ def training(
         command: What was started.
         allow: Whether a run may go on with another configuration than it had.
         stop: Whether a signal has come.
+        reached: Told the step of a run that does not come to its end.
 
     Raises:
         ConfigError: the configuration has changed, and that is not allowed.
@@ -62,8 +64,9 @@ def training(
     with status.StatusFile(model_dir) as beat:
 
         def ended(error: BaseException) -> None:
+            reached(beat.step)
             with contextlib.suppress(OSError):  # a full disk must not hide what happened
-                beat.write(_end(error), beat.step, str(error) or type(error).__name__)
+                beat.write(status.after(error), beat.step, user_code.summary(error))
 
         try:
             with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
@@ -90,7 +93,8 @@ def recorded(
     try:
         yield record
     except BaseException as error:
-        state = _end(error)
+        state = status.after(error)
+        user_code.keep(error, folder / "traceback.txt")
         raise
     finally:
         with contextlib.suppress(OSError):
@@ -130,9 +134,3 @@ class Configuration(NamedTuple):
             heartbeat.say(f"{path} is not written: {self.why_not}")
         else:
             files.write_text(path, self.gin)
-
-
-def _end(error: BaseException) -> status.State:
-    if isinstance(error, signals.Interrupted):
-        return "preempted" if error.is_preemption else "stopped"
-    return "diverged" if isinstance(error, DivergedError) else "failed"

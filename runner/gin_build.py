@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import gin
 from official.modeling.hyperparams import base_config
 
-from runner import gin_bindings, gin_files, gin_names, gin_tree, sections
+from runner import gin_bindings, gin_files, gin_names, gin_tree, sections, user_code
 from runner.errors import ConfigError
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
     elif what.startswith("Unknown type"):
         what = f"{name} holds more than numbers, strings, lists and official Configs: {what}"
     else:
-        what = f"{name} cannot be built: {type(error).__name__}: {what} ({gin_names.blame(error)})"
+        what = f"{name} cannot be built: {type(error).__name__}: {what} ({user_code.blame(error)})"
     references = [place for (_, each), place in tree.built.items() if each.__name__ == name]
     values = [
         each.place

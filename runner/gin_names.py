@@ -6,18 +6,14 @@ import importlib
 import inspect
 import pkgutil
 import sys
-import sysconfig
-import traceback
 import types
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import gin_files, spelling
+from runner import gin_files, spelling, user_code
 from runner.errors import ConfigError
-
-_LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,24 +114,6 @@ class Names:
         return f"unknown name {name}{spelling.did_you_mean(name, self._known)}"
 
 
-def blame(error: BaseException) -> str:
-    """File and line in the user's code where `error` came from."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}"
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<")
-        and not Path(frame.filename).is_relative_to(gin_files.PACKAGE)
-    ]
-    users = [
-        frame
-        for frame in frames
-        if not any(Path(frame.filename).is_relative_to(folder) for folder in _LIBRARIES)
-    ]
-    return "".join(f"{frame.filename}:{frame.lineno}" for frame in (users or frames)[-1:])
-
-
 def _attribute(module: types.ModuleType, path: str) -> Named:
     """The class or function at `path` within `module`; the path may pass through submodules."""
     target: Any = module
@@ -165,7 +143,7 @@ def _imported(statement: gin_files.Import) -> types.ModuleType:
         if missing and f"{name}.".startswith(f"{missing}."):
             raise ConfigError(f"{statement.place}: {_missing(missing)}") from None
         raise ConfigError(
-            f"{statement.place}: {name} cannot be imported: {blame(error)}: "
+            f"{statement.place}: {name} cannot be imported: {user_code.blame(error)}: "
             f"{type(error).__name__}: {getattr(error, 'msg', error)}"
         ) from error
 

@@ -2,9 +2,7 @@
 
 import argparse
 import atexit
-import errno
 import gc
-import json
 import os
 import sys
 import threading
@@ -12,11 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from runner import files, flags, installation, modes, signals
+from runner import endings, files, flags, installation, modes, signals
 from runner.errors import RunnerError
-
-# A full or read-only disk: not a fault of the program, and no traceback helps.
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def console() -> NoReturn:
@@ -24,7 +19,6 @@ def console() -> NoReturn:
     try:
         code = main(sys.argv[1:])
     except signals.Interrupted as error:
-        print(f"runner: {error}", file=sys.stderr, flush=True)
         os._exit(error.exit_code)
     _leave(code)
 
@@ -47,31 +41,33 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the command with these arguments and returns its exit code.
 
     Raises:
-        signals.Interrupted: a signal came; everything is saved.
+        signals.Interrupted: a signal came; everything is saved, and said.
     """
     try:
         given = flags.parse(arguments)
         installation.check()
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
-        with signals.served() as stop:
-            results = _run(given, stop)
     except RunnerError as error:
-        print(f"runner: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:  # whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
+        return endings.Ending(None).failed(error)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
+    ending = endings.Ending(None if given.print_config else Path(given.model_dir))
+    with signals.served() as stop, stop.abandoning(ending.failed):
+        try:
+            results = _run(given, stop, ending)
+            if results is not None:
+                ending.results(results)
+        except BrokenPipeError:  # whoever read has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except signals.Interrupted as error:
+            ending.failed(error)
             raise
-        print(f"runner: {error.filename}: {error.strerror}", file=sys.stderr)
-        return RunnerError.exit_code
-    if results is not None:
-        print(json.dumps(results), flush=True)
+        except Exception as error:
+            return ending.failed(error)
     return 0
 
 
-def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
+def _run(
+    given: argparse.Namespace, stop: signals.Stop, ending: endings.Ending
+) -> modes.Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
     with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
@@ -104,5 +100,6 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> modes.Results | None:
         arguments=flags.configuring(given),
         flags={name: value for name, value in vars(given).items() if value},
         stop=stop,
+        reached=ending.reached,
     )
     return modes.run(given.mode, request)

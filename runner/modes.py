@@ -39,6 +39,7 @@ class Request:
         stop: Whether a signal has come.
         given: What a caller has made already.
         built: Told what holds the weights, once it is built.
+        reached: Told the step of a run that does not come to its end.
     """
 
     config: "config.Experiment"
@@ -54,6 +55,7 @@ class Request:
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: "build.Given | None" = None
     built: Callable[["evaluator.Evaluator"], object] = lambda _: None
+    reached: Callable[[int | None], object] = lambda _: None
 
 
 def train(request: Request) -> Results:
@@ -223,14 +225,16 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     experiment, model_dir = request.config, request.model_dir
     places = config.origins(experiment)
     command = _command("train_and_eval" if evaluates else "train", request)
-    allow = request.allow_config_change
     with (
         claim.claimed(model_dir, note=heartbeat.say) as held,
-        folder.training(experiment, model_dir, command, allow=allow, stop=request.stop) as (
-            beat,
-            record,
-            accepted,
-        ),
+        folder.training(
+            experiment,
+            model_dir,
+            command,
+            allow=request.allow_config_change,
+            stop=request.stop,
+            reached=request.reached,
+        ) as (beat, record, accepted),
         hparams.session(experiment, model_dir) as session,
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
     ):
@@ -304,8 +308,12 @@ def _sidecar(
         )
         request.built(run.trainer)
         with contextlib.closing(run):
-            yield run
-            record.note(step=max((row.step for row in run.rows.rows), default=None))
+            try:
+                yield run
+            finally:
+                step = max((row.step for row in run.rows.rows), default=None)
+                request.reached(step)
+            record.note(step=step)
 
 
 def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.BestRule) -> None:

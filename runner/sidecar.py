@@ -19,6 +19,7 @@ from runner import (
     records,
     signals,
     spool,
+    user_code,
     watch,
     watched_metrics,
 )
@@ -245,8 +246,9 @@ class Sidecar:
         error = errors.from_graph(error) or error
         if isinstance(error, ConfigError):
             raise error
-        reason = f"{what} failed: {errors.gist(error)}"
+        reason = f"{what} failed: {user_code.summary(error)}"
         self._leave_out(path, records.Failed, reason)
+        user_code.keep(error, self._folder / "traceback.txt")
         self._failures += 1
         most = self._options.max_failures
         if 0 < most <= self._failures:

@@ -12,16 +12,24 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 _SERVED = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 1.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came while there was nothing to save, or what there was is saved."""
+    """A signal came while there was nothing to save, or what there was is saved.
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
+    Args:
+        number: The signal.
+        at_once: It was the second, and nothing more was saved.
+    """
+
+    def __init__(self, number: int, *, at_once: bool = False) -> None:
+        by = "ended by a second" if at_once else "stopped by"
+        super().__init__(f"{by} {signal.Signals(number).name}")
+        self.at_once = at_once
         self.exit_code = 128 + number
         self.is_preemption = number == signal.SIGTERM
 
@@ -37,7 +45,7 @@ class Stop:
         self.number: int | None = None
         self._raises = True
         self._told: list[Callable[[], None]] = []
-        self._last_words: list[Callable[[Interrupted], None]] = []
+        self._last_words: list[Callable[[Interrupted], object]] = []
 
     @property
     def requested(self) -> bool:
@@ -69,8 +77,11 @@ class Stop:
             self._raises = True
 
     @contextlib.contextmanager
-    def abandoning(self, told: Callable[[Interrupted], None]) -> Iterator[None]:
-        """Inside, `told` is called before a process that does not answer a signal is ended."""
+    def abandoning(self, told: Callable[[Interrupted], object]) -> Iterator[None]:
+        """Inside, `told` is called before a process that does not answer a signal is ended.
+
+        What was entered last is told first. All of them together have a second.
+        """
         self._last_words.append(told)
         try:
             yield
@@ -89,9 +100,19 @@ class Stop:
 
     def _end_unless_deferred(self) -> None:
         if self._raises and self.number:
-            for told in self._last_words:
-                told(Interrupted(self.number))
-            os._exit(128 + self.number)
+            self._end(Interrupted(self.number))
+
+    def _end(self, error: Interrupted) -> NoReturn:
+        """Ends the process, whatever its threads are at."""
+
+        def say() -> None:
+            for told in reversed(self._last_words):
+                told(error)
+
+        saying = threading.Thread(target=say, daemon=True)
+        saying.start()
+        saying.join(_GRACE_SECONDS)
+        os._exit(error.exit_code)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         """In the main thread, as soon as it runs Python."""
@@ -130,5 +151,5 @@ def _watch(reading: socket.socket, stop: Stop) -> None:
             if number[0] in _SERVED:
                 seen += 1
                 if seen > 1:
-                    os._exit(128 + number[0])
+                    stop._end(Interrupted(number[0], at_once=True))
                 stop._noted(number[0])

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from runner import files, heartbeat
-from runner.errors import RunnerError
+from runner import files, heartbeat, signals
+from runner.errors import DivergedError, RunnerError
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
 
@@ -50,6 +50,13 @@ def read(model_dir: Path) -> Status | None:
         return None if value is None else Status(**value)
     except TypeError as error:
         raise RunnerError(f"{path} is no status of a run ({error}): remove it") from error
+
+
+def after(error: BaseException) -> State:
+    """The state of a run that `error` has ended."""
+    if isinstance(error, signals.Interrupted):
+        return "preempted" if error.is_preemption else "stopped"
+    return "diverged" if isinstance(error, DivergedError) else "failed"
 
 
 class StatusFile:

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 FLOORS = [
-    {"errors", "files", "spelling", "installation", "heartbeat", "claim_file"},
+    {
+        "errors", "files", "spelling", "installation", "heartbeat", "claim_file", "user_code",
+    },
     {
         "config", "run_config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files",
         "gin_text", "yaml_files", "overriding", "registered", "config_text", "unread", "run_record",
@@ -29,7 +31,7 @@ FLOORS = [
         "gradients", "stepping",
     },
     {"build", "training", "sidecar", "folder"},
-    {"modes", "resumption", "rehearsal", "model_garden"},
+    {"modes", "resumption", "rehearsal", "model_garden", "endings"},
     {"flags", "main", "__main__", "__init__"},
 ]  # fmt: skip
 

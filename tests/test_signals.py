@@ -96,6 +96,17 @@ def test_a_signal_in_an_endless_loop_saves_everything(tmp_path, number, code, en
     assert status["state"] == ends
     assert status["step"] > 0
     assert (tmp_path / "run" / f"ckpt-{status['step']}.index").exists()
+    step, name = status["step"], signal.Signals(number).name
+    reason = f"stopped by {name}"
+    assert json.loads(process.stdout.read()) == {
+        "status": ends,
+        "step": step,
+        "reason": reason,
+        "model_dir": "run",
+    }
+    *_, last = (tmp_path / "err").read_text().splitlines()
+    way_on = "everything is saved, and the same command goes on"
+    assert last == f"runner: {reason} at step {step:,}; {way_on}"
 
 
 @pytest.mark.parametrize(
@@ -110,6 +121,9 @@ def test_a_signal_before_the_first_step_saves_nothing_and_says_so(tmp_path, wait
     assert process.wait(timeout=30) == 143
     assert not list((tmp_path / "run").glob("ckpt-*"))
     assert state(tmp_path)["state"] == "preempted"
+    last = json.loads(process.stdout.read())
+    assert (last["status"], last["step"]) == ("preempted", 0)
+    assert "before the first step; the same command starts again" in (tmp_path / "err").read_text()
 
 
 def test_a_signal_while_the_start_is_recorded_is_recorded(tmp_path):
@@ -154,9 +168,12 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
     code = (
         "import os, signal, time\n"
         "from runner import signals\n"
+        "said = lambda error: print(error, flush=True)\n"
+        "hung = lambda error: time.sleep(60)\n"
         "with signals.served() as stop, stop.deferred():\n"
-        "    print('ready', flush=True)\n"
-        "    while True: time.sleep(60)\n"
+        "    with stop.abandoning(hung), stop.abandoning(said):\n"
+        "        print('ready', flush=True)\n"
+        "        while True: time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
@@ -165,6 +182,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
     assert process.poll() is None  # deferred
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=5) == 143
+    assert process.stdout.read() == "ended by a second SIGTERM\n"
 
 
 def test_foreign_code_that_keeps_the_interpreter_is_ended_where_nothing_is_to_be_saved():
