@@ -104,6 +104,27 @@ class Checkpoints:
             raise error
         raise self._not_written(step, error) from error
 
+    def way_back(self) -> int | None:
+        """The step of the newest whole checkpoint that fell due; failing that, of the newest whole.
+
+        Not of one that a signal asked for: a run that got none would not have it to go back to.
+        None where there is no whole checkpoint.
+        """
+        self.wait()
+        names = checkpoint_files.names(self._directory)
+        steps = [checkpoint_files.step_in(name) or 0 for name in reversed(names)]
+        for step in sorted(steps, key=self._keep.is_due, reverse=True):
+            if restoring.damage(self.path(step)) is None:
+                return step
+        return None
+
+    def discard_after(self, step: int) -> None:
+        """Removes the checkpoints after `step`: training goes another way from there."""
+        for name in checkpoint_files.names(self._directory):
+            if (checkpoint_files.step_in(name) or 0) > step:
+                checkpoint_files.remove(self._directory / name)
+        self._list(checkpoint_files.name_of(step))
+
     def restore(self, path: Path) -> None:
         """Restores everything from `path`, and knows that its step is committed."""
         self.wait()

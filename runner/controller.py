@@ -44,6 +44,10 @@ class Grid:
         """Whether any evaluation falls due at `step`."""
         return any(self.due(step, interval) for interval in self.evaluations)
 
+    def commits(self, step: int) -> bool:
+        """Whether a commit falls due at `step`; a signal or an action may ask for one anywhere."""
+        return self.due(step, self.checkpoint) or self.evaluates(step)
+
     def next(self, step: int, longest: int) -> int:
         """Where the loop that starts at `step` ends: the nearest step at which anything is due.
 
@@ -193,28 +197,35 @@ class Controller:
     def _boundary(self, loop: Loop) -> None:
         """What falls due after a loop, in its order."""
         stopped = self._stop.requested
-        evaluates = self._grid.evaluates(loop.step)
-        commits = evaluates or stopped or self._grid.due(loop.step, self._grid.checkpoint)
-        if (loop.summary or commits) and (reason := self._broken(loop, commits)):
-            self.step = self._recover(reason)
-            self._uncommitted = 0
+        commits = self._grid.commits(loop.step)
+        if (loop.summary or commits or stopped) and self._recovered(loop, commits):
             return
         if loop.steps:
             self._uncommitted += loop.steps
             self._after_loop(loop)
             for action in self._actions:
                 self._decide(action(loop.logs))
-        if self._uncommitted and (commits or self.stop_reason):
-            if not commits and (reason := self._broken(loop, True)):  # an action stops the run here
-                self.step = self._recover(reason)
+        if self._uncommitted and (commits or stopped or self.stop_reason):
+            if stopped and not commits and self._broken(loop, True):
+                self._stop.check()  # saves nothing: the next start breaks where this one would have
+            if not commits and self._recovered(loop, True):  # an action stops the run here
                 return
             self._decide(self._standing(loop.step))
             self._commit(loop.step)
             self._uncommitted = 0
         if stopped:
             self._stop.check()
-        if evaluates:
+        if self._grid.evaluates(loop.step):
             self._decide(self._evaluate(loop.step))
+
+    def _recovered(self, loop: Loop, commits: bool) -> bool:
+        """Whether training broke; if so, it is back at a committed step."""
+        reason = self._broken(loop, commits)
+        if reason is None:
+            return False
+        self.step = self._recover(reason)
+        self._uncommitted = 0
+        return True
 
     def _train(self) -> Loop:
         end = self._grid.next(self.step, self._pace.steps)

@@ -1,8 +1,10 @@
 """When training breaks: a loss or a weight that is not finite, or a loss above its bound.
 
 Nothing broken is ever committed. The policy is official's `TrainerConfig.recovery_max_trials`: 0
-stops the run; more roll it back to the newest checkpoint that many times, and leave out the batches
-that broke it. A rollback is a row of history, so every later start repeats it exactly.
+stops the run; more roll it back that many times, to the newest checkpoint of the grid, and leave
+out the batches that broke it. A rollback is a row of history, so every later start repeats it
+exactly; and a checkpoint that a signal asked for is no place to go back to, so that a run which was
+stopped rolls back as one that was not.
 """
 
 import math
@@ -50,14 +52,13 @@ class Divergence:
         return f"not finite: {_named(broken)}" if broken else None
 
     def recover(self, reason: str) -> int:
-        """Goes back to the newest checkpoint and returns its step.
+        """Goes back to the newest checkpoint of the grid and returns its step.
 
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.
         """
         broke = self._trainer.step
-        self._store.wait()
-        target = self._store.committed
+        target = self._store.way_back()
         said = f"{reason}, at step {broke}"
         if target is None:
             raise DivergedError(f"{said}; there is no checkpoint to go back to")
@@ -67,6 +68,7 @@ class Divergence:
                 f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
             )
         window = self._window(target, broke)
+        self._store.discard_after(target)  # first: a start in between comes to this point again
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         self._go_back(target)
         return target

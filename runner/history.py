@@ -65,13 +65,18 @@ class History:
         at = bisect.bisect_left(self._steps, step)
         return at < len(self._steps) and self._steps[at] == step
 
-    def drop_after(self, step: int) -> None:
+    def drop_after(self, step: int) -> bool:
         """Forgets rows newer than `step`: the training that led to them is done again.
 
         A decision stays if it holds from `step` or earlier, whenever it was made.
+
+        Returns:
+            Whether there were any.
         """
-        if self._last > step:
+        newer = self._last > step
+        if newer:
             self._keep(lambda row: row.step <= step)
+        return newer
 
     def drop(self, row: records.Record) -> None:
         """Forgets a decision that no longer holds."""

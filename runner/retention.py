@@ -1,26 +1,33 @@
 """Which checkpoints may go. No TensorFlow."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
     """The last `last` checkpoints stay, and for ever those of every so many steps.
 
+    Extra ones, which a signal asked for between two steps of the grid, push out none of the grid:
+    a run that was stopped can go back as far as one that was not.
+
     Attributes:
-        last: How many of the newest; at least 1.
+        last: How many of the newest, and of the newest that are due; at least 1.
         every: Of these steps: 0, `every`, 2 * `every` and so on. The start, where it was committed,
             is on the grid as anywhere else: it is where every path through the weights begins.
             0 keeps none for that.
+        is_due: Whether a commit falls due at a step.
     """
 
     last: int
     every: int = 0
+    is_due: Callable[[int], bool] = lambda _: True
 
     def removable(self, steps: Sequence[int]) -> list[int]:
         """Which of the committed `steps` may go, in their order: the oldest first."""
-        return [step for step in steps[: -self.last] if not self._on_grid(step)]
+        due = [step for step in steps if self.is_due(step)]
+        stay = {*steps[-self.last :], *due[-self.last :]}
+        return [step for step in steps if step not in stay and not self._is_for_ever(step)]
 
-    def _on_grid(self, step: int) -> bool:
+    def _is_for_ever(self, step: int) -> bool:
         return self.every > 0 and step % self.every == 0

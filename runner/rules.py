@@ -188,16 +188,24 @@ class Ranking:
     def __init__(self, rule: BestRule, rows: Sequence[Row] = ()) -> None:
         self._rule = rule
         self._watched = rule.watched
+        self._begin()
+        self.take(rows)
+
+    def _begin(self) -> None:
         self._marks: Mapping[str, float] = {}
         self._rows: Sequence[Row] = ()
         self._taken = 0
         self._ranked = array("q")  # which of the rows, the best first
         self._places = array("d")  # what puts each of these where it is: less is better
         self.best: Row | None = None
-        self.take(rows)
 
     def take(self, rows: Sequence[Row]) -> None:
-        """Takes in those of `rows` that are new, after those of the call before."""
+        """Takes in those of `rows` that are new, after those of the call before.
+
+        Other rows than then, as after some were dropped, are taken in from the first on.
+        """
+        if rows is not self._rows:
+            self._begin()
         new = enumerate(rows[self._taken :], self._taken)
         self._rows, self._taken = rows, len(rows)
         places = ((self._place(n, row), n) for n, row in new if row.step >= self._rule.from_step)

@@ -94,11 +94,13 @@ class Training:
         self._store = checkpoints.Checkpoints(
             self.trainer.checkpoint,
             model_dir,
-            keep=retention.Keep(config.trainer.max_to_keep, config.run.retention.every),
+            keep=retention.Keep(
+                config.trainer.max_to_keep, config.run.retention.every, self._grid.commits
+            ),
             asynchronous=config.run.async_checkpoints,
             before_removal=lambda path: spool.hand_over(path, model_dir),
         )
-        self._decisions = decisions.Decisions(config, model_dir, self.rows)
+        self._decisions = self._decided()
         self._view = build.build_overview(self.trainer)
         self._utilization = build.build_utilization(config, self.trainer, self._view)
         self.log = actions.TrainingLog(
@@ -276,7 +278,12 @@ class Training:
             self._store.restore(path)
         self._rate_scale.assign(self._decisions.rate_scale)
 
+    def _decided(self) -> decisions.Decisions:
+        return decisions.Decisions(self._config, self._model_dir, self.rows)
+
     def _go_back(self, step: int) -> None:
+        if self.rows.drop_after(step):
+            self._decisions = self._decided()
         self._restore(self._store.path(step))
         self.trainer.recall()
         with self.trainer.strategy.scope():

@@ -1,6 +1,9 @@
 """Training that breaks: stopped, or rolled back without the batches that broke it."""
 
 import json
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -166,6 +169,67 @@ def test_a_resume_repeats_what_was_decided(tmp_path, poisoned):
     for steps in (20, 40, 50, 60):
         runner.run(experiment(5, steps=steps), tmp_path / "often", "train_and_eval")
     assert weights(tmp_path / "once", 60) == weights(tmp_path / "often", 60)
+
+
+def preempted_at(step):
+    """An action: a SIGTERM after the loop that ends at a step, served before the next one."""
+    loops = []
+
+    def action(logs):
+        loops.append(logs)
+        if 10 * len(loops) == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)  # until the thread that watches for signals has seen it
+
+    return action
+
+
+def logs(folder):
+    """All rows of a run, without their times."""
+    times = ("time", "seconds", "steps_per_second", "input_wait")
+    found = [*rows(folder / "history.jsonl"), *rows(folder / "train.jsonl")]
+    return [{name: value for name, value in row.items() if name not in times} for row in found]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"bad_loss": (33,)},
+        {"bad_loss": (33, 34, 37)},
+        {"bad_gradient": (29,)},  # the weights are broken where the signal comes, the loss is not
+    ],
+)
+def test_a_run_that_was_preempted_rolls_back_as_one_that_was_not(tmp_path, poisoned, bad):
+    poisoned(**bad)
+    made = experiment(5, rate=0.5)
+    made.override({"trainer": {"max_to_keep": 1}})  # and the one to go back to is kept
+    runner.run(made, tmp_path / "once", "train_and_eval")
+    with pytest.raises(signals.Interrupted):
+        runner.run(made, tmp_path / "often", "train_and_eval", train_actions=[preempted_at(30)])
+    runner.run(made, tmp_path / "often", "train_and_eval")
+    assert logs(tmp_path / "once") == logs(tmp_path / "often")
+    assert weights(tmp_path / "once", 60) == weights(tmp_path / "often", 60)
+
+
+def test_what_was_committed_before_a_rollback_is_not_gone_on_from(tmp_path, poisoned):
+    poisoned(bad_loss=(33,))
+    made = experiment(5, rate=0.5)
+    runner.run(made, tmp_path / "once", "train_and_eval")
+    often = tmp_path / "often"
+    with pytest.raises(signals.Interrupted):
+        runner.run(made, often, "train_and_eval", train_actions=[preempted_at(30)])
+    assert (often / "ckpt-30.index").exists()
+
+    def rolled_back_and_killed(logs):
+        if history.History(often / "history.jsonl").rollbacks:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        runner.run(made, often, "train_and_eval", train_actions=[rolled_back_and_killed])
+    assert not (often / "ckpt-30.index").exists()  # of a rate that no longer holds
+    runner.run(made, often, "train_and_eval")
+    assert logs(tmp_path / "once") == logs(often)
+    assert weights(tmp_path / "once", 60) == weights(often, 60)
 
 
 def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
