@@ -142,6 +142,7 @@ def move(source: Path, target: Path) -> None:
 
 def remove(path: Path) -> None:
     """Removes what is there of a checkpoint."""
+    files.check(path)
     for part in (index(path), *data(path)):
         part.unlink(missing_ok=True)
 

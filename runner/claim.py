@@ -1,8 +1,8 @@
 """One writer a folder: whoever holds its `claim.json` writes there. No TensorFlow.
 
     with claim.claimed(model_dir, note=print) as mine:
-        ...           # train, or evaluate in a folder of one's own
-        mine.check()  # before a commit
+        ...           # train, or evaluate in a folder of one's own; `runner.files` asks by itself
+        mine.check()  # before others write
         ...
 
 On one machine the file's lock tells whether the holder lives. Locks may not reach other machines,
@@ -10,7 +10,7 @@ and some file systems have none; there the heartbeat decides. It is watched unti
 and for some beats in any case, so clocks that disagree do no harm. If several then take the claim
 over at once, the last to write it holds it: each waits and looks again (Fischer's algorithm, in
 Lamport, "A fast mutual exclusion algorithm", 1987). A holder that was taken for dead, but only
-suspended, finds out in `check`.
+suspended, finds out in `check`, which every write asks first.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runner import claim_file, heartbeat
-from runner.errors import RunnerError
+from runner import claim_file, files, heartbeat
+from runner.errors import LostError, RunnerError
 
 _PATIENCE_SECONDS = 60.0
 _WATCH_SECONDS = 2 * heartbeat.SECONDS
@@ -42,12 +42,12 @@ class Claim:
         """Returns while the folder is this process's to write.
 
         Raises:
-            RunnerError: it was taken over, or the claim was deleted.
+            LostError: it was taken over, or the claim was deleted.
         """
         found = claim_file.look(self._path)
         if found is None or found.holder != self._holder:
             now = f"{found.holder} has it" if found else f"{self._path} was deleted"
-            raise RunnerError(f"{self._path.parent} is no longer this process's to write: {now}")
+            raise LostError(f"this process has lost its claim on {self._path.parent}: {now}")
 
     def beat(self) -> None:
         """Gives a sign of life."""
@@ -97,7 +97,7 @@ def claimed(
     except OSError as error:
         raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
     try:
-        with heartbeat.beating(mine.beat, note=note):
+        with files.guarded(folder, mine.check), heartbeat.beating(mine.beat, note=note):
             yield mine
     finally:
         mine.release()

@@ -16,6 +16,10 @@ class ConfigError(RunnerError):
     exit_code = 2
 
 
+class LostError(RunnerError):
+    """Another process writes in the folder now, or this one's claim was deleted."""
+
+
 class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeError
     """The loss is no longer finite; the message names the last good checkpoint."""
 

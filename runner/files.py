@@ -16,8 +16,39 @@ Hook = Callable[[dict[str, Any]], Any]
 """Makes something of each object of JSON, the inner ones first: that of `json.loads`."""
 
 
+_checks: dict[str, Callable[[], None]] = {}  # by folder
+
+
+@contextlib.contextmanager
+def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Inside, nothing here writes or removes a file in `folder` without asking `check` first.
+
+    A process that was suspended may have been taken for dead, and wakes up in the middle of its
+    work: so it is asked before each write, not now and then.
+
+    Args:
+        folder: And all below it.
+        check: Raises where this process may not write there.
+    """
+    below = os.path.join(os.path.abspath(folder), "")  # noqa: PTH100, PTH118
+    _checks[below] = check
+    try:
+        yield
+    finally:
+        del _checks[below]
+
+
+def check(path: Path) -> None:
+    """Asks whether `path` may be written or removed; raises where its folder's check does."""
+    text = os.path.abspath(path)  # noqa: PTH100, a Path's parents would be kept by Python
+    for below, ask in list(_checks.items()):
+        if text.startswith(below):
+            ask()
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes `text` beside `path`, flushes it to the disk and renames it into place."""
+    check(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -57,6 +88,7 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
 
 def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Appends rows; a machine that fails may lose them until `flush_file` is called."""
+    check(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), path.open("a+b") as file:
         _drop_cut_off_line(file)
@@ -140,6 +172,7 @@ def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> Any | None:
     """
     if not path.exists() or not path.stat().st_size:
         return None
+    check(path)
     with path.open("r+b") as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as text:
             size, end, row = len(text), text.rfind(b"\n") + 1, None
@@ -172,6 +205,7 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same file as `source`: a hard link where possible, else a copy."""
+    check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     beside.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from runner import (
     status,
     user_code,
 )
+from runner.errors import LostError
 
 
 class Start(NamedTuple):
@@ -65,7 +66,7 @@ def training(
 
         def ended(error: BaseException) -> None:
             reached(beat.step)
-            with contextlib.suppress(OSError):  # a full disk must not hide what happened
+            with contextlib.suppress(OSError, LostError):  # they must not hide what happened
                 beat.write(status.after(error), beat.step, user_code.summary(error))
 
         try:
@@ -97,7 +98,7 @@ def recorded(
         user_code.keep(error, folder / "traceback.txt")
         raise
     finally:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, LostError):
             own = beat.state if beat else "done"
             record.end(state or own, step=beat.step if beat else None)
 

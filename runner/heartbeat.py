@@ -5,6 +5,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from runner.errors import LostError
+
 SECONDS = 5.0
 """How long from one sign of life to the next."""
 
@@ -24,7 +26,7 @@ def beating(
     """Inside, a thread calls `beat` every `seconds`, through long loops and evaluations.
 
     A beat that the file system refuses (a full disk, a share that is away) is noted once for as
-    long as that lasts; the next one is tried all the same.
+    long as that lasts; the next one is tried all the same. There is none after a lost claim.
     """
     ended = threading.Event()
 
@@ -34,6 +36,8 @@ def beating(
             try:
                 beat()
                 works = True
+            except LostError:  # whoever works in the folder finds out by itself
+                return
             except OSError as error:
                 if works:
                     note(f"no heartbeat, and the run goes on: {error}")

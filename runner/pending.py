@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner import checkpoint_files, history, restoring, run_config, spool, watch
+from runner import checkpoint_files, files, history, restoring, run_config, spool, watch
 
 
 class Pending:
@@ -54,6 +54,7 @@ class Pending:
 
     def clear(self) -> None:
         """Empties the queue: nobody is going to evaluate what is there."""
+        files.check(self._folder / "queue")
         shutil.rmtree(self._folder / "queue", ignore_errors=True)
 
     def close(self) -> None:

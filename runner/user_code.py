@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import errors, files
-from runner.errors import RunnerError
+from runner.errors import LostError, RunnerError
 
 _OTHERS = [
     Path(__file__).parent,
@@ -74,7 +74,7 @@ def keep(error: BaseException, path: Path) -> None:
     """
     if not isinstance(error, Exception) or errors.readable(error):
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, LostError):
         files.write_text(path, "".join(traceback.format_exception(error)))
         error.add_note(f"    the whole traceback is in {path}")
 

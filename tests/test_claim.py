@@ -345,7 +345,7 @@ def test_a_trainer_that_was_taken_for_dead_may_write_no_more(tmp_path):
         mine.check()
         elsewhere(tmp_path / "x")
         (tmp_path / "x" / "claim.json").replace(tmp_path / "claim.json")
-        with pytest.raises(RunnerError, match=r"no longer .* process 17 on other has it"):
+        with pytest.raises(RunnerError, match=r"lost its claim on .*: process 17 on other has it"):
             mine.check()
     assert holder(tmp_path)["host"] == "other"  # and it does not end what is not its own
 
