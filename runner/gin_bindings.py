@@ -22,7 +22,9 @@ class Link(typecheck.Pending):
         return f"@{self.named.name}{'()' if self.called else ''}"
 
     def __repr__(self) -> str:
-        """As gin reads it."""
+        """As gin reads it; official takes a dict for the section that names something."""
+        if self.by_name:
+            return repr({"name": self.named.path})
         return f"@{_scoped(self.scope, self.named.path)}{'()' if self.called else ''}"
 
 

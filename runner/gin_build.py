@@ -59,7 +59,9 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
         tree.grow(root)
         _hand_over(tree, statements, problems)
         try:
-            return gin.get_configurable(root)(), Made(tree.origins, problems)
+            made = gin.get_configurable(root)()
+            _give_arguments(made, tree)
+            return made, Made(tree.origins, problems)
         except Exception as error:  # Whatever a user's constructor may raise.
             raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
 
@@ -88,6 +90,7 @@ def override(base: base_config.Config, files: Iterable[str], params: Iterable[st
         _hand_over(tree, statements, problems)
         try:
             _set(base, tree)
+            _give_arguments(base, tree)
         except Exception as error:  # Whatever a user's constructor may raise.
             raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
         return Made(tree.origins, problems)
@@ -142,8 +145,17 @@ def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
         setattr(section, name, _built(value))
 
 
+def _give_arguments(root: Any, tree: gin_tree.Tree) -> None:
+    """Gives the sections that name functions what is bound of these functions' parameters."""
+    there = dict(sections.walk(root)) if tree.functions else {}
+    for path, arguments in tree.functions.items():
+        there[path].arguments = base_config.Config(arguments)
+
+
 def _built(value: Any) -> Any:
     """A value with its references built by gin."""
+    if isinstance(value, gin_bindings.Link) and value.by_name:
+        return {"name": value.named.path}
     if isinstance(value, gin_bindings.Link):
         with gin.config_scope(value.scope or None):
             made = gin.get_configurable(value.named.target)

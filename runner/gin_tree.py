@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import gin
@@ -21,6 +21,8 @@ class Tree:
         bindings: Those that count.
         built: The classes and functions that are called, by scope, with the place of a reference.
         origins: The place of each given value, by its path in the root: `trainer.train_steps`.
+        functions: What is bound of the parameters of functions, by the path of the section that
+            names one.
         problems: What is wrong with the tree, a line each.
     """
 
@@ -30,6 +32,7 @@ class Tree:
         self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
         self.built: dict[tuple[str, Any], str] = {}
         self.origins: dict[str, str] = {}
+        self.functions: dict[str, dict[str, Any]] = {}
         self.problems: list[str] = []
 
     def grow(self, root: type) -> None:
@@ -101,12 +104,27 @@ class Tree:
         for scope in _around(link.scope):
             self.built.setdefault((scope, target), place)
             given |= {each.parameter: each for each in self.of(scope, target)}
+        if link.by_name:
+            self._name(path, given.values(), place)
+            return
         for parameter, known in typecheck.parameters(target).items():
             if known.required and parameter not in given:
                 self.problems.append(f"{place}: {name}.{parameter} must be given")
         for each in given.values():
             self._won.add(_key(each))
             self._follow(each, path, link.scope, [*above, (link.scope, target)])
+
+    def _name(self, path: str, given: Iterable[gin_bindings.Bound], place: str) -> None:
+        """Notes what is bound of a function that the section at `path` names."""
+        self.origins[f"{path}.name"] = place
+        arguments = self.functions.setdefault(path, {})
+        for each in given:
+            self._won.add(_key(each))
+            self.origins[f"{path}.arguments.{each.parameter}"] = each.place
+            arguments[each.parameter] = each.value
+            if [*_links(each.value, "")]:
+                needs = "expected numbers, strings, lists or dicts, since it is called later"
+                self.problems.append(f"{each.place}: {each.name}: {needs}")
 
     def _follow(
         self, bound: gin_bindings.Bound, path: str, scope: str, above: Sequence[Any]

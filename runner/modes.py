@@ -103,11 +103,15 @@ def evaluate(request: Request) -> Results:
 
 def continuous_eval(request: Request) -> Results:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
-    from runner import build
+    from runner import build, functions
 
     timeout = request.config.trainer.continuous_eval_timeout
+    named = request.config.run.evaluator.give_up
+    give_up = functions.load(named) if named else None
     with _sidecar(request, "continuous") as run:
-        training = watch.Watch(request.model_dir, timeout=timeout, note=run.line.note)
+        training = watch.Watch(
+            request.model_dir, timeout=timeout, give_up=give_up, note=run.line.note
+        )
         reason = run.follow(training)
         tested = run.test() if training.state in ("done", "stopped") else {}
     state = "stopped" if reason else "done"

@@ -5,6 +5,8 @@ import dataclasses
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
+from runner.functions import FunctionConfig
+
 
 @dataclasses.dataclass
 class EarlyStoppingConfig(base_config.Config):
@@ -134,6 +136,9 @@ class EvaluatorConfig(base_config.Config):
         max_evaluations: It ends after so many, those before a restart included; 0 for no end.
         max_failures: It gives up after so many evaluations in a row that raised an exception, or
             whose actions did; 0 for never.
+        give_up: Called without arguments whenever there was no sign of life of training for
+            `TrainerConfig.continuous_eval_timeout`: whether to end, with exit code 0. None: it
+            ends, with exit code 1.
     """
 
     name: str = ""
@@ -142,6 +147,7 @@ class EvaluatorConfig(base_config.Config):
     from_step: int = 0
     max_evaluations: int = 0
     max_failures: int = 3
+    give_up: FunctionConfig | None = None
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ import tf_keras
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from runner import epochs, spelling
+from runner import epochs, functions, spelling
 from runner.run_config import RunConfig
 
 POLICIES = ("latest", "every")
@@ -97,6 +97,7 @@ def problems(
         yield from _outside(path, getattr(run, name) if name else run, bounds)
     yield from _directions(experiment)
     yield from _names(run)
+    yield from _give_up(experiment)
     yield from _sets(run)
     yield from _groups(run)
     for path, section in _evaluated(run):
@@ -150,6 +151,17 @@ def _names(run: RunConfig) -> Iterator[Broken]:
     if evaluator.policy not in POLICIES:
         meant = spelling.did_you_mean(evaluator.policy, POLICIES)
         yield Broken("run.evaluator", evaluator, "policy", f"must be 'latest' or 'every'{meant}")
+
+
+def _give_up(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+    rule, path = experiment.run.evaluator.give_up, "run.evaluator.give_up"
+    if rule is None:
+        return
+    if wrong := functions.mistake(rule):
+        yield Broken(path, rule, "name", wrong)
+    elif experiment.trainer.continuous_eval_timeout is None:
+        needs = "has no effect with TrainerConfig.continuous_eval_timeout = None: it waits for ever"
+        yield Broken(path, rule, "name", needs)
 
 
 def _sets(run: RunConfig) -> Iterator[Broken]:

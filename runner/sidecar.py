@@ -213,8 +213,9 @@ class Sidecar:
                     return reason
             elif state in watch.ENDED:
                 break
+            elif reason := training.wait():
+                return reason
             else:
-                training.wait()
                 sleep(_POLL_SECONDS)
         return None
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from runner import spelling
+from runner.functions import FunctionConfig
 
 # What official itself gives to fields that it annotates otherwise.
 _DOCUMENTED = {
@@ -35,10 +36,12 @@ class Pending:
     Attributes:
         produces: The type of the value to come; None where nothing says it.
         called: False where the value is the class or function itself.
+        by_name: Whether a section that names the class or function stands for it.
     """
 
     produces: type | None
     called: bool
+    by_name: bool = dataclasses.field(default=False, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +125,8 @@ def describe(hint: Any) -> str:
         return " or ".join(repr(argument) for argument in arguments)
     if hint in (None, type(None)):
         return "None"
+    if hint is FunctionConfig:
+        return "@function"
     if origin and arguments and origin in _SEQUENCES:
         items = arguments[:1] if arguments[-1] is ... else tuple(dict.fromkeys(arguments))
         return f"{origin.__name__.lower()} of {' and '.join(describe(item) for item in items)}"
@@ -165,6 +170,8 @@ def _convert_union(value: Any, hint: Any) -> Any:
 
 
 def _pending(value: Pending, hint: Any) -> MismatchError:
+    if value.called and FunctionConfig in classes(hint):
+        return MismatchError(f"{value} calls it; {str(value).removesuffix('()')} names it")
     if not value.called:
         return MismatchError(f"{value} is the class itself; {value}() builds it")
     wanted, got = describe(hint), str(value)
@@ -174,10 +181,13 @@ def _pending(value: Pending, hint: Any) -> MismatchError:
 
 
 def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:
+    if expected is FunctionConfig and not value.called:
+        return dataclasses.replace(value, by_name=True)
     if not value.called:
         fits = expected in (type, collections.abc.Callable)
     else:
-        fits = value.produces is None or issubclass(value.produces, expected)
+        unknown = expected not in (FunctionConfig, type(None))  # which nothing needs to make
+        fits = unknown if value.produces is None else issubclass(value.produces, expected)
     if not fits:
         raise _pending(value, hint)
     return value

@@ -53,6 +53,8 @@ class Watch:
     Args:
         model_dir: The run's folder.
         timeout: Seconds without a sign of life after which `wait` gives up; None for never.
+        give_up: Asked when so many seconds have passed, whether to give up quietly; where it says
+            no, it is asked again after as many. None: `wait` raises.
         note: Told of what happens to the run, and now and then what is waited for.
         clock: Seconds, for tests to inject.
 
@@ -65,17 +67,19 @@ class Watch:
         model_dir: Path,
         *,
         timeout: float | None,
+        give_up: Callable[[], object] | None = None,
         note: heartbeat.Note = heartbeat.say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model_dir = model_dir
         self._timeout = timeout
+        self._give_up = give_up
         self._note = note
         self._clock = clock
         self._written = Glance(model_dir / "status.json")
         self._committed = Glance(model_dir / "checkpoint")
         self._status: status.Status | None = None
-        self._alive = self._noted = clock()
+        self._alive = self._noted = self._asked = clock()
         self._gone = False
         self.state: State = "running"  # of which nothing needs to be said
 
@@ -93,24 +97,33 @@ class Watch:
             self._note(self._news(before))
         return state
 
-    def wait(self) -> None:
+    def wait(self) -> str | None:
         """Where there is nothing to do: says now and then what is waited for.
+
+        Returns:
+            Why no more is to be waited for, where `give_up` says so, else None.
 
         Raises:
             RunnerError: there was no sign of life for too long.
         """
         now = self._clock()
         if self.state == "running" or self.state in ENDED:
-            return
+            return None
         quiet = now - self._alive
-        if self._timeout is not None and quiet > self._timeout:
-            raise RunnerError(
-                f"{self._model_dir}: no sign of life for {progress.duration(quiet)}, giving up; "
-                f"{self._seen()} (TrainerConfig.continuous_eval_timeout = {self._timeout:g})"
-            )
+        if self._timeout is not None and now - max(self._alive, self._asked) > self._timeout:
+            silence = f"no sign of life for {progress.duration(quiet)}, giving up; {self._seen()}"
+            if self._give_up is None:
+                raise RunnerError(
+                    f"{self._model_dir}: {silence} "
+                    f"(TrainerConfig.continuous_eval_timeout = {self._timeout:g})"
+                )
+            self._asked = now
+            if self._give_up():
+                return silence
         if now - self._noted >= _REMIND_SECONDS:
             self._noted = now
             self._note(f"still waiting, for {progress.duration(quiet)} now: {self._seen()}")
+        return None
 
     def _judge(self, *, quiet: float) -> State:
         if self._status is None:

@@ -20,7 +20,7 @@ FLOORS = [
         "epochs", "schedules", "changes", "harmless", "claim", "inputs", "records", "columns",
         "history", "table", "status", "watch", "strategy", "signals", "progress", "overview",
         "flops", "products", "loops", "shuffling", "background", "waiting", "utilization", "xla",
-        "cross_entropy",
+        "cross_entropy", "functions",
     },
     {
         "optimizer", "evaluator", "trainer", "placement", "memory", "exactness", "checkpoints",
