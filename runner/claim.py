@@ -15,7 +15,9 @@ suspended, finds out in `check`, which every write asks first.
 
 import contextlib
 import dataclasses
+import functools
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +73,7 @@ def claimed(
     note: heartbeat.Note,
     instead: str = "--model_dir",
     patience: float = _PATIENCE_SECONDS,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
     """Inside, this process alone writes in `folder`; a thread gives its signs of life.
@@ -84,7 +86,8 @@ def claimed(
         note: Told of a wait, and of a claim that is taken over.
         instead: What to choose another of, when the folder is taken.
         patience: Seconds after which a heartbeat has run out.
-        clock: Seconds since the epoch, for tests to inject.
+        clock: Seconds since the epoch, for tests to inject; else the clock that stamps the files
+            in `folder`, and so all heartbeats.
         sleep: Waits for seconds, for tests to inject.
 
     Raises:
@@ -93,6 +96,7 @@ def claimed(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clock = clock or functools.partial(_file_time, folder)
         mine = _Start(folder / "claim.json", note, instead, patience, clock, sleep).claim()
     except OSError as error:
         raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
@@ -101,6 +105,12 @@ def claimed(
             yield mine
     finally:
         mine.release()
+
+
+def _file_time(folder: Path) -> float:
+    """What time it is where files are stamped: on a share, that is another machine's clock."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
 @dataclasses.dataclass(frozen=True)

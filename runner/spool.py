@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import checkpoint_files, files, heartbeat, restoring
+from runner import checkpoint_files, files, heartbeat, restoring, watch
 from runner.errors import ConfigError, RunnerError
 
 GRACE_SECONDS = 600.0
-"""How long after its last sign of life a sidecar still counts as living.
+"""How long after its last sign of life was seen a sidecar still counts as living.
 
 One that was killed, and is started again within that time, has missed nothing. For one that never
 comes back, no more than that is kept: its queue would fill the disk.
@@ -63,34 +63,51 @@ def registered(
     path.unlink(missing_ok=True)
 
 
-def live(model_dir: Path, *, clock: Callable[[], float] = time.time) -> list[Path]:
-    """The folders of the sidecars that are to get every checkpoint.
+class Recipients:
+    """The sidecars of a run that are to get every checkpoint, as the process that trains sees them.
+
+    One lives as long as its registration changes now and then. How long ago that was is measured by
+    this process's clock alone, from the look that saw it: the clocks of two machines may differ.
 
     Args:
         model_dir: The run's folder.
-        clock: Seconds since the epoch.
+        clock: Seconds, for tests to inject.
     """
-    return [
-        path.parent
-        for path in sorted(model_dir.glob(f"eval-*/{_FILE}"))
-        if _said(path).get("policy") == "every" and clock() - _last_sign(path) < GRACE_SECONDS
-    ]
 
+    def __init__(self, model_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._model_dir = model_dir
+        self._clock = clock
+        self._glances: dict[Path, watch.Glance] = {}
+        self._alive: dict[Path, float] = {}  # when each was last seen changed
 
-def hand_over(path: Path, model_dir: Path) -> None:
-    """Links checkpoint `path`, which is about to be removed, into the queue of each living sidecar.
+    def live(self) -> list[Path]:
+        """Their folders."""
+        now = self._clock()
+        there = sorted(self._model_dir.glob(f"eval-*/{_FILE}"))
+        for path in there:
+            if self._glances.setdefault(path, watch.Glance(path)).changed():
+                self._alive[path] = now
+        return [
+            path.parent
+            for path in there
+            if now - self._alive.get(path, now) < GRACE_SECONDS
+            and _said(path).get("policy") == "every"
+        ]
 
-    One that lost its index is left out.
+    def hand_over(self, path: Path) -> None:
+        """Links checkpoint `path`, which is about to be removed, into the queue of each.
 
-    Raises:
-        OSError: a queue cannot be written.
-    """
-    done: set[Path] = set()
-    while checkpoint_files.exists(path) and (folders := set(live(model_dir)) - done):
-        for folder in folders:
-            restoring.clear_leftovers(folder / "queue")  # what a killed trainer half linked
-            checkpoint_files.link(path, folder / "queue" / path.name)
-        done |= folders  # copies take time, and others may have registered meanwhile
+        One that lost its index is left out.
+
+        Raises:
+            OSError: a queue cannot be written.
+        """
+        done: set[Path] = set()
+        while checkpoint_files.exists(path) and (folders := set(self.live()) - done):
+            for folder in folders:
+                restoring.clear_leftovers(folder / "queue")  # what a killed trainer half linked
+                checkpoint_files.link(path, folder / "queue" / path.name)
+            done |= folders  # copies take time, and others may have registered meanwhile
 
 
 def waiting(folder: Path) -> list[Path]:
@@ -111,11 +128,3 @@ def _said(path: Path) -> dict[str, Any]:
     except (OSError, RunnerError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _last_sign(path: Path) -> float:
-    """When the file was touched; never, where it has just been removed."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return float("-inf")

@@ -98,7 +98,7 @@ class Training:
                 config.trainer.max_to_keep, config.run.retention.every, self._grid.commits
             ),
             asynchronous=config.run.async_checkpoints,
-            before_removal=lambda path: spool.hand_over(path, model_dir),
+            before_removal=spool.Recipients(model_dir).hand_over,
         )
         self._decisions = self._decided()
         self._view = build.build_overview(self.trainer)

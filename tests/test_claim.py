@@ -230,6 +230,16 @@ def test_another_machines_claim_is_taken_over_when_its_heartbeat_has_run_out(tmp
     ]
 
 
+def test_a_heartbeat_is_not_measured_by_this_machines_clock(tmp_path, monkeypatch):
+    path = elsewhere(tmp_path)
+    path.touch()  # now, as the file system sees it
+    now, notes, clock = time.time(), [], Clock()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    with claim.claimed(tmp_path, note=notes.append, sleep=clock.sleep):
+        pass
+    assert "(last heartbeat 0 s ago); waiting 60 s" in notes[0]
+
+
 @pytest.mark.parametrize("age", [0, 100_000])  # also where the other machine's clock is wrong
 def test_another_machines_trainer_that_lives_is_not_disturbed(tmp_path, age):
     path = elsewhere(tmp_path, age)

@@ -58,7 +58,7 @@ class Training:
                 self.remove(path)
 
     def remove(self, path):
-        spool.hand_over(path, self.folder)
+        spool.Recipients(self.folder).hand_over(path)
         checkpoint_files.remove(path)
         checkpoint_files.list_committed(self.folder, self.names())
 

@@ -12,7 +12,12 @@ from runner import checkpoint_files, checkpoints, restoring, retention, signals,
 DATA = "data-00000-of-00001"
 
 
-def trainer(folder, *, asynchronous=False, keep=1, notes=None):
+def live(folder):
+    """Who lives, as a trainer sees it that has just been started."""
+    return spool.Recipients(folder).live()
+
+
+def trainer(folder, *, asynchronous=False, keep=1, notes=None, clock=time.monotonic):
     """Commits checkpoints whose weights are their step, and keeps one."""
     weights = tf.Variable([0.0, 0.0, 0.0])
     made = checkpoints.Checkpoints(
@@ -20,7 +25,7 @@ def trainer(folder, *, asynchronous=False, keep=1, notes=None):
         folder,
         keep=retention.Keep(keep),
         asynchronous=asynchronous,
-        before_removal=lambda path: spool.hand_over(path, folder),
+        before_removal=spool.Recipients(folder, clock=clock).hand_over,
         note=[].append if notes is None else notes.append,
     )
 
@@ -141,10 +146,10 @@ def test_a_registration_goes_with_a_clean_end_and_stays_with_any_other(tmp_path)
             spool.registered(folder, policy="every", metrics=["accuracy"]),
         ):
             raise end
-        assert spool.live(tmp_path) == [folder]
+        assert live(tmp_path) == [folder]
     with spool.registered(folder, policy="every", metrics=["accuracy"]):
-        assert spool.live(tmp_path) == [folder]
-    assert spool.live(tmp_path) == []
+        assert live(tmp_path) == [folder]
+    assert live(tmp_path) == []
     assert spool.metrics_of(tmp_path, "a") is None
 
 
@@ -155,19 +160,33 @@ def test_a_sidecar_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_
         spool.registered(folder, policy="every", metrics=[]),
     ):
         raise KeyboardInterrupt
-    now = (folder / "sidecar.json").stat().st_mtime
-    assert spool.live(tmp_path, clock=lambda: now + spool.GRACE_SECONDS - 1) == [folder]
-    assert spool.live(tmp_path, clock=lambda: now + spool.GRACE_SECONDS + 1) == []
-    os.utime(folder / "sidecar.json", (0, 0))
-    trainer(tmp_path)(10, 20)
-    assert spool.waiting(folder) == []
+    seconds = 0.0
+    commit = trainer(tmp_path, clock=lambda: seconds)
+    commit(10, 20)
+    seconds = spool.GRACE_SECONDS - 1
+    commit(30)
+    seconds = spool.GRACE_SECONDS
+    commit(40, 50)
+    assert names(spool.waiting(folder)) == ["ckpt-10", "ckpt-20"]
+
+
+@pytest.mark.parametrize("behind", [-3600, 3600])
+def test_a_sidecar_whose_clock_differs_by_an_hour_gets_everything(tmp_path, sidecar, behind):
+    seconds = 0.0
+    commit = trainer(tmp_path, clock=lambda: seconds)
+    for step in range(10, 60, 10):
+        seconds += spool.GRACE_SECONDS / 2
+        sign = time.time() + seconds - behind  # of life, as the sidecar's machine sees the time
+        os.utime(sidecar / "sidecar.json", (sign, sign))
+        commit(step)
+    assert names(spool.waiting(sidecar)) == ["ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40"]
 
 
 def test_a_sign_of_life_is_given_again_and_again(tmp_path):
     folder = tmp_path / "eval-a"
     with spool.registered(folder, policy="every", metrics=[], seconds=0.01):
         os.utime(folder / "sidecar.json", (0, 0))
-        while not spool.live(tmp_path):
+        while (folder / "sidecar.json").stat().st_mtime == 0:
             time.sleep(0.01)
 
 
@@ -188,14 +207,14 @@ def test_a_damaged_registration_counts_as_none_and_training_goes_on(tmp_path, co
         file.write_bytes(content)
     trainer(tmp_path)(10, 20)
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-20"]
-    assert spool.live(tmp_path) == []
+    assert live(tmp_path) == []
     assert spool.metrics_of(tmp_path, "a") is None
 
 
 def test_a_checkpoint_without_its_index_is_not_handed_over(tmp_path, sidecar):
     trainer(tmp_path)(10)
     (tmp_path / "ckpt-10.index").unlink()
-    spool.hand_over(tmp_path / "ckpt-10", tmp_path)
+    spool.Recipients(tmp_path).hand_over(tmp_path / "ckpt-10")
     assert not (sidecar / "queue").exists()
 
 
