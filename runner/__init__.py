@@ -71,6 +71,7 @@ def run(
     *,
     checkpoint: str = "latest",
     allow_config_change: bool = False,
+    allow_lost_history: bool = False,
     dry_run: bool = False,
     profile_steps: tuple[int, int] | None = None,
     train_actions: Sequence[Callable[..., Any]] = (),
@@ -84,6 +85,7 @@ def run(
         mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
         checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
         allow_config_change: Whether a run that is there may go on with another configuration.
+        allow_lost_history: Whether it may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder, instead.
         profile_steps: The first and the last training step to profile for TensorBoard.
         train_actions: Called with the logs of each training loop, names to tensors. One that
@@ -108,6 +110,7 @@ def run(
             Path(model_dir),
             checkpoint,
             allow_config_change,
+            allow_lost_history,
             dry_run,
             profile_steps=profile_steps,
             train_actions=tuple(train_actions),

@@ -67,7 +67,6 @@ class TrainingLog:
             model_dir / "train" if draws else None, purge_from=resumed_at + 1
         )
         self._utilization = utilization
-        self._newest: dict[str, float] = {}
         self._clock = clock
         self._writer = background.Background()
         self._waiting: list[tuple[controller.Loop, Mapping[str, float]]] = []
@@ -75,6 +74,12 @@ class TrainingLog:
         self._written = False  # a row that may not be on the disk yet
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
+
+    @property
+    def step(self) -> int:
+        """The step of the last row, 0 where there is none."""
+        self._finish()
+        return self._step
 
     @property
     def newest(self) -> dict[str, float]:
@@ -143,10 +148,11 @@ class TrainingLog:
         files.append_json_lines(self._path, (_row(*each) for each in found))
         for step, values, pace in found:
             self._board.write(step, {**values, **pace})
-        self._newest = found[-1][1]
+        self._step, self._newest = found[-1][:2]
 
     def _drop_after(self, step: int) -> None:
         newest = files.cut_json_lines(self._path, lambda row: row["step"] <= step)
+        self._step = int(newest["step"]) if newest else 0
         self._newest = _metrics(newest) if newest else {}
 
 

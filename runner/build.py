@@ -66,6 +66,7 @@ def build_trainer(
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     xla.check_runtime(config.runtime, devices)
     brake, inputs, replicas = stepping.Brake(), memory.Inputs(), memory.Replicas()
+    logs = memory.Logs()
     stop.tell(brake.halt)
     with devices.scope():
         task = given.task or _task(config, logging_dir)
@@ -82,6 +83,7 @@ def build_trainer(
             brake=brake,
             inputs=inputs,
             replicas=replicas,
+            logs=logs,
             check=stop.check,
         )
     if config.runtime.enable_xla and config.run.deterministic and built.training_graph:

@@ -4,12 +4,12 @@ What points to a checkpoint (the `checkpoint` file, info.json) is written after 
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
 
-from runner import checkpoint_files, heartbeat, matching, restoring, retention
+from runner import checkpoint_files, heartbeat, matching, memory, restoring, retention
 from runner.checkpoint_files import latest as latest
 from runner.errors import ConfigError, RunnerError
 
@@ -190,8 +190,9 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         ConfigError: it was written for another model; the message lists the differences.
     """
     try:
-        report = matching.compare(checkpoint, path)
-        complaint = "" if report.different else _read(checkpoint, path, partly=partly)
+        with _without_logs(checkpoint, path):
+            report = matching.compare(checkpoint, path)
+            complaint = "" if report.different else _read(checkpoint, path, partly=partly)
     except restoring.UNREADABLE as error:
         why = restoring.damage(path) or checkpoint_files.reason(error)
         raise UnreadableError(path, why) from error
@@ -199,6 +200,20 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         differences = report.render(unexpected=not partly) or f"  {complaint}"
         written, advice = _misfit(report, partly=partly)
         raise ConfigError(f"{path} was written {written}:\n{differences}\n{advice}")
+
+
+@contextlib.contextmanager
+def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
+    """Inside, `checkpoint` has no `memory.Logs` where `path` was written before there were any."""
+    logs = getattr(checkpoint, memory.Logs.NAME, None)
+    if logs is None or memory.Logs.of(path) is not None:
+        yield
+        return
+    delattr(checkpoint, memory.Logs.NAME)
+    try:
+        yield
+    finally:
+        setattr(checkpoint, memory.Logs.NAME, logs)
 
 
 def _misfit(report: matching.Report, *, partly: bool) -> tuple[str, str]:

@@ -1,5 +1,7 @@
 """Evaluations kept in columns: a run has many, and as objects they take six times the memory."""
 
+import math
+import zlib
 from array import array
 from collections.abc import Sequence
 from typing import overload
@@ -27,7 +29,7 @@ class Evaluations(Sequence[records.Row]):
         """Adds one."""
         form = (row.checkpoint.replace(str(row.step), _STEP), tuple(row.metrics))
         self._forms.append(self._known.setdefault(form, form))
-        self._values.extend(row.metrics.values())
+        self._values.extend(math.nan if x != x else x for x in row.metrics.values())  # one NaN
         self._ends.append(len(self._values))
         self._times.append(row.time)
         self._seconds.append(row.seconds)
@@ -43,6 +45,11 @@ class Evaluations(Sequence[records.Row]):
     def __getitem__(self, place: int | slice) -> records.Row | list[records.Row]:
         found = range(len(self))[place]
         return self._row(found) if isinstance(found, int) else [self._row(n) for n in found]
+
+    def digest(self, count: int) -> int:
+        """A number below 2**63 that tells the steps and values of the first `count` from others."""
+        values = self._values[: self._ends[count - 1] if count else 0]
+        return zlib.crc32(values) << 31 ^ zlib.crc32(self._steps[:count])
 
     def __eq__(self, other: object) -> bool:
         """Whether `other` has the same rows, in a list or otherwise; NaN is like nothing."""

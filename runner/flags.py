@@ -126,6 +126,11 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="go on with a run although its configuration has changed",
     )
     group.add_argument(
+        "--allow_lost_history",
+        action="store_true",
+        help="go on with a run although rows of its history.jsonl are gone",
+    )
+    group.add_argument(
         "--profile_steps",
         metavar="FIRST:LAST",
         help="for train and train_and_eval: a profile of these steps, both counted, for "

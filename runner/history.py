@@ -9,12 +9,28 @@ import contextlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from runner import columns, files, records
 from runner.errors import RunnerError
 
 Kind = TypeVar("Kind", bound=records.Record)
+
+
+class Extent(NamedTuple):
+    """How far a history goes.
+
+    Attributes:
+        evaluations: How many there are.
+        digest: Of their steps and values.
+        rollbacks: How many there are.
+        drops: How many there are.
+    """
+
+    evaluations: int
+    digest: int
+    rollbacks: int
+    drops: int
 
 
 class History:
@@ -44,6 +60,31 @@ class History:
     def rollbacks(self) -> Sequence[records.Rollback]:
         """The rollbacks, oldest first."""
         return self.of(records.Rollback)
+
+    @property
+    def extent(self) -> Extent:
+        """How far it goes."""
+        return self._extent(len(self.rows))
+
+    def lost(self, then: Extent) -> str:
+        """What it has lost since it went as far as `then`; empty while that is all there."""
+        counts = {
+            "evaluation": (then.evaluations, len(self.rows)),
+            "rollback": (then.rollbacks, len(self.rollbacks)),
+            "drop of the learning rate": (then.drops, len(self.of(records.Drop))),
+        }
+        lost = [
+            f"{was - now} of {was} {name}{'s' if was != 1 else ''}"
+            for name, (was, now) in counts.items()
+            if now < was
+        ]
+        if not lost and self._extent(then.evaluations).digest != then.digest:
+            lost = [f"the first {then.evaluations} evaluations as they were"]
+        return " and ".join(lost)
+
+    def _extent(self, evaluations: int) -> Extent:
+        digest = self._of[records.Row].digest(evaluations)
+        return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
 
     def append(self, row: records.Record) -> None:
         """Adds one row; it is on disk when this returns."""

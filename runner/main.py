@@ -95,6 +95,7 @@ def _run(
         Path(given.model_dir),
         given.checkpoint or "latest",
         allow_config_change=given.allow_config_change,
+        allow_lost_history=given.allow_lost_history,
         dry_run=given.dry_run,
         profile_steps=flags.profile_steps(given),
         arguments=flags.configuring(given),

@@ -1,14 +1,17 @@
 """State that TensorFlow's and Keras's checkpoints leave out, as values that they can hold.
 
-Each value is one string variable that is always there, and empty where there is nothing to hold: so
-a run may go on under another strategy. Create it outside the strategy's scope.
+Each value is one variable that is always there, and empty where there is nothing to hold: so a run
+may go on under another strategy. Create it outside the strategy's scope.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
+
+from runner import history
 
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
@@ -87,6 +90,46 @@ class Replicas:
     def _take(self) -> None:
         held = [tf.io.serialize_tensor(tf.stack(parts)) for parts in self._parts]
         self.value.assign(tf.io.serialize_tensor(tf.stack(held)))
+
+
+class Written(NamedTuple):
+    """How far the logs of a run went.
+
+    Attributes:
+        history: The evaluations and decisions.
+        training: The step of the newest training row.
+    """
+
+    history: history.Extent
+    training: int
+
+
+class Logs:
+    """How far the logs went, so that a start notices what was lost of them since."""
+
+    NAME = "logs"
+
+    def __init__(self) -> None:
+        with tf.device("cpu:0"):
+            self.value = tf.Variable(tf.zeros([5], tf.int64), trainable=False, name=self.NAME)
+
+    def take(self, written: Written) -> None:
+        """Holds how far they go now."""
+        self.value.assign([*written.history, written.training])
+
+    @classmethod
+    def of(cls, path: Path) -> Written | None:
+        """What the checkpoint at `path` holds; None of one that was written before there was this.
+
+        Raises:
+            tensorflow.errors.OpError: it is damaged.
+        """
+        reader = tf.train.load_checkpoint(str(path))
+        key = f"{cls.NAME}/.ATTRIBUTES/VARIABLE_VALUE"
+        if not reader.has_tensor(key):
+            return None
+        *extent, training = reader.get_tensor(key).tolist()
+        return Written(history.Extent(*extent), training)
 
 
 def generators(model: tf_keras.Model) -> list[tf.random.Generator]:

@@ -30,6 +30,7 @@ class Request:
         model_dir: The training run's folder.
         checkpoint: What `eval` evaluates: see `runner.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
+        allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
         profile_steps: The first and the last training step to profile, None for none.
         arguments: The command's flags that make `config`, for a mode that starts processes.
@@ -46,6 +47,7 @@ class Request:
     model_dir: Path
     checkpoint: str = "latest"
     allow_config_change: bool = False
+    allow_lost_history: bool = False
     dry_run: bool = False
     profile_steps: tuple[int, int] | None = None
     arguments: Sequence[str] = ()
@@ -250,6 +252,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             held=held,
             given=request.given or build.Given(),
             profile_steps=request.profile_steps,
+            allow_lost_history=request.allow_lost_history,
         )
         accepted()
         request.built(run.trainer)

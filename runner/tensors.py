@@ -4,6 +4,7 @@ Left out is what may differ between two runs that are the same:
 
 - `save_counter` counts the commits of one manager, and an interrupted run commits more often.
 - The object graph says where in the file each tensor is; tensors are compared by their names.
+- How far the logs went is compared by comparing the logs.
 - An input iterator's state holds buffers that threads fill, more or less at any moment. That it is
   there is compared; whether training went on with the right batch shows in the weights.
 """
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _INPUTS = "input iterator"
-_LEFT_OUT = (f"save_counter{_VALUE}", "_CHECKPOINTABLE_OBJECT_GRAPH")
+_LEFT_OUT = (f"save_counter{_VALUE}", f"logs{_VALUE}", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 # What a variable is, by its name in a checkpoint: the first pattern found in it counts.
 _KINDS = {

@@ -31,7 +31,7 @@ class Trainer(evaluator.Evaluator):
     compiles wherever it is asked for. A batch may be cut into parts for one update.
 
     Create it inside the strategy's scope. Its arguments are those of `Evaluator`, and `brake`,
-    `inputs` and `replicas`, which are created outside.
+    `inputs`, `replicas` and `logs`, which are created outside.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Trainer(evaluator.Evaluator):
         brake: stepping.Brake,
         inputs: memory.Inputs,
         replicas: memory.Replicas,
+        logs: memory.Logs,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
@@ -60,6 +61,7 @@ class Trainer(evaluator.Evaluator):
         )
         self.brake = brake
         self.waits = waiting.Waits(placement.advice(config.task.train_data))
+        self.logs = logs
         self._inputs = inputs
         self._replicas = replicas
         self._metrics = [*self.train_metrics, self.train_loss]
@@ -80,6 +82,7 @@ class Trainer(evaluator.Evaluator):
             generators=memory.generators(model),
             inputs=inputs.value,
             replicas=replicas.value,
+            logs=logs.value,
             **getattr(model, "checkpoint_items", {}),
         )
         self._state = [*model.variables, *optimizers.variables(optimizer)]

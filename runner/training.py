@@ -19,6 +19,7 @@ from runner import (
     files,
     heartbeat,
     history,
+    memory,
     optimizer,
     overview,
     profiling,
@@ -33,6 +34,7 @@ from runner import (
     watched_metrics,
 )
 from runner.config import Experiment
+from runner.errors import ConfigError
 
 
 class Training:
@@ -47,6 +49,7 @@ class Training:
         given: What a caller has made already.
         profile_steps: The first and the last step to profile, None for none.
         sidecars: The folder whose sidecars decide, where it is not `model_dir`.
+        allow_lost_history: Whether the run may go on without rows that its history has lost.
 
     Attributes:
         trainer: Holds the state.
@@ -70,6 +73,7 @@ class Training:
         given: build.Given = build.Given(),  # noqa: B008, immutable
         profile_steps: tuple[int, int] | None = None,
         sidecars: Path | None = None,
+        allow_lost_history: bool = False,
     ) -> None:
         self._config = config
         self._held = held
@@ -81,6 +85,9 @@ class Training:
         )
         start = checkpoints.step_of(self._source) if self._source else 0
         self.rows = history.History(model_dir / "history.jsonl")
+        written = memory.Logs.of(self._source) if self._source else None
+        if written:
+            self._check_history(written.history, allow=allow_lost_history)
         self.rows.drop_after(start)
         self.trainer, self._rate_scale = build.build_trainer(
             config,
@@ -109,6 +116,11 @@ class Training:
             draws=config.run.tensorboard,
             utilization=self._utilization,
         )
+        if written and self.log.step < written.training:
+            heartbeat.say(
+                f"{model_dir / 'train.jsonl'} has lost training rows: the newest is of step "
+                f"{self.log.step:,}, and {self._source} followed one of step {written.training:,}"
+            )
         self._begin()
         watched_metrics.check(config, self.trainer, sidecars or model_dir, evaluates=evaluates)
         if not self._source and config.trainer.recovery_max_trials > 0:
@@ -263,6 +275,20 @@ class Training:
     def _rates(self, steps: Sequence[int]) -> Sequence[float]:
         return optimizer.rates(self.trainer.optimizer, steps)
 
+    def _check_history(self, then: history.Extent, *, allow: bool) -> None:
+        """Compares the rows with those that there were when the checkpoint was committed."""
+        lost = self.rows.lost(then)
+        if not lost:
+            return
+        said = f"{self._model_dir / 'history.jsonl'} has lost {lost} that {self._source} followed"
+        if not allow:
+            raise ConfigError(
+                f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "
+                "its rows: put back a copy of the file, or go on with what is left by "
+                "--allow_lost_history"
+            )
+        heartbeat.say(f"{said}; going on with what is left")
+
     def _begin(self) -> None:
         """Restores the newest checkpoint, or starts."""
         if self._source:
@@ -301,6 +327,7 @@ class Training:
     def _commit(self, step: int) -> None:
         self._held.check()
         self.log.flush()
+        self.trainer.logs.take(memory.Written(self.rows.extent, self.log.step))
         self.trainer.remember()
         self._store.commit(step)
 

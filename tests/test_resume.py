@@ -50,7 +50,7 @@ def state(folder, step):
     return {
         name: np.asarray(reader.get_tensor(name)).tobytes()
         for name in names
-        if not name.startswith(("save_counter", "_CHECKPOINTABLE", "inputs"))
+        if not name.startswith(("save_counter", "_CHECKPOINTABLE", "inputs", "logs"))
     }
 
 
