@@ -14,7 +14,7 @@ import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
-from runner import batches
+from runner import batches, strategy
 from runner.errors import ConfigError
 
 Window = tuple[int, int]
@@ -50,7 +50,7 @@ def training(
         replicas = context.num_replicas_in_sync // context.num_input_pipelines
         parts = []
         for first, count in segments(step, skipped):
-            tf.random.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
+            strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
             parts.append(_from(task, data, context, first, count, replicas))
         return tf.nest.map_structure(_joined, *parts)
 
@@ -191,11 +191,11 @@ def _distributed(
             return dataset
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
 
-    strategy = tf.distribute.get_strategy()
+    devices = tf.distribute.get_strategy()
     if _takes_context(task):
-        return orbit.utils.make_distributed_dataset(strategy, with_options)
+        return orbit.utils.make_distributed_dataset(devices, with_options)
     return tf.nest.map_structure(
-        lambda part: orbit.utils.make_distributed_dataset(strategy, part),
+        lambda part: orbit.utils.make_distributed_dataset(devices, part),
         with_options(tf.distribute.InputContext()),
     )
 

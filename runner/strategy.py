@@ -4,19 +4,26 @@ Everything here reads official's `RuntimeConfig`; whatever it names that this ma
 is a `ConfigError`.
 """
 
+import gc
 import os
+import random
+import sys
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.common import distribute_utils
 from official.core import config_definitions
 from official.modeling import performance
 from official.utils.misc import keras_utils
+from tensorflow.python.eager import context
 from tensorflow.python.framework import config as tf_config
+from tf_keras.src import backend
 
 from runner import cross_entropy
 from runner.errors import ConfigError
 
+_TOKENIZERS = "tensorflow_text.python.ops.sentencepiece_tokenizer"
 _STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "tpu")
 
 
@@ -116,12 +123,35 @@ def configure(
         os.environ["TF_USE_CUDNN_BATCHNORM_SPATIAL_PERSISTENT"] = "1"
     tf.config.run_functions_eagerly(runtime.run_eagerly)
     tf_keras.backend.experimental.enable_tf_random_generator()
-    tf_keras.utils.set_random_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    backend._SEED_GENERATOR.generator = random.Random(seed)  # of layers and initializers
+    set_seed(seed)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
         cross_entropy.keep_kernel()
     else:
         tf_config.disable_op_determinism()
+
+
+def set_seed(seed: int) -> None:
+    """Sets TensorFlow's seed, and spares what lives in its cache of kernels.
+
+    `tf.random.set_seed` empties that cache, so that an op drawn eagerly gives the same numbers
+    again; but a SentencepieceTokenizer keeps its model there. Where there is one, only the seed is
+    set: what a function draws, such as the shuffle of a dataset, is the same either way.
+    """
+    if _has_tokenizer():
+        context.context()._seed, context.context()._rng = seed, random.Random(seed)
+    else:
+        tf.random.set_seed(seed)
+
+
+def _has_tokenizer() -> bool:
+    """Whether this process holds a SentencepieceTokenizer."""
+    module = sys.modules.get(_TOKENIZERS)
+    kind = getattr(module, "SentencepieceTokenizer", None)
+    return kind is not None and any(issubclass(type(each), kind) for each in gc.get_objects())
 
 
 def check_batch(

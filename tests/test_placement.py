@@ -1,8 +1,13 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
+import tensorflow_text
 import toy
 
+import runner
 from runner import inputs, placement
 from runner.errors import ConfigError
 
@@ -165,3 +170,44 @@ def test_a_shuffle_without_a_seed_has_one_order_also_after_what_is_left_out():
     through = read(placement.training(task, data, seed=3), alone, 12)
     skipping = read(placement.training(task, data, step=2, skipped=[(4, 6)], seed=3), alone, 4)
     np.testing.assert_array_equal(skipping, [through[i] for i in (2, 3, 6, 7)])
+
+
+@pytest.fixture
+def tokenizer():
+    """It keeps its model in TensorFlow's cache of kernels, which tf.random.set_seed empties."""
+    Path("text").write_text("a word\nein wort\nthe words are two\nzwei worte sind das\n" * 9)
+    sentencepiece.SentencePieceTrainer.train(
+        input="text", model_prefix="pieces", vocab_size=22, minloglevel=2
+    )
+    return tensorflow_text.SentencepieceTokenizer(model=Path("pieces.model").read_bytes())
+
+
+def test_a_tokenizer_of_the_tasks_lives_through_training_resuming_and_evaluating(
+    tokenizer, tmp_path, monkeypatch
+):
+    def speak(self, logs, global_step=None):
+        return {"length": float(len(tokenizer.detokenize(tokenizer.tokenize("a word")).numpy()))}
+
+    monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda self, state, logs: True)
+    monkeypatch.setattr(toy.ToyTask, "reduce_aggregated_logs", speak)
+    monkeypatch.setattr(toy.ToyTask, "build_inputs", Unseeded.build_inputs)
+    for steps in (20, 40):
+        config = toy.experiment({"trainer": {"train_steps": steps}})
+        results = runner.run(config, tmp_path / "run", "train_and_eval")
+        assert results["metrics"]["length"] == len("a word")
+
+
+class Unseeded(toy.ToyTask):
+    """Inputs of its own, in an order that no seed is given for."""
+
+    def build_inputs(self, params, input_context=None):
+        dataset = tf.data.Dataset.from_tensor_slices(toy.data(32)).shuffle(32)
+        return dataset.repeat().batch(8) if params.is_training else dataset.batch(8)
+
+
+def test_beside_a_tokenizer_a_shuffle_without_a_seed_is_replayed_too(tokenizer):
+    task, data = Unseeded(toy.ToyConfig()), toy.cfg.DataConfig(is_training=True)
+    first, again = (placement.training(task, data, seed=3) for _ in range(2))
+    for one, other in zip(first.take(5), again.take(5), strict=True):
+        np.testing.assert_array_equal(one[1], other[1])
+    assert tokenizer.tokenize("a word").shape[0] > 0
