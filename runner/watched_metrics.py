@@ -8,9 +8,9 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task
 
-from runner import actions, evaluation_sets, evaluator, spool
+from runner import actions, evaluation_sets, evaluator, heartbeat, spool
 from runner.config import Experiment
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
 
@@ -46,8 +46,9 @@ def check(
         ConfigError: there will be no such metric, or two of one name; the message lists those
             there will be.
     """
-    own = produced(config, built, evaluates=evaluates)
-    for each in (*_best(config), *_decisions(config, sidecar)):
+    watched = [*_best(config), *_decisions(config, sidecar)]
+    own = produced(config, built, evaluates=evaluates and bool(watched))
+    for each in watched:
         if each.source:
             _check_foreign(each, own, spool.metrics_of(model_dir, each.source))
         elif own is not None and each.metric not in own:
@@ -63,8 +64,8 @@ def produced(
     """The names of the metrics in this process's rows.
 
     A task is taken at its word for the metrics that it declares. What it aggregates itself has no
-    declaration: a rehearsal on one batch tells, where this process evaluates; else the names are
-    not known, and None.
+    declaration: a rehearsal on one batch tells, where this process evaluates. Else, or where a task
+    can make nothing of a single batch, the names are not known, and None.
     """
     if not _aggregates(built.task):
         metrics = [*built.task.build_metrics(training=False), *getattr(built.model, "metrics", ())]
@@ -72,7 +73,15 @@ def produced(
         return evaluation_sets.metric_names(config, [evaluation_sets.LOSS, *names])
     if not evaluates:
         return None
-    return evaluation_sets.metric_names(config, actions.scalars(built.evaluate(tf.constant(1))))
+    try:
+        logs = built.evaluate(tf.constant(1))
+    except RunnerError:
+        raise
+    except Exception as error:  # the task's own, which may need all of the data
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        heartbeat.say(f"the metrics' names are not checked: one batch alone fails ({why})")
+        return None
+    return evaluation_sets.metric_names(config, actions.scalars(logs))
 
 
 def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
@@ -104,12 +113,14 @@ def _decisions(config: Experiment, sidecar: str) -> Iterator[_Watched]:
 
 
 def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
-    """Checks a metric of a sidecar's: by what that says it produces, else by this task."""
-    if known is not None:
-        if each.metric not in known:
-            produces = f"the sidecar {each.source!r} produces {', '.join(known)}"
-            raise ConfigError(_missing(each, produces, known))
-    elif own is not None and each.metric not in own:
+    """Checks a metric of a sidecar's: by what that says it produces, else by this task.
+
+    One that runs and says nothing (`known` is empty) does not know it.
+    """
+    if known and each.metric not in known:
+        produces = f"the sidecar {each.source!r} produces {', '.join(known)}"
+        raise ConfigError(_missing(each, produces, known))
+    if known is None and own is not None and each.metric not in own:
         produces = (
             f"the sidecar {each.source!r} is not running; this task produces {', '.join(own)}; "
             "start the sidecar first if it has metrics of its own"

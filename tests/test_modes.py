@@ -223,6 +223,28 @@ def test_a_metric_that_the_task_aggregates_itself_is_found_by_a_rehearsal(tmp_pa
     assert steps(tmp_path / "history.jsonl") == [20, 40]  # the rehearsal left no row
 
 
+def test_a_task_that_needs_all_of_the_data_is_not_asked_about_one_batch(
+    tmp_path, monkeypatch, capsys
+):
+    asked = []
+
+    def reduce(self, batches, global_step=None):
+        asked.append(batches)
+        assert batches == 3, f"{batches} lines, 3 wanted"
+        return {"batches": float(batches)}
+
+    monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda self, state, logs: (state or 0) + 1)
+    monkeypatch.setattr(toy.ToyTask, "reduce_aggregated_logs", reduce)
+    unwatched = toy.experiment({"trainer": {"best_checkpoint_eval_metric": ""}})
+    runner.run(unwatched, tmp_path / "a", "train_and_eval")
+    assert asked == [3, 3]
+    watched = toy.experiment({"trainer": {"best_checkpoint_eval_metric": "batches"}})
+    results = runner.run(watched, tmp_path / "b", "train_and_eval")
+    assert results["best"]["metrics"]["batches"] == 3.0
+    said = "names are not checked: one batch alone fails (AssertionError: 1 lines, 3 wanted"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["adam", "adam_experimental"])
 @pytest.mark.parametrize("ema", [None, {"average_decay": 0.9}])
 def test_a_changed_learning_rate_takes_effect_on_resume(tmp_path, kind, ema):
