@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+import tf_keras
 from official.core import base_task, task_factory
 
 from runner import (
@@ -23,14 +24,16 @@ from runner import (
     placement,
     progress,
     rules,
+    sections,
     signals,
     stepping,
     strategy,
     trainer,
+    unread,
     utilization,
     xla,
 )
-from runner.config import Experiment
+from runner.config import Experiment, origins
 from runner.errors import ConfigError
 
 
@@ -69,8 +72,7 @@ def build_trainer(
     logs = memory.Logs()
     stop.tell(brake.halt)
     with devices.scope():
-        task = given.task or _task(config, logging_dir)
-        model = task.build_model()
+        task, model = _task(config, logging_dir, given)
         made = optimizer.build(task, config)
         rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
         built = trainer.Trainer(
@@ -103,11 +105,11 @@ def build_evaluator(
     devices, brake = _devices(config, given), stepping.Brake()
     stop.tell(brake.halt)
     with devices.scope():
-        task = given.task or _task(config, logging_dir)
+        task, model = _task(config, logging_dir, given)
         return evaluator.Evaluator(
             config,
             task,
-            task.build_model(),
+            model,
             optimizer.build(task, config) if averages else None,
             validation_dataset=_validation_inputs(config, task),
             check=stop.check,
@@ -332,8 +334,25 @@ def _nested(metric: str) -> str:
     return metric.replace("|", "/")
 
 
-def _task(config: Experiment, logging_dir: Path) -> base_task.Task:
-    return task_factory.get_task(config.task, logging_dir=str(logging_dir))
+def _task(
+    config: Experiment, logging_dir: Path, given: Given
+) -> tuple[base_task.Task, tf_keras.Model]:
+    """The task and its model.
+
+    Some of official's builders write into their own section, so a task that is made here has a copy
+    of it, and the experiment says what was given.
+
+    Raises:
+        ConfigError: a builder has replaced a value that was given.
+    """
+    if given.task is not None:
+        return given.task, given.task.build_model()
+    section = sections.unlocked(config.task)
+    task = task_factory.get_task(section, logging_dir=str(logging_dir))
+    model = task.build_model()
+    if lost := list(unread.replaced(config.task, section, "task", origins(config))):
+        raise ConfigError("\n".join(lost))
+    return task, model
 
 
 def _pictures(config: Experiment, task: base_task.Task) -> actions.Pictures | None:

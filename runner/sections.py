@@ -1,8 +1,12 @@
 """The sections of a configuration, at any depth."""
 
+import copy
 from collections.abc import Iterator
+from typing import TypeVar
 
 from official.modeling.hyperparams import base_config
+
+C = TypeVar("C", bound=base_config.Config)
 
 
 def walk(config: base_config.Config, path: str = "") -> Iterator[tuple[str, base_config.Config]]:
@@ -14,3 +18,11 @@ def walk(config: base_config.Config, path: str = "") -> Iterator[tuple[str, base
         for index, item in enumerate(value if many else [value]):
             if isinstance(item, base_config.Config):
                 yield from walk(item, f"{below}[{index}]" if many else below)
+
+
+def unlocked(config: C) -> C:
+    """A copy that may be changed at any depth."""
+    made = copy.deepcopy(config)
+    for _, section in walk(made):
+        section._locked = False
+    return made

@@ -40,6 +40,29 @@ def concerned(given: Iterable[str], *, evaluates: bool) -> Iterator[str]:
             yield path
 
 
+def replaced(
+    given: base_config.Config, built: base_config.Config, path: str, places: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each given value that another one has replaced where a task was built.
+
+    Args:
+        given: The section of the experiment.
+        built: The copy that the task had.
+        path: Of both: `task`.
+        places: By path, where a value was given.
+    """
+    others = dict(sections.walk(built, path))
+    for where, section in sections.walk(given, path):
+        for name in _changed(section) if where in others else ():
+            full, value = _join(where, name), vars(section)[name]
+            other = vars(others[where]).get(name)
+            if full in places and other != value:
+                yield (
+                    f"{places[full]}: {full} = {value!r} has no effect: building the model makes "
+                    f"it {other!r}, which follows from another value"
+                )
+
+
 class Reads:
     """Counts the reads of values that were given.
 
