@@ -42,6 +42,9 @@ PACE = ("steps_per_second", "mfu", "input_wait")
 class TrainingLog:
     """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
 
+    TensorBoard may get more points, by the clock: another run has them elsewhere, so they are no
+    rows.
+
     A thread reads the values and writes them, so that training goes on meanwhile: of short loops,
     those of a tenth of a second at once.
 
@@ -49,6 +52,7 @@ class TrainingLog:
         model_dir: The run's folder.
         resumed_at: The step that the run is at; what is newer is dropped.
         draws: Whether TensorBoard's events are written.
+        draws_every: So many seconds after a point there is one more; 0: only those of the grid.
         utilization: From steps a second to `mfu`; None where that is not known.
         clock: Seconds, for tests to inject.
     """
@@ -59,6 +63,7 @@ class TrainingLog:
         *,
         resumed_at: int,
         draws: bool = True,
+        draws_every: float = 0,
         utilization: Callable[[float], float] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -68,6 +73,8 @@ class TrainingLog:
         )
         self._utilization = utilization
         self._clock = clock
+        self._draws_every = draws_every if draws else 0
+        self._drawn = clock() if self._draws_every else 0.0
         self._writer = background.Background()
         self._waiting: list[tuple[controller.Loop, Mapping[str, float]]] = []
         self._handed = -math.inf  # when rows were last handed over
@@ -88,7 +95,7 @@ class TrainingLog:
         return self._newest
 
     def write(self, loop: controller.Loop, *, input_wait: float | None = None) -> None:
-        """Off the grid nothing is written.
+        """Off the grid no row is written.
 
         Args:
             loop: The loop.
@@ -97,15 +104,28 @@ class TrainingLog:
         self._steps += loop.steps
         self._seconds += loop.seconds
         if loop.summary:
-            pace = {"steps_per_second": self._steps / self._seconds}
-            if self._utilization:
-                pace["mfu"] = self._utilization(pace["steps_per_second"])
-            if input_wait is not None:
-                pace["input_wait"] = input_wait
+            pace = self._pace(input_wait)
             self._steps, self._seconds = 0, 0.0
             self._waiting.append((loop, pace))
             if self._clock() - self._handed >= _TOGETHER:
                 self._hand_over()
+            self._drawn = self._clock()
+        elif self._draws_every and self._clock() - self._drawn >= self._draws_every:
+            self._draw(loop, self._pace(input_wait))
+            self._drawn = self._clock()
+
+    def _pace(self, input_wait: float | None) -> dict[str, float]:
+        """That of the steps since the last row."""
+        pace = {"steps_per_second": self._steps / self._seconds}
+        if self._utilization:
+            pace["mfu"] = self._utilization(pace["steps_per_second"])
+        if input_wait is not None:
+            pace["input_wait"] = input_wait
+        return pace
+
+    def _draw(self, loop: controller.Loop, pace: Mapping[str, float]) -> None:
+        self._hand_over()  # points stay in the order of their steps
+        self._writer.do(lambda: self._board.write(loop.step, {**scalars(loop.logs), **pace}))
 
     def do(self, work: Callable[[], None]) -> None:
         """Has the thread do something else as well; it is done when `flush` returns."""

@@ -262,13 +262,13 @@ def build_utilization(
 
 def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
     """When things fall due."""
-    options = config.trainer
+    options, last = config.trainer, config.trainer.train_steps
     sets = (each.interval for each in config.run.evaluation_sets if each.interval)
     return controller.Grid(
-        end=options.train_steps,
+        end=last,
         loop=options.steps_per_loop,
         summary=options.summary_interval,
-        checkpoint=options.checkpoint_interval,
+        checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,
         evaluations=(options.validation_interval, *sets) if evaluates else (),
     )
 

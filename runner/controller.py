@@ -48,6 +48,15 @@ class Grid:
         """Whether a commit falls due at `step`; a signal or an action may ask for one anywhere."""
         return self.due(step, self.checkpoint) or self.evaluates(step)
 
+    def describe_commits(self) -> str:
+        """At which steps commits fall due, as a person reads it."""
+        every = sorted({each for each in (self.checkpoint, *self.evaluations) if each < self.end})
+        told = [n for n in every if not any(n % less == 0 for less in every if less < n)]
+        steps = " and ".join(f"every {n:,}" for n in told)
+        when = f"{steps} steps and at the end" if told else "at the end alone"
+        extra = any(n % self.checkpoint for n in self.evaluations if n < self.end)
+        return f"{when}, since each evaluation commits first" if extra else when
+
     def next(self, step: int, longest: int) -> int:
         """Where the loop that starts at `step` ends: the nearest step at which anything is due.
 
@@ -123,6 +132,8 @@ class Controller:
         after_loop: Called after each loop, before anything is committed.
         actions: Called with the logs of each loop, after `after_loop`.
         stop: Whether a signal has come.
+        seconds: So long after a commit one more is made, off the grid; 0 for none. It changes
+            nothing of what is trained: what is broken then is left for the grid to find.
         clock: Seconds, for tests to inject.
     """
 
@@ -144,6 +155,7 @@ class Controller:
         after_loop: Callable[[Loop], None],
         actions: Sequence[Action] = (),
         stop: signals.Stop | None = None,
+        seconds: float = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._grid = grid
@@ -161,7 +173,9 @@ class Controller:
         self._after_loop = after_loop
         self._actions = tuple(actions)
         self._stop = stop or signals.Stop()
+        self._seconds = seconds
         self._clock = clock
+        self._committed_at = clock() if seconds else 0.0
         self._pace = Pace()
         self._uncommitted = 0  # steps since the last commit of this start
         self.stop_reason: str | None = None
@@ -205,18 +219,24 @@ class Controller:
             self._after_loop(loop)
             for action in self._actions:
                 self._decide(action(loop.logs))
-        if self._uncommitted and (commits or stopped or self.stop_reason):
-            if stopped and not commits and self._broken(loop, True):
+        if self._uncommitted and (commits or stopped or self.stop_reason or self._is_overdue()):
+            if not commits and (stopped or not self.stop_reason) and self._broken(loop, True):
                 self._stop.check()  # saves nothing: the next start breaks where this one would have
+                return
             if not commits and self._recovered(loop, True):  # an action stops the run here
                 return
             self._decide(self._standing(loop.step))
             self._commit(loop.step)
             self._uncommitted = 0
+            self._committed_at = self._clock() if self._seconds else 0.0
         if stopped:
             self._stop.check()
         if self._grid.evaluates(loop.step):
             self._decide(self._evaluate(loop.step))
+
+    def _is_overdue(self) -> bool:
+        """Whether the last commit is too long ago."""
+        return self._seconds > 0 and self._clock() - self._committed_at >= self._seconds
 
     def _recovered(self, loop: Loop, commits: bool) -> bool:
         """Whether training broke; if so, it is back at a committed step."""

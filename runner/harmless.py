@@ -34,6 +34,8 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.preemption_on_demand_checkpoint",
         "trainer.continuous_eval_timeout",
         "run.async_checkpoints",
+        "run.checkpoint_seconds",
+        "run.summary_seconds",
         "run.tensorboard",
         "run.peak_flops",
     ),

@@ -13,7 +13,6 @@ from runner.run_limits import Broken
 
 _COUNTS = (
     "summary_interval",
-    "checkpoint_interval",
     "validation_interval",
     "max_to_keep",
 )
@@ -75,6 +74,8 @@ def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Broken]:
     for name in _COUNTS:
         if not _positive(getattr(trainer, name)):
             yield broken(name, "must be 1 or more")
+    if trainer.checkpoint_interval != -1 and not _positive(trainer.checkpoint_interval):
+        yield broken("checkpoint_interval", "must be 1 or more, or -1 for the last step alone")
     if trainer.steps_per_loop is None or trainer.steps_per_loop < 0:
         yield broken("steps_per_loop", "must be 1 or more, or 0 for loops of about a second")
     if trains and not _positive(trainer.train_steps):

@@ -217,12 +217,19 @@ class RunConfig(base_config.Config):
         deterministic: Whether every op gives the same bits every time, as an exact resume needs.
             TensorFlow then does without some faster kernels, mostly on GPUs.
         async_checkpoints: Whether checkpoints are written while training goes on.
+        checkpoint_seconds: So long after a commit one more is made, when the loop ends that is
+            running, wherever the grid of `TrainerConfig.checkpoint_interval` is; 0 for none. Such
+            commits are there to resume from and to be evaluated: no rollback goes to one, and
+            nothing that is trained depends on them.
         logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
         intra_op_threads: How many threads an op may compute with on CPUs; 0: TensorFlow chooses.
         inter_op_threads: How many ops may run side by side on CPUs; 0: TensorFlow chooses.
         peak_flops: FLOP/s of one device at its best, for the utilisation `mfu`; 0: as the maker of
             the device states it, where it is known.
         tensorboard: Whether TensorBoard's events are written.
+        summary_seconds: So long after the last point on TensorBoard's training charts there is one
+            more: the means since the last multiple of `TrainerConfig.summary_interval`; 0 for none.
+            train.jsonl has only the rows of the grid, which are the same in every run.
         rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
             (`TrainerConfig.recovery_max_trials` says how many there may be).
         gradient_accumulation: In how many equal parts each replica trains on its batch, one after
@@ -242,11 +249,13 @@ class RunConfig(base_config.Config):
     seed: int = 0
     deterministic: bool = True
     async_checkpoints: bool = True
+    checkpoint_seconds: float = 0.0
     logical_cpus: int = 1
     intra_op_threads: int = 0
     inter_op_threads: int = 0
     peak_flops: float = 0.0
     tensorboard: bool = True
+    summary_seconds: float = 0.0
     rollback_rate: float = 1.0
     gradient_accumulation: int = 1
     log_gradient_norm: bool = False

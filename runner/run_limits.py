@@ -27,6 +27,8 @@ _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
         "logical_cpus": _COUNT,
         "intra_op_threads": _SIZE,
         "inter_op_threads": _SIZE,
+        "checkpoint_seconds": _SIZE,
+        "summary_seconds": _SIZE,
         "peak_flops": _SIZE,
         "gradient_accumulation": _COUNT,
         "rollback_rate": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),
@@ -257,6 +259,9 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     if run.epochs.examples and not in_epochs:
         needs = "has no effect: nothing is given in epochs"
         yield Broken("run.epochs", run.epochs, "examples", needs)
+    if run.summary_seconds and not run.tensorboard:
+        needs = "has no effect with RunConfig.tensorboard = False"
+        yield Broken("run", run, "summary_seconds", needs)
     yield from _without_best(experiment)
     if run.test.last and run.test.data is None:
         yield Broken("run.test", run.test, "last", "has no effect without TestConfig.data")

@@ -114,6 +114,7 @@ class Training:
             model_dir,
             resumed_at=start,
             draws=config.run.tensorboard,
+            draws_every=config.run.summary_seconds,
             utilization=self._utilization,
         )
         if written and self.log.step < written.training:
@@ -171,6 +172,11 @@ class Training:
             f"resumed at step {self.trainer.step:,} from {self._source}"
             if self._source
             else f"new run in {self._model_dir}"
+        )
+        seconds, kept = self._config.run.checkpoint_seconds, self._config.trainer.max_to_keep
+        clock = f", and after {seconds:g} s without one" if seconds else ""
+        self.line.note(
+            f"checkpoints {self._grid.describe_commits()}{clock}; the newest {kept} are kept"
         )
         self.line.note(strategy.describe(self.trainer.strategy, self.trainer.model))
         for complaint in schedules.complaints(self._config, self._rates):
@@ -262,6 +268,7 @@ class Training:
             after_loop=after_loop,
             actions=train_actions,
             stop=self._stop,
+            seconds=self._config.run.checkpoint_seconds,
         )
 
     def close(self) -> None:

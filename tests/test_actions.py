@@ -149,6 +149,20 @@ def test_rows_that_wait_for_others_are_written_when_the_log_is_flushed_or_closed
     assert rows[0]["steps_per_second"] == 20
 
 
+def test_the_clock_asks_for_points_that_are_no_rows(tmp_path):
+    now = [0.0]
+    log = actions.TrainingLog(tmp_path, resumed_at=0, draws_every=5, clock=lambda: now[0])
+    for step, now[0] in ((10, 3.0), (20, 6.0), (30, 8.0), (40, 10.0), (50, 12.0), (60, 16.0)):
+        logs = {"loss": tf.constant(step / 4)}
+        log.write(controller.Loop(step, 10, 0.5, logs, step == 40))
+    assert log.newest == {"loss": 10.0}
+    log.close()
+    assert [row["step"] for row in files.read_json_lines(tmp_path / "train.jsonl")] == [40]
+    events = event_accumulator.EventAccumulator(str(tmp_path / "train")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(20, 5), (40, 10), (60, 15)]
+    assert [e.value for e in events.Scalars("steps_per_second")] == [20, 20, 20]
+
+
 def test_rows_are_handed_over_every_tenth_of_a_second(tmp_path):
     now = [0.0]
     log = actions.TrainingLog(tmp_path, resumed_at=0, clock=lambda: now[0])

@@ -1,3 +1,4 @@
+import re
 import signal
 
 import orbit
@@ -93,6 +94,58 @@ def test_every_evaluation_commits_first():
     assert [line for line in log if "commit" in line or "evaluate" in line] == [
         "commit 20", "evaluate 20", "commit 40", "evaluate 40"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (grid(1000, checkpoint=25), "every 25 steps and at the end"),
+        (grid(1000, checkpoint=25, evaluation=100), "every 25 steps and at the end"),
+        (
+            grid(1000, checkpoint=25, evaluation=5),
+            "every 5 steps and at the end, since each evaluation commits first",
+        ),
+        (
+            grid(5000, checkpoint=1500, evaluation=1000),
+            "every 1,000 and every 1,500 steps and at the end, since each evaluation commits first",
+        ),
+        (grid(1000, checkpoint=1000), "at the end alone"),
+    ],
+)
+def test_what_is_going_to_be_committed_is_told_as_it_is(made, said):
+    assert made.describe_commits() == said
+    due = [step for step in range(1, made.end + 1) if made.commits(step)]
+    told = [int(n.replace(",", "")) for n in re.findall(r"every ([\d,]+)", said)]
+    assert due == sorted({made.end, *(n for m in told for n in range(m, made.end, m))})
+
+
+def test_the_clock_asks_for_commits_beside_the_grid():
+    now = [0.0]
+    log = []
+    store = Checkpoints(log)
+
+    def after_loop(loop):
+        now[0] += 4  # seconds a loop
+
+    controller.Controller(
+        grid(70, loop=10, evaluation=40),
+        step=0,
+        trainer=Trainer([]),
+        position=lambda: 0,
+        broken=lambda loop, commits: "weights" if loop.step == 20 and commits else None,
+        recover=refuse,
+        decide=lambda step: None,
+        commit=store.commit,
+        wait=lambda: None,
+        evaluate=lambda step: log.append(f"evaluate {step}"),
+        evaluated=lambda step: False,
+        finish=lambda step: None,
+        after_loop=after_loop,
+        seconds=8,
+        clock=lambda: now[0],
+    ).run()
+    # At 20 it is time, but the weights are broken: that is for the grid to find.
+    assert log == ["commit 30", "commit 40", "evaluate 40", "commit 60", "commit 70", "evaluate 70"]
 
 
 def test_the_grid_is_absolute_after_an_off_grid_restart():

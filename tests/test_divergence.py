@@ -211,6 +211,36 @@ def test_a_run_that_was_preempted_rolls_back_as_one_that_was_not(tmp_path, poiso
     assert weights(tmp_path / "once", 60) == weights(tmp_path / "often", 60)
 
 
+@pytest.mark.parametrize("bad", [{"bad_loss": (33, 34, 37)}, {"bad_gradient": (29,)}])
+def test_commits_by_the_clock_change_nothing_of_the_run_wherever_it_is_killed(
+    tmp_path, capsys, poisoned, bad
+):
+    poisoned(**bad)
+    made = experiment(5, rate=0.5)
+    made.override({"trainer": {"max_to_keep": 1}})
+    runner.run(made, tmp_path / "once", "train_and_eval")
+    made.override({"run": {"checkpoint_seconds": 1e-9, "summary_seconds": 1e-9}})  # each loop
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            runner.run(made, tmp_path / "often", "train_and_eval", train_actions=[killed(1)])
+    assert "resumed at step 10 " in capsys.readouterr().err
+    runner.run(made, tmp_path / "often", "train_and_eval")
+    assert logs(tmp_path / "once") == logs(tmp_path / "often")
+    assert weights(tmp_path / "once", 60) == weights(tmp_path / "often", 60)
+
+
+def killed(after):
+    """An action: breaks off in the loop after so many."""
+    loops = []
+
+    def action(logs):
+        loops.append(logs)
+        if len(loops) > after:
+            raise KeyError
+
+    return action
+
+
 def test_what_was_committed_before_a_rollback_is_not_gone_on_from(tmp_path, poisoned):
     poisoned(bad_loss=(33,))
     made = experiment(5, rate=0.5)

@@ -66,6 +66,18 @@ def test_train_and_validation_loss_are_one_chart(tmp_path):
     assert chart(tmp_path / "train", "learning_rate")[0][1] == pytest.approx(0.01)
 
 
+def test_only_the_last_checkpoint_is_saved_where_that_is_asked_for(tmp_path, capsys):
+    last = {"trainer": {"checkpoint_interval": -1}}
+    runner.run(toy.experiment(last), tmp_path, "train")
+    assert [path.name for path in tmp_path.glob("ckpt-*.index")] == ["ckpt-40.index"]
+    assert "checkpoints at the end alone; the newest 5 are kept" in capsys.readouterr().err
+    longer = {"trainer": {"checkpoint_interval": -1, "train_steps": 50, "validation_interval": 5}}
+    runner.run(toy.experiment(longer), tmp_path, "train_and_eval")
+    assert (tmp_path / "ckpt-45.index").exists()
+    said = "checkpoints every 5 steps and at the end, since each evaluation commits first"
+    assert said in capsys.readouterr().err
+
+
 def test_train_alone_evaluates_nothing(tmp_path):
     results = runner.run(toy.experiment(), tmp_path, "train")
     assert not (tmp_path / "history.jsonl").exists()
