@@ -36,6 +36,7 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "run.async_checkpoints",
         "run.checkpoint_seconds",
         "run.summary_seconds",
+        "run.profile_every",
         "run.tensorboard",
         "run.peak_flops",
     ),

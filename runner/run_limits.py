@@ -29,6 +29,7 @@ _BOUNDS: Mapping[str, Mapping[str, _Bound]] = {
         "inter_op_threads": _SIZE,
         "checkpoint_seconds": _SIZE,
         "summary_seconds": _SIZE,
+        "profile_every": _SIZE,
         "peak_flops": _SIZE,
         "gradient_accumulation": _COUNT,
         "rollback_rate": (lambda value: 0 < value <= 1, "must be above 0, and 1 at most"),

@@ -134,13 +134,7 @@ class Training:
             utilization=self._utilization,
             hand_over=self.log.do,
         )
-        self._profiled = (
-            profiling.Profiled(
-                self.trainer, profile_steps, model_dir / "train", note=self.line.note
-            )
-            if profile_steps
-            else None
-        )
+        self._profiled = self._build_profiled(profile_steps)
         self._final_test = (
             build.build_test(
                 config,
@@ -278,6 +272,16 @@ class Training:
         self.log.close()
         self.line.close()
         self._boards.close()
+
+    def _build_profiled(self, steps: tuple[int, int] | None) -> profiling.Profiled | None:
+        every = self._config.run.profile_every
+        if steps is None and not every:
+            return None
+        if steps and every:
+            self.line.note("--profile_steps counts, and not RunConfig.profile_every")
+        chosen = profiling.Steps(*steps) if steps else profiling.each(every)
+        folder = self._model_dir / "train"
+        return profiling.Profiled(self.trainer, chosen, folder, note=self.line.note)
 
     def _rates(self, steps: Sequence[int]) -> Sequence[float]:
         return optimizer.rates(self.trainer.optimizer, steps)

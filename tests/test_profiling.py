@@ -97,7 +97,42 @@ class Trainer:
 
 
 def profiled(trainer, steps, folder):
-    return profiling.Profiled(trainer, steps, folder, note=lambda text: None)
+    return profiling.Profiled(trainer, profiling.Steps(*steps), folder, note=lambda text: None)
+
+
+def profiles(folder):
+    return sorted(path.name for path in (folder / "train" / "plugins" / "profile").iterdir())
+
+
+def test_a_few_steps_are_profiled_again_and_again_and_the_newest_are_kept(tmp_path, plain, capsys):
+    every = toy.experiment({"run": {"profile_every": 6}})
+    runner.run(every, tmp_path, "train_and_eval")
+    found = ["steps-12-14", "steps-18-20", "steps-24-26", "steps-30-32", "steps-36-38"]
+    assert profiles(tmp_path) == found
+    assert "profiled steps 6 to 8, in " in capsys.readouterr().err
+    assert not comparison.differing(comparison.compare(tmp_path, plain))
+
+    other = tmp_path / "train" / "plugins" / "profile" / "2026_11_22_10_00_00"
+    other.mkdir()  # of a start with --profile_steps
+    every.override({"trainer": {"train_steps": 50}, "run": {"profile_every": 7}})
+    runner.run(every, tmp_path, "train_and_eval")
+    found = ["steps-24-26", "steps-30-32", "steps-36-38", "steps-42-44", "steps-49-50"]
+    assert profiles(tmp_path) == [other.name, *found]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, (5, 7)), (4, (5, 7)), (6, (5, 7)), (7, (10, 12)), (12, (15, 17))]
+)
+def test_the_steps_to_profile_next_are_those_after_the_present_one(step, expected):
+    assert profiling.each(5).after(step) == expected
+
+
+def test_steps_that_are_profiled_again_and_again_are_run_one_at_a_time(tmp_path):
+    trainer = Trainer()
+    made = profiled(trainer, (5, 6, 5), tmp_path)
+    made.train(tf.constant(12))
+    assert trainer.loops == [(0, 4), (4, 5), (5, 6), (6, 9), (9, 10), (10, 11), (11, 12)]
+    made.close()
 
 
 def test_the_steps_are_run_one_at_a_time_and_the_others_in_loops(tmp_path):
