@@ -13,6 +13,7 @@ from runner import (
     heartbeat,
     registered,
     run_record,
+    secrets,
     signals,
     status,
     user_code,
@@ -67,14 +68,15 @@ def training(
         def ended(error: BaseException) -> None:
             reached(beat.step)
             with contextlib.suppress(OSError, LostError):  # they must not hide what happened
-                beat.write(status.after(error), beat.step, user_code.summary(error))
+                said = secrets.masked(user_code.summary(error), command.secrets)
+                beat.write(status.after(error), beat.step, said)
 
         try:
             with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
 
                 def accepted() -> None:
                     if changed:  # params.yaml has the new values only
-                        record.note(changed=[run_record.masked(line) for line in changed])
+                        record.note(changed=changed)
                     if goes_on:
                         written.write(model_dir)
 
@@ -95,7 +97,7 @@ def recorded(
         yield record
     except BaseException as error:
         state = status.after(error)
-        user_code.keep(error, folder / "traceback.txt")
+        user_code.keep(error, folder / "traceback.txt", command.secrets)
         raise
     finally:
         with contextlib.suppress(OSError, LostError):

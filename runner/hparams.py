@@ -15,7 +15,7 @@ from pathlib import Path
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
 
-from runner import boards, config_text, records, run_record, signals
+from runner import boards, config_text, records, secrets, signals
 from runner.config import Experiment
 
 _SUFFIX = ".hparams"  # of the events' file
@@ -87,7 +87,7 @@ def values(experiment: Experiment) -> dict[str, bool | float | str]:
     What is no truth value, no finite number and no text becomes the text that YAML has for it.
     """
     changed = config_text.changed(experiment)
-    return run_record.masked_values({path: _plain(value) for path, value in changed.items()})
+    return secrets.masked_all({path: _plain(value) for path, value in changed.items()})
 
 
 def _plain(value: object) -> bool | float | str:

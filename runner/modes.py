@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import claim, errors, heartbeat, records, rules, run_record, signals, status, watch
+from runner import (
+    claim,
+    errors,
+    heartbeat,
+    records,
+    rules,
+    run_record,
+    secrets,
+    signals,
+    status,
+    watch,
+)
 from runner.errors import ConfigError, RunnerError
 from runner.spelling import did_you_mean
 
@@ -286,7 +297,8 @@ def _train(request: Request, *, evaluates: bool) -> Results:
 
 
 def _command(mode: str, request: Request) -> run_record.Command:
-    return run_record.Command(mode, sys.argv, request.flags)
+    held = list(secrets.held(request.config.as_dict()))
+    return run_record.Command(mode, sys.argv, request.flags, held)
 
 
 @contextlib.contextmanager

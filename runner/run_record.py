@@ -4,7 +4,6 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import re
 import socket
 import subprocess
 import time
@@ -12,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner import files
+from runner import files, secrets
 from runner.errors import RunnerError
 
 _PACKAGES = (
@@ -28,15 +27,6 @@ _PACKAGES = (
 )
 _LONGEST_DIFF = 1_000_000  # characters
 
-# `password=...`, `"api_key": "..."`, `https://user:password@host`, keys of well-known forms.
-_NAMED = re.compile(
-    r"""(?ix) ( (?: passw(?:or)?d | passphrase | secret(?:_?key)? | token | (?:api|access)_?key
-        | credentials? ) ["']? \s* [:=] \s* ) ( "[^"\n]*" | '[^'\n]*' | [^\s"',;&}\])]+ )"""
-)
-_URL = re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(@)")
-_KEYS = re.compile(r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|hf_\w{20,}|sk-[\w-]{20,})\b")
-_MASK = "***"
-
 
 class Command(NamedTuple):
     """What was started.
@@ -45,15 +35,17 @@ class Command(NamedTuple):
         mode: Of the command.
         arguments: Of the process, the program's name first.
         flags: What they came to.
+        secrets: What is masked wherever it stands in the record.
     """
 
     mode: str
     arguments: Sequence[str]
     flags: Mapping[str, Any]
+    secrets: Sequence[str] = ()
 
 
 class RunRecord:
-    """The record of one run: a row for each start, kept in `run.json`.
+    """The record of one run: a row for each start, kept in `run.json`, without secrets.
 
     Args:
         model_dir: The run's folder.
@@ -62,14 +54,15 @@ class RunRecord:
 
     def __init__(self, model_dir: Path, command: Command) -> None:
         self._path = model_dir / "run.json"
+        self._secrets = command.secrets
         self._starts = _starts(self._path)
         for start in self._starts:
             if start.get("ended") is None:  # this process has the folder now
                 start["state"] = "lost"
         self._start: dict[str, Any] = {
             "mode": command.mode,
-            "command": [masked(argument) for argument in command.arguments],
-            "flags": masked_values(command.flags),
+            "command": secrets.masked_all(command.arguments, self._secrets),
+            "flags": secrets.masked_all(command.flags, self._secrets),
             "folder": str(Path.cwd()),
             "started": time.time(),
             "ended": None,
@@ -80,14 +73,14 @@ class RunRecord:
             "python": platform.python_version(),
             "platform": platform.platform(),
             "versions": versions(),
-            "code": code(Path.cwd()),
+            "code": code(Path.cwd(), self._secrets),
         }
         self._starts.append(self._start)
         self._write()
 
     def note(self, **facts: Any) -> None:
         """Adds what is found out later, such as the devices."""
-        self._start.update(facts)
+        self._start.update(secrets.masked_all(facts, self._secrets))
         self._write()
 
     def end(self, state: str, step: int | None = None) -> None:
@@ -117,8 +110,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def code(folder: Path) -> dict[str, Any] | None:
+def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
     """The commit of the git repository around `folder`, and what differs from it.
+
+    Args:
+        folder: Within the repository.
+        known: Secrets that are masked wherever they stand.
 
     Returns:
         `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
@@ -127,7 +124,8 @@ def code(folder: Path) -> dict[str, Any] | None:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    diff = masked(_git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "")
+    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or ""
+    diff = secrets.masked(diff, known)
     if len(diff) > _LONGEST_DIFF:
         diff = diff[:_LONGEST_DIFF] + f"\n[{len(diff) - _LONGEST_DIFF} more characters]\n"
     untracked = _git(folder, "ls-files", "--others", "--exclude-standard") or ""
@@ -137,26 +135,6 @@ def code(folder: Path) -> dict[str, Any] | None:
         "diff": diff,
         "untracked": untracked.splitlines(),
     }
-
-
-def masked(text: str) -> str:
-    """`text` with what looks like a password, a token or a key replaced by stars."""
-    text = _NAMED.sub(rf"\1{_MASK}", text)
-    text = _URL.sub(rf"\1{_MASK}\2", text)
-    return _KEYS.sub(_MASK, text)
-
-
-def masked_values(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with what looks like a secret, by itself or its name, masked, in lists too."""
-
-    def safe(name: str, value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [safe(name, item) for item in value]
-        if not isinstance(value, str):
-            return value
-        return masked(f"{name}={value}").partition("=")[2]
-
-    return {name: safe(name, value) for name, value in named.items()}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

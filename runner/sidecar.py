@@ -17,6 +17,7 @@ from runner import (
     pending,
     progress,
     records,
+    secrets,
     signals,
     spool,
     user_code,
@@ -247,7 +248,7 @@ class Sidecar:
         error = errors.from_graph(error) or error
         if isinstance(error, ConfigError):
             raise error
-        reason = f"{what} failed: {user_code.summary(error)}"
+        reason = secrets.masked(f"{what} failed: {user_code.summary(error)}")
         self._leave_out(path, records.Failed, reason)
         user_code.keep(error, self._folder / "traceback.txt")
         self._failures += 1

@@ -11,11 +11,11 @@ import re
 import sysconfig
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner import errors, files
+from runner import errors, files, secrets
 from runner.errors import LostError, RunnerError
 
 _OTHERS = [
@@ -67,15 +67,16 @@ def explain(error: BaseException) -> str | None:
     return "\n".join([*lines, textwrap.indent(_message(error), "    ")])
 
 
-def keep(error: BaseException, path: Path) -> None:
-    """Writes the whole traceback, and notes in `error` where it is.
+def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
+    """Writes the whole traceback, without `known` and other secrets; notes in `error` where it is.
 
     Not of what a user is told in a line, nor where the disk refuses: the whole is shown then.
     """
     if not isinstance(error, Exception) or errors.readable(error):
         return
     with contextlib.suppress(OSError, LostError):
-        files.write_text(path, "".join(traceback.format_exception(error)))
+        text = "".join(traceback.format_exception(error))
+        files.write_text(path, secrets.masked(text, known))
         error.add_note(f"    the whole traceback is in {path}")
 
 

@@ -59,23 +59,3 @@ def test_the_code_is_told_by_commit_and_diff(tmp_path):
     assert "-x = 1\n+x = 2\n" in found["diff"]
     assert "very" not in found["diff"]
     assert found["untracked"] == ["new.py"]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("--gin.S3Config.secret_key=abc", "--gin.S3Config.secret_key=***"),
-        ("task.api_key=abc,task.size=3", "task.api_key=***,task.size=3"),
-        ('{"password": "a b", "x": 1}', '{"password": ***, "x": 1}'),
-        ("AWS_SECRET_ACCESS_KEY: abc", "AWS_SECRET_ACCESS_KEY: ***"),
-        ("https://me:pass@host/data", "https://me:***@host/data"),
-        ("hf_abcdefghijklmnopqrstuv", "***"),
-    ],
-)
-def test_what_looks_like_a_secret_is_masked(text, shown):
-    assert run_record.masked(text) == shown
-
-
-@pytest.mark.parametrize("text", ["tokenizer=bert", "max_tokens=512", "https://host:80/a", "x=1"])
-def test_what_only_sounds_like_one_is_not(text):
-    assert run_record.masked(text) == text
