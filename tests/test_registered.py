@@ -1,5 +1,6 @@
 """Model Garden's registered experiments, through the command, on small data that the test makes."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import tensorflow as tf
 import toy
 import yaml
 from official.core import config_definitions as cfg
-from official.core import exp_factory
+from official.core import exp_factory, task_factory
+from official.modeling.hyperparams import base_config
 
 import runner
 from runner import config, main
@@ -174,3 +176,52 @@ def test_a_module_that_a_gin_file_imports_may_register_an_experiment(tmp_path, c
     (tmp_path / "mine.gin").write_text("import my_experiments\n")
     results = run(capsys, "--experiment=mine", "--gin_file=mine.gin")
     assert results["step"] == 40
+
+
+@dataclasses.dataclass
+class Head(base_config.Config):
+    kind: str = "small"
+    units: int = 1
+
+
+@dataclasses.dataclass
+class WithHead(toy.ToyConfig):
+    head: Head = dataclasses.field(default_factory=Head)
+
+
+@task_factory.register_task_cls(WithHead)
+class WritesIntoItsSection(toy.ToyTask):
+    """As official's vision transformers do."""
+
+    def build_model(self):
+        head = self.task_config.head
+        head.override({"units": {"small": 3, "large": 6}[head.kind]})
+        return super().build_model()
+
+
+@pytest.fixture
+def with_head(monkeypatch):
+    def experiment():
+        made = cfg.ExperimentConfig(task=WithHead(), trainer=toy.experiment().trainer)
+        made.override({"runtime": {"distribution_strategy": "off"}})
+        return made
+
+    monkeypatch.setitem(exp_factory._REGISTERED_CONFIGS, "with_head", experiment)
+
+
+def test_a_task_may_write_into_its_section_and_the_run_keeps_what_was_given(capsys, with_head):
+    kind = "--params_override=task.head.kind=large"
+    run(capsys, "--experiment=with_head", kind)
+    saved = yaml.safe_load(Path("run/params.yaml").read_text())
+    assert saved["task"]["head"] == {"kind": "large", "units": 1}
+    results = run(capsys, "--gin_file=run/config.gin")  # the same run: nothing has changed
+    assert results["step"] == 40
+
+
+def test_a_given_value_that_the_task_replaces_is_refused(capsys, with_head):
+    given = "task.head.units=5"
+    flags = ["--experiment=with_head", "--model_dir=run", f"--params_override={given}"]
+    assert main.main(["--mode=train", *flags]) == 2
+    said = f'--params_override "{given}": task.head.units = 5 has no effect: building the model'
+    assert said in capsys.readouterr().err
+    assert main.main(["--mode=train", *flags[:2], "--params_override=task.head.units=3"]) == 0
