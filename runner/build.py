@@ -69,7 +69,7 @@ def build_trainer(
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     xla.check_runtime(config.runtime, devices)
     brake, inputs, replicas = stepping.Brake(), memory.Inputs(), memory.Replicas()
-    logs = memory.Logs()
+    logs, determinism = memory.Logs(), placement.Determinism()
     stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, logging_dir, given)
@@ -80,12 +80,13 @@ def build_trainer(
             task,
             model,
             made,
-            train_dataset=training_inputs(config, task, step, rows),
+            train_dataset=training_inputs(config, task, step, rows, determinism),
             validation_dataset=_validation_inputs(config, task) if evaluates else None,
             brake=brake,
             inputs=inputs,
             replicas=replicas,
             logs=logs,
+            determinism=determinism,
             check=stop.check,
         )
     if config.runtime.enable_xla and config.run.deterministic and built.training_graph:
@@ -118,7 +119,11 @@ def build_evaluator(
 
 
 def training_inputs(
-    config: Experiment, task: base_task.Task, step: int, rows: history.History
+    config: Experiment,
+    task: base_task.Task,
+    step: int,
+    rows: history.History,
+    determinism: placement.Determinism,
 ) -> Any:
     """The training inputs from `step` on, without the batches that decisions leave out."""
     return placement.training(
@@ -128,6 +133,7 @@ def training_inputs(
         skipped=rules.skipped(rows.rollbacks),
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,
+        determinism=determinism,
     )
 
 

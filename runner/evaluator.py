@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
-from runner import batches, heartbeat, initialization
+from runner import batches, heartbeat, initialization, placement
 from runner import optimizer as optimizers
 from runner.errors import ConfigError, RunnerError
 
@@ -73,6 +73,7 @@ class Evaluator(base_trainer.Trainer):
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
         self.left_out = False
+        self._determinism = placement.Determinism(_say_inexact)
         self._optimizer = optimizer
         self._check = check
         self._free = free
@@ -150,7 +151,7 @@ class Evaluator(base_trainer.Trainer):
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
         # A new one: to begin an iterator again saves a millisecond, and leaks 6 KiB in TensorFlow.
-        iterator = iter(dataset)
+        iterator = self._determinism.begin(dataset)
         with self._averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
@@ -268,6 +269,10 @@ def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]
             f"{type(task).__name__} has two metrics called {twice[0]!r}, and results would hold "
             "one of them: give each a name of its own (the loss is a metric, too)"
         )
+
+
+def _say_inexact(why: str) -> None:
+    heartbeat.say(f"the inputs of evaluations may differ from one to the next, because {why}")
 
 
 def _is_endless(dataset: Any) -> bool:

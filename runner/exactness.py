@@ -40,6 +40,7 @@ def describe(
     *,
     remembered: bool,
     deterministic: bool,
+    lost: str = "",
 ) -> str:
     """How exactly training goes on at `step`: one line for the log.
 
@@ -49,6 +50,7 @@ def describe(
         step: Where training starts.
         remembered: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops give the same bits every time.
+        lost: Why those of the inputs do not all the same; empty: they do.
     """
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
@@ -61,6 +63,8 @@ def describe(
         return "a resume may be inexact: the training step runs eagerly and cannot be looked into"
     if not deterministic:
         return "a resume may be inexact, because RunConfig.deterministic is False"
+    if lost:
+        return f"a resume is not exact in its inputs, because {lost}"
     if placement.is_placed(data):
         return "a resume is exact: inputs are placed by step"
     if remembered:

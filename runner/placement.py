@@ -8,17 +8,57 @@ the start and skip: the same batches in the same order, at the cost of reading t
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
-from runner import batches, strategy
+from runner import batches, strategy, user_code
 from runner.errors import ConfigError
+
+T = TypeVar("T")
 
 Window = tuple[int, int]
 """Batches that training leaves out: the first, and the one after the last."""
+
+
+class Determinism:
+    """Of a process's inputs: given up where TensorFlow cannot keep it.
+
+    It refuses some random ops while a pipeline is built, and fails to rewrite some pipelines when
+    an iterator is made. Both look at the switch only then: steps that run later are as
+    deterministic as ever.
+
+    Args:
+        note: Told once why it is given up.
+
+    Attributes:
+        lost: Why it was given up; empty while it is kept.
+    """
+
+    def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
+        self._note = note
+        self.lost = ""
+
+    def begin(self, dataset: Any) -> Any:
+        """A new iterator over inputs that `training` or `validation` returned."""
+        return self.spare(lambda: tf.nest.map_structure(iter, dataset))
+
+    def spare(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done without determinism where it fails for that."""
+        try:
+            return work()
+        except Exception as error:
+            if "determinis" not in str(error):
+                raise
+            why = f"TensorFlow cannot make them deterministic: {user_code.summary(error)}"
+        with strategy.without_determinism():
+            made = work()
+        if not self.lost:
+            self.lost = why
+            self._note(why)
+        return made
 
 
 def training(
@@ -29,6 +69,7 @@ def training(
     skipped: Iterable[Window] = (),
     seed: int = 0,
     threads: int | None = None,
+    determinism: Determinism | None = None,
 ) -> Any:
     """The training inputs from `step` on, shared out to the replicas of the strategy in scope.
 
@@ -39,6 +80,7 @@ def training(
         skipped: Batches that no step is trained on.
         seed: Taken where `data` has none, and by what draws from TensorFlow's.
         threads: The size of a thread pool of their own; None shares TensorFlow's.
+        determinism: Of the run's inputs; None where nobody asks whether it was kept.
 
     Raises:
         ConfigError: `data` or `threads` ask for what tf.data does not have.
@@ -54,7 +96,8 @@ def training(
             parts.append(_from(task, data, context, first, count, replicas))
         return tf.nest.map_structure(_joined, *parts)
 
-    return _distributed(task, build, _options(data, threads))
+    options = _options(data, threads)
+    return (determinism or Determinism()).spare(lambda: _distributed(task, build, options))
 
 
 def validation(
@@ -63,6 +106,7 @@ def validation(
     *,
     threads: int | None = None,
     examples: int | None = None,
+    determinism: Determinism | None = None,
 ) -> Any:
     """Inputs to evaluate, shared out to the replicas of the strategy in scope.
 
@@ -72,6 +116,7 @@ def validation(
         threads: The size of a thread pool of their own; None shares TensorFlow's.
         examples: Only the first so many, None for all. Several input pipelines share the number:
             the first of what each of them reads.
+        determinism: Of the run's inputs; None where nobody asks whether it was kept.
 
     Raises:
         ConfigError: `data` or `threads` ask for what tf.data does not have.
@@ -85,7 +130,8 @@ def validation(
         own += context.input_pipeline_id < more
         return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
 
-    return _distributed(task, build, _options(data, threads))
+    options = _options(data, threads)
+    return (determinism or Determinism()).spare(lambda: _distributed(task, build, options))
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:

@@ -4,10 +4,12 @@ Everything here reads official's `RuntimeConfig`; whatever it names that this ma
 is a `ConfigError`.
 """
 
+import contextlib
 import gc
 import os
 import random
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -145,6 +147,18 @@ def set_seed(seed: int) -> None:
         context.context()._seed, context.context()._rng = seed, random.Random(seed)
     else:
         tf.random.set_seed(seed)
+
+
+@contextlib.contextmanager
+def without_determinism() -> Iterator[None]:
+    """Inside, ops need not be deterministic."""
+    before = tf_config.is_op_determinism_enabled()
+    tf_config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        if before:
+            tf_config.enable_op_determinism()
 
 
 def _has_tokenizer() -> bool:

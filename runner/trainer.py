@@ -31,7 +31,7 @@ class Trainer(evaluator.Evaluator):
     compiles wherever it is asked for. A batch may be cut into parts for one update.
 
     Create it inside the strategy's scope. Its arguments are those of `Evaluator`, and `brake`,
-    `inputs`, `replicas` and `logs`, which are created outside.
+    `inputs`, `replicas` and `logs`, which are created outside, and the `determinism` of its inputs.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Trainer(evaluator.Evaluator):
         inputs: memory.Inputs,
         replicas: memory.Replicas,
         logs: memory.Logs,
+        determinism: placement.Determinism,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
@@ -60,6 +61,7 @@ class Trainer(evaluator.Evaluator):
             free=brake.free,
         )
         self.brake = brake
+        self.determinism = determinism
         self.waits = waiting.Waits(placement.advice(config.task.train_data))
         self.logs = logs
         self._inputs = inputs
@@ -97,7 +99,7 @@ class Trainer(evaluator.Evaluator):
         """Makes every variable exist: the first restore or save finds all of them."""
         options = self.config.trainer
         self._step: Any = self._step_on
-        self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
+        self._train_iter = self.determinism.begin(self.train_dataset)
         self._train_graph = None
         self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
         self._length = 0
@@ -166,7 +168,7 @@ class Trainer(evaluator.Evaluator):
         self.remembers_inputs &= dataset is not None and not self._inputs.is_empty
         if self.remembers_inputs:
             self.feed(dataset)
-            self._train_iter = iter(dataset)
+            self._train_iter = self.determinism.begin(dataset)
             self._loops.clear()
             self._inputs.give(self._train_iter)
         else:
@@ -183,7 +185,7 @@ class Trainer(evaluator.Evaluator):
             RunnerError: the training data ended.
         """
         if self._train_iter is None:  # the dataset was replaced
-            self._train_iter = tf.nest.map_structure(iter, self.train_dataset)
+            self._train_iter = self.determinism.begin(self.train_dataset)
             self._loops.clear()
         try:
             return self._run(int(num_steps))

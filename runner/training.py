@@ -182,6 +182,7 @@ class Training:
                 self.trainer.step,
                 remembered=self.trainer.remembers_inputs,
                 deterministic=self._config.run.deterministic,
+                lost=self.trainer.determinism.lost,
             )
         )
 
@@ -305,7 +306,7 @@ class Training:
         if self._source:
             self._restore(self._source)
             with self.trainer.strategy.scope():
-                from_start = build.training_inputs(self._config, self.trainer.task, 0, self.rows)
+                from_start = self._inputs(0)
             self.trainer.recall(from_start)
             return
         self.trainer.initialize()
@@ -324,11 +325,13 @@ class Training:
         self._restore(self._store.path(step))
         self.trainer.recall()
         with self.trainer.strategy.scope():
-            self.trainer.feed(
-                build.training_inputs(self._config, self.trainer.task, step, self.rows)
-            )
+            self.trainer.feed(self._inputs(step))
         self.log.rewind(step)
         self.line.note(f"{self.rows.rollbacks[-1].reason}: rolled back to step {step:,}")
+
+    def _inputs(self, step: int) -> Any:
+        run = self.trainer
+        return build.training_inputs(self._config, run.task, step, self.rows, run.determinism)
 
     def _decide(self, step: int) -> str | None:
         self._decisions.before_commit(step)

@@ -6,6 +6,7 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 import toy
+from tensorflow.python.framework import config as tf_config
 
 import runner
 from runner import inputs, placement
@@ -211,3 +212,38 @@ def test_beside_a_tokenizer_a_shuffle_without_a_seed_is_replayed_too(tokenizer):
     for one, other in zip(first.take(5), again.take(5), strict=True):
         np.testing.assert_array_equal(one[1], other[1])
     assert tokenizer.tokenize("a word").shape[0] > 0
+
+
+def refused(point, label):
+    """A random op that TensorFlow refuses to build where ops are to be deterministic."""
+    whole = tf.constant([[[0.0, 0.0, 1.0, 1.0]]])
+    begin, *_ = tf.image.sample_distorted_bounding_box([8, 8, 3], whole)
+    return point + tf.cast(begin[0], tf.float32), label
+
+
+def not_rewritten(point, label):
+    """A map that TensorFlow fails to rewrite so that it is deterministic."""
+    with tf.control_dependencies([label]):
+        limit = tf.constant(0.5)
+    return tf.where(tf.random.uniform([]) > limit, point, -point), label
+
+
+@pytest.mark.parametrize("augment", [refused, not_rewritten])
+def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_said_once(
+    augment, tmp_path, monkeypatch, capsys
+):
+    def build_inputs(self, params, input_context=None):
+        dataset = tf.data.Dataset.from_tensor_slices(toy.data(32)).repeat()
+        if params.is_training:
+            dataset = dataset.map(augment, num_parallel_calls=2)
+        else:
+            dataset = dataset.take(17)
+        return dataset.batch(8, drop_remainder=params.is_training)
+
+    monkeypatch.setattr(toy.ToyTask, "build_inputs", build_inputs)
+    results = runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
+    assert results["step"] == 40
+    err = capsys.readouterr().err
+    said = "not exact in its inputs, because TensorFlow cannot make them deterministic: "
+    assert err.count(said) == err.count("not exact") == 1
+    assert tf_config.is_op_determinism_enabled()  # of the step
