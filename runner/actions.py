@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from runner import background, best, boards, controller, files, history, progress, records
+from runner.errors import RunnerError
 
 _TOGETHER = 0.1  # seconds; the rows of that time are handed over together
 
@@ -171,9 +172,17 @@ class TrainingLog:
         self._step, self._newest = found[-1][:2]
 
     def _drop_after(self, step: int) -> None:
-        newest = files.cut_json_lines(self._path, lambda row: row["step"] <= step)
+        newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)
         self._step = int(newest["step"]) if newest else 0
         self._newest = _metrics(newest) if newest else {}
+
+    def _step_of(self, row: Any) -> int:
+        try:
+            return int(row["step"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunnerError(
+                f"{self._path} has a row that is none of training's ({str(row)[:80]}): remove it"
+            ) from error
 
 
 def _row(

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import event_file_writer
 
+from runner import closing
 from runner.errors import RunnerError
 
 # Train and validation loss share a tag, so that TensorBoard draws them on one chart.
@@ -111,8 +112,7 @@ class Boards:
 
     def close(self) -> None:
         """Flushes, and ends the threads."""
-        for board in self._boards.values():
-            board.close()
+        closing.close(*self._boards.values())
 
 
 def _image(name: str, picture: np.ndarray) -> summary_pb2.Summary.Image:

@@ -1,6 +1,7 @@
 """What goes wrong in a way the user should read: one short message, and an exit code."""
 
 import errno
+import os
 import re
 
 
@@ -26,19 +27,22 @@ class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeErro
     exit_code = 3
 
 
-# What a disk, its permissions and the kinds of its files may refuse: not a fault of the program.
-_OF_FILES = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
+# What a disk may refuse, and what permissions and kinds of files may: no fault of the program.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+_FILES = (
+    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
+    *(errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
 )
+_REFUSED = re.compile(f".+({'|'.join(re.escape(os.strerror(number)) for number in _DISK)})")
 
 
 def readable(error: BaseException) -> RunnerError | None:
     """What the user should read instead of a traceback, None where nothing else is known."""
     if isinstance(error, RunnerError):
         return error
-    if isinstance(error, OSError) and error.errno in _OF_FILES:
-        return RunnerError(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in (*_DISK, *_FILES):
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        return _of_the_disk(said) if error.errno in _DISK else RunnerError(said)
     return from_graph(error)
 
 
@@ -56,6 +60,12 @@ def from_graph(error: BaseException) -> RunnerError | None:
             f"out of memory when {found[1]}\nless is needed with a smaller global_batch_size, or "
             "with RunConfig.gradient_accumulation, which takes a batch in parts"
         )
-    if found := re.search(r"(.+No space left on device)", str(error)):
-        return RunnerError(found[1])
+    if found := _REFUSED.search(str(error)):
+        return _of_the_disk(found[0])
     return None
+
+
+def _of_the_disk(said: str) -> RunnerError:
+    return RunnerError(
+        f"{said}; once it can be written again, the same command goes on from the newest checkpoint"
+    )

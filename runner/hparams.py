@@ -15,7 +15,7 @@ from pathlib import Path
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
 
-from runner import boards, config_text, records, secrets, signals
+from runner import boards, closing, config_text, records, secrets, signals
 from runner.config import Experiment
 
 _SUFFIX = ".hparams"  # of the events' file
@@ -70,7 +70,7 @@ def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]
     if not experiment.run.tensorboard:
         yield None
         return
-    with contextlib.closing(Session(model_dir, values(experiment))) as made:
+    with closing.closing(Session(model_dir, values(experiment))) as made:
         try:
             yield made
         except signals.Interrupted:

@@ -16,6 +16,7 @@ from runner.errors import RunnerError
 
 def console() -> NoReturn:
     """The entry point of the command."""
+    signals.end_with_parent()
     try:
         code = main(sys.argv[1:])
     except signals.Interrupted as error:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from runner import (
     claim,
+    closing,
     errors,
     heartbeat,
+    layout,
     records,
     rules,
     run_record,
@@ -185,6 +187,7 @@ def run(mode: str, request: Request) -> Results:
             f"--model_dir={request.model_dir}: a run writes in a folder of this machine; a bucket "
             f"can be mounted as one ({url[1]} is not spoken here)"
         )
+    layout.check(request.model_dir)
     from runner import config
 
     row = MODES[mode]
@@ -210,6 +213,8 @@ def run(mode: str, request: Request) -> Results:
     try:
         return row.function(request)
     except RunnerError:
+        raise
+    except OSError:
         raise
     except Exception as error:
         if readable := errors.from_graph(error):
@@ -268,7 +273,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         accepted()
         request.built(run.trainer)
         beat.beat(run.trainer.step)
-        with contextlib.closing(run):
+        with closing.closing(run):
             run.report()
             record.note(devices=run.devices)
             report = unread.Report(
@@ -310,6 +315,7 @@ def _sidecar(
 
     own = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
     command = _command("continuous_eval" if keeps_best else "eval", request)
+    layout.check(own)
     with (
         claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
         folder.recorded(own, command) as record,
@@ -326,7 +332,7 @@ def _sidecar(
             given=request.given or build.Given(),
         )
         request.built(run.trainer)
-        with contextlib.closing(run):
+        with closing.closing(run):
             try:
                 yield run
             finally:

@@ -5,7 +5,6 @@ wrong hours later (a full disk, a folder that is not writable, a metric that the
 is found out in seconds.
 """
 
-import contextlib
 import os
 import resource
 import shutil
@@ -25,6 +24,7 @@ from runner import (
     checkpoint_files,
     checkpoints,
     claim,
+    closing,
     config,
     evaluation_sets,
     evaluator,
@@ -94,7 +94,7 @@ def _training(
         run = training.Training(
             experiment, scratch, evaluates=evaluates, stop=stop, held=held, sidecars=model_dir
         )
-        with contextlib.closing(run):
+        with closing.closing(run):
             run.report()
             if newest := checkpoints.latest(model_dir):
                 _restore(run.trainer.checkpoint, newest, partly=False)

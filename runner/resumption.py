@@ -6,6 +6,7 @@ with a SIGTERM and a SIGKILL in between. What the two leave behind is compared b
 
 import contextlib
 import dataclasses
+import glob
 import shutil
 import signal
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runner import causes, comparison, progress, starts, tensors
+from runner import causes, claim, claim_file, comparison, heartbeat, progress, starts, tensors
 from runner.errors import RunnerError
 
 if TYPE_CHECKING:
@@ -169,15 +170,23 @@ def _counts(parts: Sequence[tensors.Part]) -> str:
 
 @contextlib.contextmanager
 def _scratch(model_dir: Path) -> Iterator[Path]:
-    """A folder beside `model_dir`, kept if what is done in it goes wrong."""
+    """A folder beside `model_dir`, kept if what is done in it goes wrong.
+
+    Those of earlier processes that were killed are removed.
+    """
     beside = model_dir.absolute().parent
+    prefix = f"{model_dir.name}-verify_resume-"
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{model_dir.name}-verify_resume-", dir=beside))
+        for left in beside.glob(f"{glob.escape(prefix)}*"):
+            if claim_file.abandoned(left / "claim.json"):
+                shutil.rmtree(left)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
     except OSError as error:
         raise RunnerError(f"there can be no scratch folder beside {model_dir}: {error}") from error
     try:
-        yield folder
+        with claim.claimed(folder, note=heartbeat.say):
+            yield folder
     except RunnerError as error:
         raise RunnerError(f"{error}\nall of it is kept in {folder}") from error
     except BaseException:

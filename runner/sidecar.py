@@ -11,6 +11,7 @@ from runner import (
     build,
     checkpoint_files,
     checkpoints,
+    closing,
     controller,
     errors,
     history,
@@ -168,7 +169,7 @@ class Sidecar:
         """
         self._catch_up()
         kept = pending.Pending(self._model_dir, self._folder, self.rows, self._options)
-        with contextlib.closing(kept) as todo:
+        with closing.closing(kept) as todo:
             try:
                 with spool.registered(
                     self._folder, policy=self._options.policy, metrics=self._metrics or ()
@@ -193,8 +194,7 @@ class Sidecar:
 
     def close(self) -> None:
         """Flushes what is still in memory."""
-        self.line.close()
-        self._boards.close()
+        closing.close(self.line, self._boards)
 
     def _follow(
         self,

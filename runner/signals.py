@@ -121,6 +121,22 @@ class Stop:
             raise Interrupted(number)
 
 
+ENDS_WITH_STDIN = "RUNNER_ENDS_WITH_STDIN"
+"""Set in the environment of a process whose stdin is a pipe that its parent holds open."""
+
+
+def end_with_parent() -> None:
+    """Has this process end when its parent is gone, however that ended, if that wants it."""
+    if os.environ.pop(ENDS_WITH_STDIN, ""):
+
+        def watch() -> None:
+            while os.read(0, 1):
+                pass
+            os._exit(128 + signal.SIGHUP)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
 @contextlib.contextmanager
 def served() -> Iterator[Stop]:
     """Serves signals inside; outside the main thread, where Python cannot, none is ever noted."""

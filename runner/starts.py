@@ -6,6 +6,7 @@ with starts.Start([sys.executable, "-m", "runner", ...], model_dir, note=print) 
 """
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from runner import checkpoints
+from runner import checkpoints, signals
 from runner.errors import RunnerError
 
 _POLL_SECONDS = 0.001
@@ -23,6 +24,8 @@ _LAST_WORDS = 5
 
 class Start:
     """One start of a run; what it prints goes to files beside the run's folder.
+
+    It ends with this process, even where that is killed.
 
     Args:
         command: All but `--model_dir`.
@@ -48,7 +51,11 @@ class Start:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self._printed.open("w") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, f"--model_dir={model_dir}"], stdout=out, stderr=log
+                [*command, f"--model_dir={model_dir}"],
+                env={**os.environ, signals.ENDS_WITH_STDIN: "1"},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=log,
             )
 
     def __enter__(self) -> Self:
@@ -58,6 +65,8 @@ class Start:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
 
     def finish(self) -> dict[str, Any]:
         """Waits for the end and returns the results.

@@ -11,6 +11,7 @@ from runner import (
     build,
     checkpoints,
     claim,
+    closing,
     controller,
     decisions,
     divergence,
@@ -268,11 +269,7 @@ class Training:
 
     def close(self) -> None:
         """Flushes what is still in memory."""
-        if self._profiled:
-            self._profiled.close()
-        self.log.close()
-        self.line.close()
-        self._boards.close()
+        closing.close(self._profiled, self.log, self.line, self._boards)
 
     def _build_profiled(self, steps: tuple[int, int] | None) -> profiling.Profiled | None:
         every = self._config.run.profile_every

@@ -1,7 +1,10 @@
 """What the command says last where there are no results."""
 
 import json
+import resource
 from pathlib import Path
+
+import pytest
 
 from runner import main
 
@@ -88,6 +91,66 @@ def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(cap
     whole = Path("run/traceback.txt").read_text()
     assert "runner/trainer.py" in whole
     assert "autograph" in whole
+
+
+def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    small = [f"--gin.TrainerConfig.{name}=1" for name in ("steps_per_loop", "summary_interval")]
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))  # a few hundred rows
+        long = "--gin.TrainerConfig.train_steps=100000"
+        assert main.main([*DIGITS, *small, long, "--gin.CosineLrConfig.decay_steps=100000"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "failed"
+    assert json.loads(out)["step"] > 0
+    assert "Traceback" not in err
+    *_, last = err.splitlines()
+    assert "File too large; once it can be written again, the same command goes on" in last
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((f"run/{name}", "folder") for name in ("params.yaml", "status.json", "run.json")),
+        *((f"run/{name}", "folder") for name in ("history.jsonl", "train.jsonl", "checkpoint")),
+        *((f"run/{name}", "file") for name in ("best", "train")),
+        ("run", "file"),
+        ("run", "link"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_what_is_in_the_way_is_named_and_left_as_it_is(capsys, name, kind, mode):
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    if kind == "folder":
+        (path / "mine").mkdir(parents=True)
+    elif kind == "file":
+        path.write_text("mine")
+    else:
+        path.symlink_to("/nowhere/at/all")
+    before = {*Path().rglob("*")}
+    assert main.main([f"--mode={mode}", *DIGITS[1:]]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["reason"] == err.splitlines()[-1].removeprefix("runner: ")
+    assert f"{name} is a {kind}" in err
+    assert "Traceback" not in err
+    assert {*Path().rglob("*")} == before
+
+
+@pytest.mark.parametrize("row", ["[1]", "1", "null", "{}", '{"step": "x"}'])
+def test_a_training_row_that_is_none_is_named_and_kept(capsys, row):
+    assert main.main(DIGITS) == 0
+    rows = Path("run/train.jsonl")
+    rows.write_text(f"{rows.read_text()}{row}\n")
+    before = rows.read_bytes()
+    capsys.readouterr()
+    assert main.main(DIGITS) == 1
+    err = capsys.readouterr().err
+    assert "run/train.jsonl has a row that is none of training's" in err
+    assert "Traceback" not in err
+    assert rows.read_bytes() == before
 
 
 def test_an_error_of_the_runners_own_keeps_its_traceback(capsys, monkeypatch):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     {
         "errors", "files", "spelling", "installation", "heartbeat", "claim_file", "user_code",
-        "secrets",
+        "secrets", "layout", "closing",
     },
     {
         "config", "run_config", "gin_build", "gin_tree", "gin_bindings", "gin_names", "gin_files",

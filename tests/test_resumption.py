@@ -1,5 +1,9 @@
 """The mode on real processes and real signals: each of these trains four times, in short."""
 
+import json
+import subprocess
+import sys
+import time
 import types
 from pathlib import Path
 
@@ -89,6 +93,31 @@ def test_a_command_that_fails_is_quoted():
         resumption.verify_resume(request("digits.gin", "--gin.TrainerConfig.train_stepz=5"))
     kept = Path(str(e.value).split()[-1])
     assert (kept / "once.log").exists()
+
+
+def test_a_killed_one_leaves_no_process_and_the_next_one_clears_its_folder():
+    command = [sys.executable, "-m", "runner", "--mode=verify_resume", "--gin_file=digits.gin"]
+    with subprocess.Popen([*command, "--model_dir=runs/mine"], stderr=subprocess.DEVNULL) as mine:
+        left = waited_for("runs/mine-verify_resume-*/once/claim.json")
+        child = json.loads(left.read_text())["pid"]
+        mine.kill()
+    waited_for(f"/proc/{child}/stat", gone=True)
+
+    Path("runs/mine-verify_resume-of-my-own").mkdir()
+    with pytest.raises(RunnerError, match="exit code 2"):
+        resumption.verify_resume(request("digits.gin", "--gin.TrainerConfig.train_stepz=5"))
+    assert not left.parents[1].exists()
+    assert Path("runs/mine-verify_resume-of-my-own").exists()
+
+
+def waited_for(pattern, *, gone=False):
+    """The path, once it is there; None once it is `gone`, or a process is a zombie."""
+    for _ in range(60 * 20):
+        path = next(iter(Path("/").glob(str(Path(pattern).absolute())[1:])), None)
+        if gone == (path is None or (gone and " Z " in path.read_text())):
+            return path
+        time.sleep(0.05)
+    raise AssertionError(f"waited in vain for {pattern}")
 
 
 def test_a_run_is_made_short_and_never_longer():

@@ -1,0 +1,39 @@
+"""Ends things without hiding why they end. Standard library only."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+
+class Closes(Protocol):
+    """Has to be closed."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+Thing = TypeVar("Thing", bound=Closes)
+
+
+@contextlib.contextmanager
+def closing(thing: Thing) -> Iterator[Thing]:
+    """Closes `thing` at the end, as `contextlib.closing` does.
+
+    After an error inside, what closing raises is dropped: on a disk that can no longer be written
+    everything fails in turn, and the first failure is the one to be read.
+    """
+    try:
+        yield thing
+    except BaseException:
+        with contextlib.suppress(Exception):
+            thing.close()
+        raise
+    thing.close()
+
+
+def close(*things: Closes | None) -> None:
+    """Closes all of them, in order, whatever closing one of them raises."""
+    with contextlib.ExitStack() as stack:
+        for thing in reversed(things):
+            if thing is not None:
+                stack.callback(thing.close)
