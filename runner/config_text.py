@@ -69,7 +69,10 @@ class _Printer:
         for name, below, value, known in _fields(section, default, path):
             if _is_section(value):
                 inner = list(self.section(value, _default(value, known), below, f"{indent}  "))
-                yield from [f"{indent}{name}:", *inner] if inner else ()
+                if inner:
+                    yield from [f"{indent}{name}:", *inner]
+                elif type(known) is not type(value):  # it is there, and was not
+                    yield from self._value(name, {}, below, indent, is_default=False)
             elif _is_sections(value):
                 yield f"{indent}{name}:"
                 for index, each in enumerate(value):
@@ -80,10 +83,10 @@ class _Printer:
                     yield from inner[1:]
             else:
                 is_default = _is_default(value, known, default)
-                yield from self._value(name, value, below, indent, is_default)
+                yield from self._value(name, value, below, indent, is_default=is_default)
 
     def _value(
-        self, name: str, value: Any, path: str, indent: str, is_default: bool
+        self, name: str, value: Any, path: str, indent: str, *, is_default: bool
     ) -> Iterator[str]:
         place = self._origins.get(path)
         if self._changed and is_default:
@@ -97,7 +100,8 @@ def _changed(
 ) -> Iterator[tuple[str, Any]]:
     for _, below, value, known in _fields(section, default, path):
         if _is_section(value):
-            yield from _changed(value, _default(value, known), below)
+            inner = dict(_changed(value, _default(value, known), below))
+            yield from (inner or ({} if type(known) is type(value) else {below: {}})).items()
         elif _is_sections(value):
             for index, each in enumerate(value):
                 yield from _changed(each, default_of(each), f"{below}[{index}]")

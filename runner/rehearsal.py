@@ -32,7 +32,9 @@ from runner import (
     progress,
     selection,
     signals,
+    status,
     training,
+    unread,
     watched_metrics,
 )
 from runner.errors import ConfigError, DivergedError, RunnerError
@@ -90,12 +92,18 @@ def _training(
     evaluates: bool,
     stop: signals.Stop,
 ) -> dict[str, Any]:
-    with claim.claimed(scratch, note=heartbeat.say) as held:
+    places = config.origins(experiment)
+    with (
+        claim.claimed(scratch, note=heartbeat.say) as held,
+        status.StatusFile(scratch) as beat,
+        unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
+    ):
         run = training.Training(
             experiment, scratch, evaluates=evaluates, stop=stop, held=held, sidecars=model_dir
         )
         with closing.closing(run):
             run.report()
+            run.build_controller(beat, (), ())  # it reads what a run reads
             if newest := checkpoints.latest(model_dir):
                 _restore(run.trainer.checkpoint, newest, partly=False)
             _say_shapes("training batch", run.trainer.train_dataset)
@@ -103,6 +111,7 @@ def _training(
             size = _save_and_restore(run)
             _check_space(model_dir, size, experiment)
             metrics = _evaluate(experiment, run.trainer) if evaluates else {}
+        unread.Report(reads, places, note=heartbeat.say, record=lambda _: None)({})
     return {"seconds_per_step": seconds, "checkpoint_bytes": size, "metrics": metrics}
 
 

@@ -14,7 +14,7 @@ from tensorboard.plugins.hparams import (
 )
 
 import runner
-from runner import config_text, hparams, run_config, signals
+from runner import config, config_text, hparams, run_config, signals
 from runner.errors import RunnerError
 
 
@@ -150,7 +150,7 @@ def test_the_values_are_those_that_print_config_shows_as_changed():
     shown = yaml.safe_load(config_text.render(made, {}, changed=True))
 
     def flat(value, path):
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             for name, item in value.items():
                 yield from flat(item, f"{path}.{name}".removeprefix("."))
         elif path == "run.evaluation_sets":
@@ -162,3 +162,24 @@ def test_the_values_are_those_that_print_config_shows_as_changed():
         path: config_text.plain(value) for path, value in config_text.changed(made).items()
     }
     assert config_text.changed(made)["run.evaluation_sets[0].interval"] == 10
+
+
+def test_a_section_that_is_there_with_its_defaults_is_shown():
+    made = runner.load("digits.gin", ["OptimizationConfig.ema = @EMAConfig()"])
+    path = "trainer.optimizer_config.ema"
+    assert config_text.changed(made)[path] == {}
+    (line,) = [
+        line
+        for line in config_text.render(made, config.origins(made), changed=True).splitlines()
+        if "ema" in line.partition("#")[0]
+    ]
+    assert line.split() == [
+        "ema:",
+        "{}",
+        "#",
+        "--gin_params",
+        '"OptimizationConfig.ema',
+        "=",
+        '@EMAConfig()"',
+    ]
+    assert path not in config_text.changed(runner.load("digits.gin"))

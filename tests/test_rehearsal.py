@@ -95,3 +95,21 @@ def test_a_rule_on_a_sidecars_own_metric_is_rehearsed_as_it_will_be(tmp_path):
         rehearse(tmp_path, "train", made=made)
     with spool.registered(tmp_path / "eval-cpu", policy="latest", metrics=["part/accuracy"]):
         assert rehearse(tmp_path, "train", made=made)["status"] == "rehearsed"
+
+
+def test_a_value_that_nothing_reads_is_named_as_a_run_names_it(tmp_path, capsys):
+    params = [
+        "SGDConfig.momentum = 0.5",  # of digits.gin, which trains with Adam
+        "TrainerConfig.recovery_max_trials = 2",
+        "RunConfig.rollback_rate = 0.5",
+        "TrainerConfig.validation_steps = 3",
+        "TrainerConfig.best_checkpoint_export_subdir = 'b'",
+    ]
+    made = runner.load("digits.gin", params)
+    rehearse(tmp_path / "run", made=made)
+    path = "trainer.optimizer_config.optimizer.sgd.momentum"
+    said = [line for line in capsys.readouterr().err.splitlines() if "had no effect" in line]
+    assert said == [
+        f'--gin_params "SGDConfig.momentum = 0.5": {path} had no effect: nothing has read it'
+    ]
+    assert type(made.trainer) is made.trainer.__class__
