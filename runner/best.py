@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import checkpoint_files, files, records, restoring, rules
+from runner.checkpoint_files import TRAINING
 from runner.errors import RunnerError
 
 
@@ -16,15 +17,17 @@ class BestCheckpoint:
     It follows from the evaluations alone, so after a crash `update` puts it right. At any moment
     info.json names checkpoints that are whole. It has Model Garden's keys about the very best one,
     which is also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours
-    are `checkpoint` and `averaged_weights`, the names of files beside it, and, where several are
-    kept, `checkpoints`: the best first, each with its step, the value of the rule's first metric
-    and the names of its files.
+    are `checkpoint`, the name of its files, and, where several are kept, `checkpoints`: the best
+    first, each with its step, the value of the rule's first metric and the name of its files.
+
+    The weights in them are those that were evaluated. Where these are averages, the checkpoint that
+    training can go on from is in the folder `training` below.
 
     Args:
         folder: `best` in the run's or the evaluator's folder.
         rule: What decides.
         keep: How many are kept.
-        write_averages: Writes the averaged model-only weights to a path, where there are any.
+        write_averages: From a training checkpoint to a path; None where there are no averages.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class BestCheckpoint:
         rule: rules.BestRule,
         *,
         keep: int = 1,
-        write_averages: Callable[[Path], None] | None = None,
+        write_averages: Callable[[Path, Path], None] | None = None,
     ) -> None:
         self._folder = folder
         self.rule = rule
@@ -48,9 +51,8 @@ class BestCheckpoint:
 
         Args:
             rows: The evaluations; those of an earlier call are the first of them again.
-            source: The checkpoint that the newest of them evaluated, and whose averages are at
-                hand. An older one is looked for beside it, where it is among the best and the
-                folder lost it; it comes without averages.
+            source: The checkpoint that the newest of them evaluated. An older one is looked for
+                beside it, where it is among the best and the folder lost it.
 
         Returns:
             The best row, None while there is none.
@@ -58,7 +60,7 @@ class BestCheckpoint:
         Raises:
             RunnerError: the folder cannot be written; what it held before is still there.
         """
-        places = (self._folder, source.parent)
+        places = (self._folder, self._folder / TRAINING, source.parent)
 
         def there(row: records.Row) -> bool:
             return any(_has(place, row) for place in places)
@@ -78,19 +80,27 @@ class BestCheckpoint:
 
     def _hold(self, wanted: Sequence[records.Row], source: Path) -> None:
         """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
-        restoring.clear_leftovers(self._folder)
+        for folder in (self._folder, self._folder / TRAINING):
+            restoring.clear_leftovers(folder)
         named = self._named()
         for row in wanted:
             if row.checkpoint not in named:
                 with contextlib.suppress(FileNotFoundError):  # training removed it meanwhile
-                    beside = source.with_name(row.checkpoint)
-                    checkpoint_files.link(beside, self._folder / row.checkpoint)
-            averages = _averages(row.step)
-            if self._write_averages and row.checkpoint == source.name and averages not in named:
-                self._write_averages(self._folder / averages)
+                    self._take(source.with_name(row.checkpoint))
         if held := [row for row in wanted if _has(self._folder, row)]:
             self._write(held)
             self._prune()
+
+    def _take(self, path: Path) -> None:
+        """Puts the evaluated weights of a training checkpoint into the folder."""
+        if self._write_averages is None:
+            checkpoint_files.link(path, self._folder / path.name)
+            return
+        resumable = self._folder / TRAINING / path.name
+        for place in (path, self._folder / path.name):  # where earlier versions kept it
+            if checkpoint_files.exists(place) and not checkpoint_files.exists(resumable):
+                checkpoint_files.link(place, resumable)
+        self._write_averages(resumable, self._folder / path.name)
 
     def _disown(self) -> None:
         """Makes the folder name no checkpoint; the files stay, for the rule may change back."""
@@ -110,22 +120,17 @@ class BestCheckpoint:
         info: dict[str, Any] = {
             **records.plain(best.metrics),
             "best_ckpt_global_step": float(best.step),
-            **self._files(best),
+            "checkpoint": best.checkpoint,
         }
         if self._keep > 1:
             info["checkpoints"] = [
-                {"step": row.step, **self._value(row), **self._files(row)} for row in held
+                {"step": row.step, **self._value(row), "checkpoint": row.checkpoint} for row in held
             ]
         return info
 
     def _value(self, row: records.Row) -> dict[str, float | str]:
         value = row.metrics.get(self.rule.metric)  # another metric of the rule may have decided
         return {} if value is None else records.plain({"value": value})
-
-    def _files(self, row: records.Row) -> dict[str, str]:
-        averages = _averages(row.step)
-        there = checkpoint_files.exists(self._folder / averages)
-        return {"checkpoint": row.checkpoint, **({"averaged_weights": averages} if there else {})}
 
     def _info(self) -> dict[str, Any]:
         try:
@@ -137,14 +142,14 @@ class BestCheckpoint:
     def _named(self) -> set[str]:
         """What info.json names, of what is there."""
         info = self._info()
-        keys = ("checkpoint", "averaged_weights")
-        names = {each.get(key) for each in info.get("checkpoints", [info]) for key in keys}
+        entries = info.get("checkpoints", [info])  # earlier versions named averages beside it
+        names = {each.get("checkpoint") for each in entries if "averaged_weights" not in each}
         return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
 
     def _prune(self) -> None:
         """Removes what info.json does not name: an older best, and what a crash left."""
         named = self._named()
-        for file in self._folder.iterdir():
+        for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
             part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
             if part and part[1] not in named:
                 file.unlink(missing_ok=True)
@@ -165,8 +170,3 @@ class BestCheckpoints:
 def _has(folder: Path, row: records.Row) -> bool:
     """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
     return row.is_own and checkpoint_files.exists(folder / row.checkpoint)
-
-
-def _averages(step: int) -> str:
-    """The name of the averaged weights of `step`."""
-    return f"averaged-{step}"

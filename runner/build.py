@@ -1,6 +1,6 @@
 """Assembles what a mode drives from its configuration, inside the strategy's scope."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from official.core import base_task, task_factory
 
 from runner import (
     actions,
+    averages,
     best,
     boards,
     controller,
@@ -102,7 +103,7 @@ def build_evaluator(
     given: Given = Given(),  # noqa: B008, immutable
 ) -> evaluator.Evaluator:
     """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
-    averages = config.trainer.optimizer_config.ema is not None
+    averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = _devices(config, given), stepping.Brake()
     stop.tell(brake.halt)
     with devices.scope():
@@ -111,7 +112,7 @@ def build_evaluator(
             config,
             task,
             model,
-            optimizer.build(task, config) if averages else None,
+            optimizer.build(task, config) if averaged else None,
             validation_dataset=_validation_inputs(config, task),
             check=stop.check,
             free=brake.free,
@@ -162,11 +163,11 @@ def build_evaluation(
         grid: When each set of data is due, and none is read if nothing ever is; None: always.
         keeps_best: Whether best checkpoints are kept in `folder`.
     """
-    averages = built.write_averages if built.averages else None
+    write_averages = averages.write if built.averages else None
     kept = config.run.retention.best
     keeper = best.BestCheckpoints(
         [
-            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=averages)
+            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
             for name, rule in best_rules(config).items()
             if keeps_best
         ]
@@ -205,7 +206,6 @@ def build_test(
     built: evaluator.Evaluator,
     folder: Path,
     *,
-    restore: Callable[[Path], None],
     rows: history.History,
     line: progress.Progress,
 ) -> final_test.FinalTest | None:
@@ -215,7 +215,6 @@ def build_test(
         config: The experiment.
         built: Holds the last weights at the end.
         folder: The run's, or the sidecar's own.
-        restore: Reads a checkpoint into `built`.
         rows: The history in `folder`.
         line: What a person sees.
     """
@@ -231,7 +230,6 @@ def build_test(
         folder,
         best=best_folders[0] if best_folders else None,
         best_from=config.run.retention.from_step,
-        restore=restore,
         rows=rows,
         line=line,
         last=options.last,

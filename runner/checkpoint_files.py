@@ -20,6 +20,8 @@ from runner import files
 from runner.errors import RunnerError
 
 NAME = "ckpt"
+TRAINING = "training"
+"""In a folder of checkpoints that are averaged weights only: those that training goes on from."""
 UNWRITABLE = (OSError, tf.errors.OpError)
 """What the operating system and TensorFlow raise where something cannot be written."""
 

@@ -90,7 +90,7 @@ def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 
 def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
-    """The best checkpoints, with the averaged weights beside them, where either run has them."""
+    """The best checkpoints, where either run has them."""
     found = {path.parent.name for run in (first, second) for path in run.glob("*/info.json")}
     for name in sorted(folder for folder in found if not folder.startswith("eval-")):
         old, new = (files.read_json(run / name / "info.json") or {} for run in (first, second))
@@ -100,10 +100,7 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
                 f"{name} checkpoint", 1, (tensors.Difference(f"{name}/info.json", what),)
             )
             continue
-        parts = []
-        for key in ("checkpoint", "averaged_weights"):
-            if key in old:
-                parts += tensors.compare(first / name / old[key], second / name / new[key])
+        parts = tensors.compare(first / name / old["checkpoint"], second / name / new["checkpoint"])
         differences = tuple(difference for part in parts for difference in part.differences)
         yield tensors.Part(f"{name} checkpoint", sum(part.compared for part in parts), differences)
 

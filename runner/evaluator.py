@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
-from runner import batches, heartbeat, initialization, placement
+from runner import averages, batches, checkpoints, heartbeat, initialization, placement
 from runner import optimizer as optimizers
 from runner.errors import ConfigError, RunnerError
 
@@ -114,12 +114,19 @@ class Evaluator(base_trainer.Trainer):
                 initialization.find(Path(path))  # says so if it is missing or damaged
             raise
 
-    def write_averages(self, path: Path) -> None:
-        """Writes the averaged model alone, to be read by `tf.train.Checkpoint(model=...)`."""
-        if self._averages is None:
-            raise ValueError("this optimizer keeps no averages")
-        with self._averages.in_force():
-            tf.train.Checkpoint(model=self.model).write(str(path))
+    def restore(self, path: Path) -> None:
+        """Restores what an evaluation needs; where `path` has averaged weights only, these.
+
+        Raises:
+            UnreadableError: it is damaged, or gone.
+            ConfigError: it was written for another model.
+        """
+        if self._averages is None or not averages.stand_alone(path):
+            checkpoints.restore(self.checkpoint, path, partly=True)
+            return
+        weights = tf.train.Checkpoint(model=self.model, global_step=self.global_step)
+        checkpoints.restore(weights, path, partly=True)
+        self._averages.start()
 
     def evaluate(self, num_steps: tf.Tensor) -> Logs:
         """Evaluates with the averaged weights where there are any; see `orbit.AbstractEvaluator`.

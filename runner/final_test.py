@@ -1,7 +1,6 @@
 """The test at the end of a run: the best weights, once."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +32,6 @@ class FinalTest:
         folder: The run's, or the sidecar's own.
         best: The folder of the best checkpoint, None where none is kept.
         best_from: Evaluations before this step are not best.
-        restore: Reads a checkpoint into the evaluator.
         rows: The history in `folder`.
         line: What a person sees.
         last: Whether the last weights are tested, too.
@@ -49,7 +47,6 @@ class FinalTest:
         *,
         best: Path | None,
         best_from: int,
-        restore: Callable[[Path], None],
         rows: history.History,
         line: progress.Progress,
         last: bool,
@@ -61,7 +58,6 @@ class FinalTest:
         self._folder = folder
         self._best = best
         self._best_from = best_from
-        self._restore = restore
         self._rows = rows
         self._line = line
         self._last = last
@@ -105,7 +101,7 @@ class FinalTest:
         for row in self._rows.of(records.Test):
             if (row.step, row.weights, row.tested) == key:
                 return row
-        self._restore(path)
+        self._evaluator.restore(path)
         start = time.perf_counter()
         logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
         seconds = round(time.perf_counter() - start, 3)

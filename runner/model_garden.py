@@ -131,6 +131,6 @@ def _evaluated(
     if newest is None:
         raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
     built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)
-    checkpoints.restore(built.checkpoint, newest, partly=True)
+    built.restore(newest)
     logs = built.evaluate(tf.constant(experiment.trainer.validation_steps))
     return tf.nest.map_structure(orbit.utils.get_value, logs)

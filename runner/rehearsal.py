@@ -105,7 +105,8 @@ def _training(
             run.report()
             run.build_controller(beat, (), ())  # it reads what a run reads
             if newest := checkpoints.latest(model_dir):
-                _restore(run.trainer.checkpoint, newest, partly=False)
+                checkpoints.restore(run.trainer.checkpoint, newest)
+                heartbeat.say(f"{newest} fits")
             _say_shapes("training batch", run.trainer.train_dataset)
             seconds = _step(run)
             size = _save_and_restore(run)
@@ -142,13 +143,9 @@ def _evaluating(
         built.initialize(whole=whole)
         heartbeat.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
     else:
-        _restore(built.checkpoint, path, partly=True)
+        built.restore(path)
+        heartbeat.say(f"{path} fits")
     return {"metrics": _evaluate(experiment, built)}
-
-
-def _restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> None:
-    checkpoints.restore(checkpoint, path, partly=partly)
-    heartbeat.say(f"{path} fits")
 
 
 def _step(run: training.Training) -> float:

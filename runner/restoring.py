@@ -144,8 +144,9 @@ def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str])
     """
     names = {path.name for path in checkpoint_files.there(model_dir)} | set(listed[-1:])
     paths = [model_dir / name for name in names]
-    for folder in best_folders:
-        paths += checkpoint_files.there(model_dir / folder)
+    for folder in best_folders:  # averaged weights have what training goes on from below them
+        below = model_dir / folder / checkpoint_files.TRAINING
+        paths += checkpoint_files.there(below if below.is_dir() else model_dir / folder)
     known = [path for path in paths if checkpoint_files.step_in(path.name) is not None]
     return sorted(
         known,

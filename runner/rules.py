@@ -204,7 +204,7 @@ class Ranking:
 
         Other rows than then, as after some were dropped, are taken in from the first on.
         """
-        if rows is not self._rows:
+        if self._taken and self._mark(rows) != self._mark(self._rows):
             self._begin()
         new = enumerate(rows[self._taken :], self._taken)
         self._rows, self._taken = rows, len(rows)
@@ -219,6 +219,13 @@ class Ranking:
             ranked = sorted([*zip(self._places, self._ranked, strict=True), *ranked])
             self._places = array("d", [place for place, _ in ranked])
             self._ranked = array("q", [n for _, n in ranked])
+
+    def _mark(self, rows: Sequence[Row]) -> tuple[int, float] | None:
+        """What tells the last row that was taken in from one that stands in its place now."""
+        if len(rows) < self._taken:
+            return None
+        row = rows[self._taken - 1]
+        return row.step, row.time
 
     def first(self, count: int, *, among: Callable[[Row], bool]) -> list[Row]:
         """The `count` best rows that are `among` those to choose from, one a step.

@@ -1,6 +1,5 @@
 """A process that only evaluates, and writes only in its own folder."""
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from runner import (
     pending,
     progress,
     records,
+    restoring,
     secrets,
     signals,
     spool,
@@ -86,7 +86,7 @@ class Sidecar:
             keeps_best=keeps_best,
         )
         self._final_test = build.build_test(
-            config, self.trainer, folder, restore=self._restore, rows=self.rows, line=self.line
+            config, self.trainer, folder, rows=self.rows, line=self.line
         )
 
     def evaluate(self, path: Path) -> None:
@@ -96,7 +96,7 @@ class Sidecar:
             checkpoints.UnreadableError: it is damaged, or gone.
             ConfigError: it was written for another model.
         """
-        self._restore(path)
+        self.trainer.restore(path)
         self._record(checkpoints.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
@@ -114,7 +114,7 @@ class Sidecar:
         """
         step = checkpoint_files.step_in(path.name) or 0
         try:
-            self._restore(path)
+            self.trainer.restore(path)
             scores = self._evaluation.score(step)
         except checkpoints.UnreadableError as error:
             self._leave_out(path, records.Unreadable, error.reason)
@@ -238,8 +238,7 @@ class Sidecar:
             for folder in (self._folder, self._folder / "queue", self._model_dir):
                 path = folder / row.checkpoint
                 if checkpoint_files.exists(path):
-                    with contextlib.suppress(checkpoints.UnreadableError):
-                        self._restore(path)  # its averaged weights are kept, too
+                    if restoring.damage(path) is None:
                         self._evaluation.log.catch_up(path)
                     return
 
@@ -265,9 +264,6 @@ class Sidecar:
         self._check()
         self.rows.append(kind(step, name, reason, time.time()))
         self.line.note(f"{name}: {reason}; it is left out")
-
-    def _restore(self, path: Path) -> None:
-        checkpoints.restore(self.trainer.checkpoint, path, partly=True)
 
     def _record(self, step: int, path: Path) -> str | None:
         return self._evaluation.run(step, path, before_record=self._check)

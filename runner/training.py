@@ -141,7 +141,6 @@ class Training:
                 config,
                 self.trainer,
                 model_dir,
-                restore=self._restore,
                 rows=self.rows,
                 line=self.line,
             )

@@ -59,9 +59,11 @@ def weights(path):
     return again.model.weights.numpy().tolist()
 
 
-def write_averages(path):
-    step = float(path.name.removeprefix("averaged-"))
-    tf.train.Checkpoint(model=Model(step + 0.5)).write(str(path))
+def write_averages(source, target):
+    """Acts `averages.write`: what it writes is half more than the weights of `source`."""
+    (weight, *_) = weights(source)
+    checkpoint_files.remove(target)
+    tf.train.Checkpoint(model=Model(weight + 0.5)).write(str(target))
 
 
 def test_the_best_is_the_committed_file_itself_and_info_has_model_gardens_keys(tmp_path):
@@ -85,15 +87,35 @@ def test_the_best_is_the_committed_file_itself_and_info_has_model_gardens_keys(t
     assert len(list(folder.glob("*.index"))) == 1
 
 
-def test_averages_lie_beside_the_best_and_go_with_it(tmp_path):
+def test_where_there_are_averages_they_are_the_best_and_training_can_go_on_from_below(tmp_path):
     folder = tmp_path / "best"
     keeper = best.BestCheckpoint(folder, RULE, write_averages=write_averages)
     ten, twenty = commit(tmp_path, 10, 20)
     keeper.update([row(10, 0.5)], ten)
     keeper.update([row(10, 0.5), row(20, 0.9)], twenty)
-    assert info(folder)["averaged_weights"] == "averaged-20"
-    assert weights(folder / "averaged-20") == [20.5] * 3
-    assert not list(folder.glob("averaged-10*"))
+    latest = tf.train.latest_checkpoint(str(folder))
+    assert latest == str(folder / "ckpt-20")
+    assert weights(latest) == [20.5] * 3
+    below = folder / "training"
+    assert (below / "ckpt-20.index").samefile(tmp_path / "ckpt-20.index")
+    for each in (folder, below):
+        assert [path.name for path in checkpoint_files.there(each)] == ["ckpt-20"]
+
+
+def test_a_best_with_averages_beside_it_is_brought_into_the_present_form(tmp_path):
+    folder = tmp_path / "best"
+    ten, twenty = commit(tmp_path, 10, 20, keep=1)
+    assert not checkpoint_files.exists(ten)
+    for path in commit(folder, 10):  # as earlier versions left it
+        tf.train.Checkpoint(model=Model(10.5)).write(str(folder / "averaged-10"))
+        old = {"accuracy": 0.9, "checkpoint": path.name, "averaged_weights": "averaged-10"}
+        (folder / "info.json").write_text(json.dumps(old))
+    keeper = best.BestCheckpoint(folder, RULE, write_averages=write_averages)
+    assert keeper.update([row(10, 0.9), row(20, 0.5)], twenty).step == 10
+    assert "averaged_weights" not in info(folder)
+    assert weights(folder / "ckpt-10") == [10.5] * 3
+    assert weights(folder / "training" / "ckpt-10") == [10.0] * 3
+    assert not checkpoint_files.exists(folder / "averaged-10")
 
 
 def test_nan_is_never_best(tmp_path):
@@ -112,10 +134,10 @@ def test_a_best_that_the_folder_lost_is_found_beside_the_newest(tmp_path):
     rows = [row(10, 0.9), row(20, 0.5)]
     assert keeper.update(rows, twenty).step == 10
     assert info(tmp_path / "best")["checkpoint"] == "ckpt-10"
-    assert "averaged_weights" not in info(tmp_path / "best")  # those at hand are of step 20
+    assert weights(tmp_path / "best" / "ckpt-10") == [10.5] * 3  # its own averages
     checkpoint_files.remove(tmp_path / "best" / "ckpt-10")
     keeper.update(rows, ten)
-    assert weights(tmp_path / "best" / "ckpt-10") == [10.0] * 3
+    assert weights(tmp_path / "best" / "ckpt-10") == [10.5] * 3
 
 
 @pytest.mark.parametrize("text", ['{"accuracy": 0.', "[1]"])
@@ -200,25 +222,17 @@ def test_another_number_to_keep_holds_from_the_next_update_as_far_as_checkpoints
     assert [step for step, _ in entries(folder)] == [40, 30]
 
 
-def test_each_of_several_has_its_averages_if_they_were_at_hand(tmp_path):
+def test_each_of_several_has_its_own_averages(tmp_path):
     folder = tmp_path / "best"
     keeper = best.BestCheckpoint(folder, RULE, keep=2, write_averages=write_averages)
     rows = [row(10, 0.9)]
-    ten, twenty, thirty = commit(tmp_path, 10, 20, 30)
+    ten, _, thirty = commit(tmp_path, 10, 20, 30)
     keeper.update(rows, ten)
     rows += [row(20, 0.7), row(30, 0.1)]
     keeper.update(rows, thirty)
-    first, second = info(folder)["checkpoints"]
-    assert first == {
-        "step": 10,
-        "value": 0.9,
-        "checkpoint": "ckpt-10",
-        "averaged_weights": "averaged-10",
-    }
-    assert "averaged_weights" not in second
-    assert weights(folder / "averaged-10") == [10.5] * 3
-    keeper.update(rows, twenty)
-    assert info(folder)["checkpoints"][1]["averaged_weights"] == "averaged-20"
+    assert entries(folder) == [(10, 0.9), (20, 0.7)]
+    for step in (10, 20):
+        assert weights(folder / f"ckpt-{step}") == [step + 0.5] * 3
 
 
 EITHER = rules.BestRule("accuracy", or_higher=("f1",))
@@ -475,6 +489,10 @@ def test_the_metric_of_a_best_by_several_may_have_a_folder_of_its_own_best():
     }
 
 
+def files_in(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
 class Mortal:
     """Lets a number of changes to the disk happen, and then no more."""
 
@@ -492,11 +510,11 @@ class Mortal:
 
         return change
 
-    def write_averages(self, path):
-        self.counted(write_averages)(path)
+    def write_averages(self, source, target):
+        self.counted(write_averages)(source, target)
         if self.left == 0:  # what TensorFlow leaves when it is killed before the end
-            path.with_name(f"{path.name}_temp").mkdir()
-            path.with_name(f"{path.name}.index").write_bytes(b"")
+            target.with_name(f"{target.name}_temp").mkdir()
+            target.with_name(f"{target.name}.index").write_bytes(b"")
 
 
 @pytest.mark.parametrize(
@@ -517,7 +535,7 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
         best.BestCheckpoint(folder, rule, write_averages=write_averages).update(rows[:1], ten)
         if in_its_way:  # an earlier kill left something
             (folder / f"ckpt-20.{DATA}").write_bytes(b"x")
-            (folder / "averaged-15_temp").mkdir()
+            (folder / "ckpt-15_temp").mkdir()
             (folder / f".ckpt-15.{DATA}.1.tmp").write_bytes(b"x")
         with monkeypatch.context() as patch:
             mortal = Mortal(patch, changes)
@@ -529,16 +547,16 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
                 pass
         named = info(folder)
         assert (named["checkpoint"], named["accuracy"]) in (("ckpt-10", 0.5), ("ckpt-20", accuracy))
-        assert restoring.damage(folder / named["checkpoint"]) is None
-        assert restoring.damage(folder / named["averaged_weights"]) is None
+        for each in (folder, folder / "training"):
+            assert restoring.damage(each / named["checkpoint"]) is None
 
         best.BestCheckpoint(folder, rule, write_averages=write_averages).update(rows, twenty)
         assert info(folder)["checkpoint"] == "ckpt-20"
-        assert weights(folder / "averaged-20") == [20.5] * 3
-        assert {path.name for path in folder.iterdir()} == {
+        assert weights(folder / "ckpt-20") == [20.5] * 3
+        assert files_in(folder) == {
             "checkpoint",
             "info.json",
-            *(f"{name}.{part}" for name in ("ckpt-20", "averaged-20") for part in ("index", DATA)),
+            *(f"{place}ckpt-20.{part}" for place in ("", "training/") for part in ("index", DATA)),
         }
         assert checkpoints.latest(folder) == folder / "ckpt-20"
         changes += 1
@@ -568,13 +586,13 @@ def test_killed_at_any_point_several_are_whole_and_put_right(tmp_path, monkeypat
         assert [each["step"] for each in info(folder)["checkpoints"]] in ([10, 20], [30, 10])
         for each in info(folder)["checkpoints"]:
             assert restoring.damage(folder / each["checkpoint"]) is None
-            assert restoring.damage(folder / each["averaged_weights"]) is None
+            assert restoring.damage(folder / "training" / each["checkpoint"]) is None
 
         keeper().update(rows, thirty)
         assert entries(folder) == [(30, 0.9), (10, 0.5)]
-        assert weights(folder / "averaged-30") == [30.5] * 3
-        names = ("ckpt-10", "averaged-10", "ckpt-30", "averaged-30")
-        assert {path.name for path in folder.iterdir()} == {
+        assert weights(folder / "ckpt-30") == [30.5] * 3
+        names = ("ckpt-10", "training/ckpt-10", "ckpt-30", "training/ckpt-30")
+        assert files_in(folder) == {
             "checkpoint",
             "info.json",
             *(f"{name}.{part}" for name in names for part in ("index", DATA)),

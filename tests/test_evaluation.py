@@ -384,7 +384,7 @@ def test_sets_are_evaluated_with_the_averaged_weights(tmp_path, overrides):
     results = runner.run(config, tmp_path, "train_and_eval")
     info = json.loads((tmp_path / "best" / "info.json").read_text())
     model = toy.ToyTask(toy.ToyConfig()).build_model()
-    averages = tmp_path / "best" / info["averaged_weights"]
+    averages = tmp_path / "best" / info["checkpoint"]
     tf.train.Checkpoint(model=model).read(str(averages)).expect_partial()
     right = expected(model, *moved(NEAR.data))
     assert results["best"]["metrics"]["near/loss"] == pytest.approx(right["loss"], abs=1e-5)

@@ -6,7 +6,7 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
-from runner import build, checkpoints, history, progress, records, signals
+from runner import build, history, progress, records, signals
 from runner.errors import RunnerError
 
 EMA = {"optimizer_config": {"ema": {"average_decay": 0.9}}}
@@ -23,14 +23,8 @@ def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
     built = build.build_evaluator(config, folder, stop=stop or signals.Stop())
     rows = history.History(folder / "history.jsonl")
-
-    def restore(path):
-        checkpoints.restore(built.checkpoint, path, partly=True)
-
-    test = build.build_test(
-        config, built, folder, restore=restore, rows=rows, line=progress.Progress()
-    )
-    restore(folder / f"ckpt-{at}")
+    test = build.build_test(config, built, folder, rows=rows, line=progress.Progress())
+    built.restore(folder / f"ckpt-{at}")
     return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
 
 
@@ -106,7 +100,7 @@ def test_the_averaged_weights_are_tested(tmp_path):
     results, _ = at_end(experiment(trainer=EMA), tmp_path, at=40)
 
     model = toy.ToyTask(toy.ToyConfig()).build_model()
-    averages = tmp_path / "best" / info["averaged_weights"]
+    averages = tmp_path / "best" / info["checkpoint"]
     tf.train.Checkpoint(model=model).read(str(averages)).expect_partial()
     points, labels = toy.data(17)
     right = (model(points).numpy().argmax(axis=1) == labels).mean()
@@ -123,7 +117,7 @@ def test_nothing_is_built_without_test_data(tmp_path):
     built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
     rows = history.History(tmp_path / "history.jsonl")
     line = progress.Progress()
-    assert build.build_test(config, built, tmp_path, restore=print, rows=rows, line=line) is None
+    assert build.build_test(config, built, tmp_path, rows=rows, line=line) is None
 
 
 def test_a_signal_ends_the_test(tmp_path, trained):

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import image_files
 import numpy as np
@@ -11,7 +12,7 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
-from runner import status
+from runner import comparison, status
 from runner.errors import ConfigError, DivergedError, RunnerError
 from tasks import image_classification
 from tasks.images import image_data
@@ -197,17 +198,51 @@ def test_examples_that_a_number_of_batches_leaves_out_are_mentioned_once(tmp_pat
     assert said.count("TrainerConfig.validation_steps = 2 leaves out examples") == 1
 
 
-def test_averages_are_evaluated_and_lie_beside_the_best_checkpoint(tmp_path):
-    ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}}
-    trained = runner.run(toy.experiment(ema), tmp_path, "train_and_eval")
-    info = json.loads((tmp_path / "best" / "info.json").read_text())
+@pytest.mark.parametrize(
+    "devices",
+    [{}, {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}],
+    ids=["one replica", "two replicas"],
+)
+def test_what_anybody_restores_from_best_scores_what_is_written_beside_it(tmp_path, devices):
+    ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}, **devices}
+    trained = runner.run(toy.experiment(ema), tmp_path / "run", "train_and_eval")
+    said = json.loads((tmp_path / "run" / "best" / "info.json").read_text())
+    best = tf.train.latest_checkpoint(str(tmp_path / "run" / "best"))
+    assert said == {
+        **trained["best"]["metrics"],
+        "best_ckpt_global_step": trained["best"]["step"],
+        "checkpoint": Path(best).name,
+    }
 
-    plain = toy.experiment(init_checkpoint=str(tmp_path / "best" / info["averaged_weights"]))
-    averaged = runner.run(plain, tmp_path / "plain", "eval")
-    assert averaged["metrics"] == pytest.approx(trained["best"]["metrics"], abs=1e-6)
+    model = toy.ToyTask(toy.ToyConfig()).build_model()
+    tf.train.Checkpoint(model=model).restore(best).expect_partial()
+    points, labels = toy.data(17)
+    assert np.mean(model(points).numpy().argmax(axis=1) == labels) == pytest.approx(
+        said["accuracy"], abs=1e-6
+    )
+    plain = toy.experiment(devices, init_checkpoint=best)
+    for config, folder, checkpoint in (
+        (plain, "plain", "latest"),  # a task that begins with these weights
+        (toy.experiment(ema), "run", "best"),
+        (toy.experiment(ema), "elsewhere", best),
+    ):
+        again = runner.run(config, tmp_path / folder, "eval", checkpoint=checkpoint)
+        assert again["metrics"] == pytest.approx(trained["best"]["metrics"], abs=1e-6)
 
-    again = runner.run(toy.experiment(ema), tmp_path, "eval", checkpoint="best")
-    assert again["metrics"] == pytest.approx(trained["best"]["metrics"], abs=1e-6)
+
+def test_a_run_that_only_its_best_averages_are_left_of_goes_on_exactly(tmp_path):
+    def config(steps):
+        ema = {"train_steps": steps, "optimizer_config": {"ema": {"average_decay": 0.9}}}
+        return toy.experiment({"trainer": ema})
+
+    for name in ("once", "often"):
+        runner.run(config(20), tmp_path / name, "train_and_eval")
+    for part in (tmp_path / "often").glob("ckpt-20.*"):
+        part.unlink()
+    for name in ("once", "often"):
+        runner.run(config(40), tmp_path / name, "train_and_eval")
+    parts = comparison.compare(tmp_path / "once", tmp_path / "often")
+    assert comparison.differing(parts) == {}
 
 
 @pytest.mark.parametrize("trials", [0, 1])

@@ -216,10 +216,8 @@ def test_a_best_checkpoint_that_a_kill_kept_from_being_kept_is_made_up_for(tmp_p
 def contents(folder):
     """What info.json says, and the tensors of what it names; not the names of layers."""
     info = json.loads((folder / "info.json").read_text())
-    readers = [
-        tf.train.load_checkpoint(str(folder / info[name]))
-        for name in ("checkpoint", "averaged_weights")
-    ]
+    places = (folder, folder / "training")
+    readers = [tf.train.load_checkpoint(str(place / info["checkpoint"])) for place in places]
     return info, [
         {
             key: reader.get_tensor(key).tolist()
