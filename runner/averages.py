@@ -27,7 +27,7 @@ def write(source: Path, target: Path) -> None:
         OSError, tensorflow.errors.OpError: `source` cannot be read, or `target` not be written.
     """
     files.check(target)
-    reader = tf.train.load_checkpoint(str(source))
+    reader = checkpoint_files.open_reader(source)
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
     graph.ParseFromString(reader.get_tensor(_GRAPH))
     averages = dict(_averages(graph))
@@ -46,7 +46,7 @@ def write(source: Path, target: Path) -> None:
 def stand_alone(path: Path) -> bool:
     """Whether the checkpoint at `path` can be read, and holds no averages beside its weights."""
     try:
-        names = tf.train.load_checkpoint(str(path)).get_variable_to_dtype_map()
+        names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
     except restoring.UNREADABLE:
         return False
     return not any(f"/{_SLOT}/.ATTRIBUTES/" in name for name in names)

@@ -5,14 +5,18 @@ A checkpoint's path stands for several files: `<path>.data-00000-of-00001` and i
 committed there, the newest last; it is written after the files that it names.
 """
 
+import atexit
 import contextlib
 import fnmatch
+import functools
 import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,6 +30,7 @@ UNWRITABLE = (OSError, tf.errors.OpError)
 """What the operating system and TensorFlow raise where something cannot be written."""
 
 _STEP = re.compile(rf"{NAME}-(\d+)")
+_PATTERN = re.compile(r"[\[\\]")
 _SHARD = re.compile(r"\d{5}-of-\d{5}")
 
 
@@ -38,6 +43,35 @@ def step_in(name: str) -> int | None:
     """The step in a checkpoint's name, None where it is named otherwise."""
     match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def open_reader(path: Path) -> Any:
+    """TensorFlow's reader of a checkpoint's tensors.
+
+    Raises:
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or not there.
+    """
+    return tf.train.load_checkpoint(as_read(path))
+
+
+def as_read(path: Path) -> str:
+    r"""A checkpoint's path as TensorFlow can read it.
+
+    It takes the path for a pattern, in which `[` and `\` stand for something else, and so finds
+    nothing in a folder like `lr=[0.1]`; a link to the folder leads there.
+    """
+    folder = str(path.parent)
+    return str(_link_to(folder) / path.name if _PATTERN.search(folder) else path)
+
+
+@functools.cache
+def _link_to(folder: str) -> Path:
+    """A link of another name, which is there as long as the process."""
+    beside = tempfile.TemporaryDirectory(prefix="runner-link-")
+    atexit.register(beside.cleanup)
+    link = Path(beside.name) / "folder"
+    link.symlink_to(Path(folder).resolve(), target_is_directory=True)
+    return link
 
 
 def exists(path: Path) -> bool:

@@ -233,7 +233,8 @@ def _misfit(report: matching.Report, *, partly: bool) -> tuple[str, str]:
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
     """Reads what TensorFlow can read, and returns its complaint about the rest, if any."""
-    status = checkpoint.read(str(path)) if partly else checkpoint.restore(str(path))
+    name = checkpoint_files.as_read(path)
+    status = checkpoint.read(name) if partly else checkpoint.restore(name)
     try:
         if not partly:
             status.assert_consumed()
@@ -261,6 +262,6 @@ def step_of(path: Path) -> int:
     step = checkpoint_files.step_in(path.name)
     if step is not None:
         return step
-    reader = tf.train.load_checkpoint(str(path))
+    reader = checkpoint_files.open_reader(path)
     key = "global_step/.ATTRIBUTES/VARIABLE_VALUE"
     return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0

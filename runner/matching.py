@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
+from runner import checkpoint_files
 from runner.errors import ConfigError
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -76,7 +77,7 @@ class Saved:
     """A checkpoint: its tensors, and the graph of the objects that they belong to."""
 
     def __init__(self, path: Path) -> None:
-        self.reader = tf.train.load_checkpoint(str(path))
+        self.reader = checkpoint_files.open_reader(path)
         if not self.reader.has_tensor(_GRAPH):
             raise ConfigError(f"{path} holds no graph of objects: it was written by TensorFlow 1")
         graph = trackable_object_graph_pb2.TrackableObjectGraph()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from runner import history
+from runner import checkpoint_files, history
 
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
@@ -124,7 +124,7 @@ class Logs:
         Raises:
             tensorflow.errors.OpError: it is damaged.
         """
-        reader = tf.train.load_checkpoint(str(path))
+        reader = checkpoint_files.open_reader(path)
         key = f"{cls.NAME}/.ATTRIBUTES/VARIABLE_VALUE"
         if not reader.has_tensor(key):
             return None

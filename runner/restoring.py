@@ -34,7 +34,7 @@ def damage(path: Path) -> str | None:
         return missing
     place = "its index"
     try:
-        reader = tf.train.load_checkpoint(str(path))
+        reader = checkpoint_files.open_reader(path)
         for name, dtype in reader.get_variable_to_dtype_map().items():
             place = name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
             if dtype != tf.variant:

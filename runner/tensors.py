@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from runner import checkpoint_files
+
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _INPUTS = "input iterator"
 _LEFT_OUT = (f"save_counter{_VALUE}", f"logs{_VALUE}", "_CHECKPOINTABLE_OBJECT_GRAPH")
@@ -110,7 +112,7 @@ class _Tensors:
     """What a checkpoint holds, but for what is left out."""
 
     def __init__(self, path: Path) -> None:
-        self._reader = tf.train.load_checkpoint(str(path))
+        self._reader = checkpoint_files.open_reader(path)
         types = self._reader.get_variable_to_dtype_map()
         self.types = {name: types[name] for name in types if name not in _LEFT_OUT}
 

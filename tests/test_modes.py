@@ -230,6 +230,24 @@ def test_what_anybody_restores_from_best_scores_what_is_written_beside_it(tmp_pa
         assert again["metrics"] == pytest.approx(trained["best"]["metrics"], abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["lr=[0.1]", "a\\b", "*?"])
+def test_a_folder_may_be_called_what_tensorflow_takes_for_a_pattern(tmp_path, name):
+    def config(steps):
+        ema = {"train_steps": steps, "optimizer_config": {"ema": {"average_decay": 0.9}}}
+        return toy.experiment({"trainer": ema})
+
+    run = tmp_path / name
+    runner.run(config(20), run, "train_and_eval")
+    trained = runner.run(config(40), run, "train_and_eval")  # resumed
+    for checkpoint in ("latest", "best", "20"):
+        runner.run(config(40), run, "eval", checkpoint=checkpoint)
+    followed = runner.run(config(40), run, "continuous_eval")
+    assert followed["metrics"] == trained["metrics"]
+    begun = toy.experiment(init_checkpoint=str(run / "best"))
+    runner.run(begun, tmp_path / "begun", "train")
+    assert comparison.differing(comparison.compare(run, run)) == {}
+
+
 def test_a_run_that_only_its_best_averages_are_left_of_goes_on_exactly(tmp_path):
     def config(steps):
         ema = {"train_steps": steps, "optimizer_config": {"ema": {"average_decay": 0.9}}}
