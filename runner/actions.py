@@ -235,8 +235,9 @@ class EvaluationLog:
         *,
         seconds: float,
         source: Path,
+        commit: Callable[[], object] | None = None,
     ) -> None:
-        """Records the evaluation of checkpoint `source`, which is whole on disk.
+        """Records the evaluation of checkpoint `source`, which is whole on disk or can be made.
 
         Args:
             step: The checkpoint's.
@@ -244,28 +245,32 @@ class EvaluationLog:
             charts: Of each set, by its name.
             seconds: How long it took.
             source: The checkpoint.
+            commit: Makes it, if it is among the best and not there.
         """
         name = checkpoint_name(source, self._home)
         row = records.Row(step, scalars(logs), round(seconds, 3), time.time(), name)
         self._rows.append(row)
         self._boards.write(step, charts)
-        self._line.evaluated(row, self.catch_up(source))
+        self._line.evaluated(row, self.catch_up(source, commit))
 
     def names(self, step: int) -> set[str]:
         """The names of the metrics that were recorded for `step`, which is the newest of all."""
         newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.rows))
         return {name for row in newest for name in row.metrics}
 
-    def catch_up(self, source: Path) -> records.Row | None:
+    def catch_up(
+        self, source: Path, commit: Callable[[], object] | None = None
+    ) -> records.Row | None:
         """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
 
         Args:
             source: A checkpoint beside which the best one may lie.
+            commit: Makes it, if it is among the best and not there.
 
         Returns:
             The best evaluation, None while there is none.
         """
-        return self._best.update(self._rows.rows, source)
+        return self._best.update(self._rows.rows, source, commit)
 
 
 def checkpoint_name(path: Path, home: Path) -> str:

@@ -44,7 +44,12 @@ class BestCheckpoint:
         self._keep = keep
         self._write_averages = write_averages
 
-    def update(self, rows: Sequence[records.Row], source: Path) -> records.Row | None:
+    def update(
+        self,
+        rows: Sequence[records.Row],
+        source: Path,
+        commit: Callable[[], object] | None = None,
+    ) -> records.Row | None:
         """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
 
         Where there is none, as after a change of the rule, it names none.
@@ -53,6 +58,7 @@ class BestCheckpoint:
             rows: The evaluations; those of an earlier call are the first of them again.
             source: The checkpoint that the newest of them evaluated. An older one is looked for
                 beside it, where it is among the best and the folder lost it.
+            commit: Makes `source` where it is not there, and only if it is among the best.
 
         Returns:
             The best row, None while there is none.
@@ -63,6 +69,9 @@ class BestCheckpoint:
         places = (self._folder, self._folder / TRAINING, source.parent)
 
         def there(row: records.Row) -> bool:
+            # Asked only of what would be among the best.
+            if commit and row.checkpoint == source.name and not checkpoint_files.exists(source):
+                commit()
             return any(_has(place, row) for place in places)
 
         self._ranking.take(rows)
@@ -161,9 +170,14 @@ class BestCheckpoints:
     def __init__(self, folders: Sequence[BestCheckpoint]) -> None:
         self._folders = tuple(folders)
 
-    def update(self, rows: Sequence[records.Row], source: Path) -> records.Row | None:
+    def update(
+        self,
+        rows: Sequence[records.Row],
+        source: Path,
+        commit: Callable[[], object] | None = None,
+    ) -> records.Row | None:
         """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
-        best = [folder.update(rows, source) for folder in self._folders]
+        best = [folder.update(rows, source, commit) for folder in self._folders]
         return best[0] if best else None
 
 

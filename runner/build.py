@@ -274,6 +274,7 @@ def grid(config: Experiment, *, evaluates: bool) -> controller.Grid:
         summary=options.summary_interval,
         checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,
         evaluations=(options.validation_interval, *sets) if evaluates else (),
+        evaluations_commit=config.run.evaluations_commit,
     )
 
 

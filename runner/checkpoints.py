@@ -4,7 +4,7 @@ What points to a checkpoint (the `checkpoint` file, info.json) is written after 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -35,6 +35,7 @@ class Checkpoints:
         directory: The run's folder.
         keep: Which are kept.
         asynchronous: Write in a thread, from a copy, while training goes on.
+        best_folders: Where more are, which a run could go on from.
         before_removal: Called with each that is about to be removed; an OSError keeps that one
             until the next commit.
         note: Is told why one that need not be kept is not removed.
@@ -47,6 +48,7 @@ class Checkpoints:
         *,
         keep: retention.Keep,
         asynchronous: bool,
+        best_folders: Sequence[Path] = (),
         before_removal: Callable[[Path], None] = lambda _: None,
         note: heartbeat.Note = heartbeat.say,
     ) -> None:
@@ -54,6 +56,7 @@ class Checkpoints:
         self._directory = directory
         self._keep = keep
         self._asynchronous = asynchronous
+        self._best_folders = tuple(best_folders)
         self._before_removal = before_removal
         self._note = note
         self._removes = True
@@ -119,10 +122,13 @@ class Checkpoints:
         return None
 
     def discard_after(self, step: int) -> None:
-        """Removes the checkpoints after `step`: training goes another way from there."""
-        for name in checkpoint_files.names(self._directory):
-            if (checkpoint_files.step_in(name) or 0) > step:
-                checkpoint_files.remove(self._directory / name)
+        """Removes the checkpoints after `step`, the best ones too: training goes another way."""
+        below = [folder / checkpoint_files.TRAINING for folder in self._best_folders]
+        for folder in (*self._best_folders, *below, self._directory):
+            for path in checkpoint_files.there(folder):
+                if (checkpoint_files.step_in(path.name) or 0) > step:
+                    (folder / "info.json").unlink(missing_ok=True)  # best ones are named in it
+                    checkpoint_files.remove(path)
         self._list(checkpoint_files.name_of(step))
 
     def restore(self, path: Path) -> None:

@@ -27,7 +27,8 @@ class Grid:
         loop: The longest inner loop; loops end on its multiples. 0: they are cut to a second.
         summary: Training rows.
         checkpoint: Commits.
-        evaluations: The intervals of evaluations, each of which commits first.
+        evaluations: The intervals of evaluations.
+        evaluations_commit: Whether each evaluation commits first.
     """
 
     end: int
@@ -35,6 +36,7 @@ class Grid:
     summary: int
     checkpoint: int
     evaluations: tuple[int, ...] = ()
+    evaluations_commit: bool = True
 
     def due(self, step: int, interval: int) -> bool:
         """Whether what has this interval falls due at `step`."""
@@ -46,16 +48,21 @@ class Grid:
 
     def commits(self, step: int) -> bool:
         """Whether a commit falls due at `step`; a signal or an action may ask for one anywhere."""
-        return self.due(step, self.checkpoint) or self.evaluates(step)
+        evaluates = self.evaluations_commit and self.evaluates(step)
+        return evaluates or self.due(step, self.checkpoint)
 
     def describe_commits(self) -> str:
         """At which steps commits fall due, as a person reads it."""
-        every = sorted({each for each in (self.checkpoint, *self.evaluations) if each < self.end})
+        evaluations = [each for each in self.evaluations if each < self.end]
+        finer = any(each % self.checkpoint for each in evaluations)
+        commits = evaluations if self.evaluations_commit else []
+        every = sorted({each for each in (self.checkpoint, *commits) if each < self.end})
         told = [n for n in every if not any(n % less == 0 for less in every if less < n)]
         steps = " and ".join(f"every {n:,}" for n in told)
         when = f"{steps} steps and at the end" if told else "at the end alone"
-        extra = any(n % self.checkpoint for n in self.evaluations if n < self.end)
-        return f"{when}, since each evaluation commits first" if extra else when
+        if finer and not self.evaluations_commit:
+            return f"{when}, and where an evaluation is among the best"
+        return f"{when}, since each evaluation commits first" if finer else when
 
     def next(self, step: int, longest: int) -> int:
         """Where the loop that starts at `step` ends: the nearest step at which anything is due.
@@ -211,8 +218,9 @@ class Controller:
     def _boundary(self, loop: Loop) -> None:
         """What falls due after a loop, in its order."""
         stopped = self._stop.requested
-        commits = self._grid.commits(loop.step)
-        if (loop.summary or commits or stopped) and self._recovered(loop, commits):
+        commits, evaluates = self._grid.commits(loop.step), self._grid.evaluates(loop.step)
+        looks = commits or evaluates
+        if (loop.summary or looks or stopped) and self._recovered(loop, looks):
             return
         if loop.steps:
             self._uncommitted += loop.steps
@@ -231,8 +239,17 @@ class Controller:
             self._committed_at = self._clock() if self._seconds else 0.0
         if stopped:
             self._stop.check()
-        if self._grid.evaluates(loop.step):
-            self._decide(self._evaluate(loop.step))
+        if evaluates:
+            self._decide(self._evaluated_at(loop.step))
+
+    def _evaluated_at(self, step: int) -> str | None:
+        """The reason to stop that an evaluation gave; what breaks it off costs no training."""
+        try:
+            return self._evaluate(step)
+        except BaseException:
+            if not self._grid.commits(step):
+                self._commit(step)
+            raise
 
     def _is_overdue(self) -> bool:
         """Whether the last commit is too long ago."""

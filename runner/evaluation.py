@@ -58,23 +58,37 @@ class Evaluation:
         self._told = False
 
     def run(
-        self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
+        self,
+        step: int,
+        source: Path,
+        *,
+        before_record: Callable[[], None] = lambda: None,
+        commit: Callable[[], object] | None = None,
     ) -> str | None:
         """Evaluates; then calls `before_record`; then records the result as checkpoint `source`'s.
+
+        Where there is no such checkpoint, `commit` makes it once the result is among the best.
 
         Returns:
             The reason to stop that an action gave, or None.
         """
-        return self._run(self._due(step), step, source, before_record)
+        return self._run(self._due(step), step, source, before_record, commit)
 
     def score(self, step: int) -> Scores:
         """Evaluates what is due at `step`, and records nothing."""
         return self._score(self._due(step))
 
-    def record(self, step: int, source: Path, scores: Scores) -> None:
-        """Records what checkpoint `source` scored."""
+    def record(
+        self,
+        step: int,
+        source: Path,
+        scores: Scores,
+        *,
+        commit: Callable[[], object] | None = None,
+    ) -> None:
+        """Records what checkpoint `source` scored; `commit` as for `run`."""
         logs, charts, seconds = scores
-        self.log.write(step, logs, charts, seconds=seconds, source=source)
+        self.log.write(step, logs, charts, seconds=seconds, source=source, commit=commit)
 
     def act(self, scores: Scores) -> str | None:
         """Calls the actions; returns the reason to stop that one of them gave, or None."""
@@ -87,7 +101,7 @@ class Evaluation:
         """Evaluates what has no result at `step`, where a run has ended before its last step."""
         names = self.log.names(step)
         if left := [each for each in self._sets if not self._is_among(each, names)]:
-            self._run(left, step, source, before_record)
+            self._run(left, step, source, before_record, None)
 
     def _run(
         self,
@@ -95,10 +109,11 @@ class Evaluation:
         step: int,
         source: Path,
         before_record: Callable[[], None],
+        commit: Callable[[], object] | None,
     ) -> str | None:
         scores = self._score(due)
         before_record()
-        self.record(step, source, scores)
+        self.record(step, source, scores, commit=commit)
         return self.act(scores)
 
     def _score(self, due: Sequence[evaluation_sets.EvaluationSet]) -> Scores:

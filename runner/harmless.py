@@ -35,6 +35,7 @@ _MAY_CHANGE: Mapping[str, tuple[str, ...]] = {
         "trainer.continuous_eval_timeout",
         "run.async_checkpoints",
         "run.checkpoint_seconds",
+        "run.evaluations_commit",
         "run.summary_seconds",
         "run.profile_every",
         "run.tensorboard",

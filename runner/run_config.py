@@ -226,6 +226,9 @@ class RunConfig(base_config.Config):
         inter_op_threads: How many ops may run side by side on CPUs; 0: TensorFlow chooses.
         peak_flops: FLOP/s of one device at its best, for the utilisation `mfu`; 0: as the maker of
             the device states it, where it is known.
+        evaluations_commit: Whether each evaluation commits a checkpoint first. If not, one between
+            two multiples of `TrainerConfig.checkpoint_interval` commits only if it is among the
+            best; after a kill it is done again, with the steps before it.
         tensorboard: Whether TensorBoard's events are written.
         summary_seconds: So long after the last point on TensorBoard's training charts there is one
             more: the means since the last multiple of `TrainerConfig.summary_interval`; 0 for none.
@@ -252,6 +255,7 @@ class RunConfig(base_config.Config):
     deterministic: bool = True
     async_checkpoints: bool = True
     checkpoint_seconds: float = 0.0
+    evaluations_commit: bool = True
     logical_cpus: int = 1
     intra_op_threads: int = 0
     inter_op_threads: int = 0

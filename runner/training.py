@@ -106,6 +106,7 @@ class Training:
                 config.trainer.max_to_keep, config.run.retention.every, self._grid.commits
             ),
             asynchronous=config.run.async_checkpoints,
+            best_folders=[model_dir / name for name in build.best_rules(config)],
             before_removal=spool.Recipients(model_dir).hand_over,
         )
         self._decisions = self._decided()
@@ -234,7 +235,7 @@ class Training:
             self.rows,
             trials=self._config.trainer.recovery_max_trials,
             rate=self._config.run.rollback_rate,
-            go_back=self._go_back,
+            go_back=lambda step: self._go_back(step, evaluate.log),
         )
 
         def after_loop(loop: controller.Loop) -> None:
@@ -315,9 +316,10 @@ class Training:
     def _decided(self) -> decisions.Decisions:
         return decisions.Decisions(self._config, self._model_dir, self.rows)
 
-    def _go_back(self, step: int) -> None:
+    def _go_back(self, step: int, log: actions.EvaluationLog) -> None:
         if self.rows.drop_after(step):
             self._decisions = self._decided()
+            log.catch_up(self._store.path(step))
         self._restore(self._store.path(step))
         self.trainer.recall()
         with self.trainer.strategy.scope():
@@ -342,7 +344,9 @@ class Training:
         self._store.commit(step)
 
     def _evaluate(self, evaluate: evaluation.Evaluation, step: int) -> str | None:
-        reason = evaluate.run(step, self._store.path(step), before_record=self._store.wait)
+        reason = evaluate.run(
+            step, self._store.path(step), before_record=self._store.wait, commit=self.save
+        )
         self._decisions.evaluated()
         self._rate_scale.assign(self._decisions.rate_scale)
         return reason or self._decisions.stop_reason

@@ -447,7 +447,7 @@ def test_a_run_killed_between_the_row_and_the_folder_ends_as_one_that_was_not(
 ):
     update = best.BestCheckpoint.update
 
-    def killed(self, rows, source):
+    def killed(self, rows, source, commit=None):
         if rows[-1:] and rows[-1].step == 30:
             raise Killed
         return update(self, rows, source)

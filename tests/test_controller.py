@@ -119,6 +119,49 @@ def test_what_is_going_to_be_committed_is_told_as_it_is(made, said):
     assert due == sorted({made.end, *(n for m in told for n in range(m, made.end, m))})
 
 
+def test_an_evaluation_need_not_commit_but_looks_at_what_is_broken():
+    looked = []
+
+    def broken(loop, commits):
+        looked.append((loop.step, commits))
+
+    free = controller.Grid(60, 100, 1000, 30, (10,), evaluations_commit=False)
+    log = drive(free, broken=broken, reasons={50: "enough"}).log
+    assert [line for line in log if line.startswith(("commit", "evaluate", "finish"))] == [
+        "evaluate 10", "evaluate 20", "commit 30", "evaluate 30", "evaluate 40", "evaluate 50",
+        "commit 50", "finish 50",
+    ]  # fmt: skip
+    assert looked == [(step, True) for step in (10, 20, 30, 40, 50)]
+    said = "every 30 steps and at the end, and where an evaluation is among the best"
+    assert free.describe_commits() == said
+
+
+def test_what_breaks_off_an_evaluation_without_a_commit_costs_no_training():
+    def interrupted(at):
+        raise signals.Interrupted(signal.SIGTERM)
+
+    log = []
+    store = Checkpoints(log)
+    made = controller.Controller(
+        controller.Grid(60, 100, 1000, 30, (10,), evaluations_commit=False),
+        step=0,
+        trainer=Trainer(log),
+        position=lambda: 0,
+        broken=lambda loop, commits: None,
+        recover=refuse,
+        decide=lambda step: None,
+        commit=store.commit,
+        wait=store.wait,
+        evaluate=interrupted,
+        evaluated=lambda step: False,
+        finish=lambda step: None,
+        after_loop=lambda loop: None,
+    )
+    with pytest.raises(signals.Interrupted):
+        made.run()
+    assert log == ["train 10", "commit 10", "wait"]
+
+
 def test_the_clock_asks_for_commits_beside_the_grid():
     now = [0.0]
     log = []
