@@ -103,6 +103,7 @@ class _Resolver:
         parameter = known.get(binding.parameter) or known.get("**")
         if parameter is None:
             meant = spelling.did_you_mean(binding.parameter, known)
+            meant = meant or self._elsewhere(binding.parameter)
             raise ConfigError(f"{named.name} has no parameter {binding.parameter!r}{meant}")
         value = self._value(binding.value, binding.source)
         if value is not gin.REQUIRED:
@@ -111,6 +112,12 @@ class _Resolver:
             except typecheck.MismatchError as error:
                 raise ConfigError(f"{named.name}.{binding.parameter}: {error}") from None
         return Bound(binding.scope, named, binding.parameter, value, binding.place)
+
+    def _elsewhere(self, parameter: str) -> str:
+        """Which other section has a parameter, as well as that can be told."""
+        holder = self._names.holder(parameter)
+        found = f"; did you mean {holder}.{parameter}?" if holder else ""
+        return spelling.elsewhere(parameter) or found
 
     def _value(self, value: Any, source: gin_files.Source, within: tuple[str, ...] = ()) -> Any:
         """A value, or a part of one, with references resolved; `within` are the macros around."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import gin
 from official.modeling.hyperparams import base_config
 
-from runner import gin_bindings, gin_files, gin_names, gin_tree, sections, user_code
+from runner import gin_bindings, gin_files, gin_names, gin_tree, sections, spelling, user_code
 from runner.errors import ConfigError
 
 T = TypeVar("T")
@@ -125,8 +125,8 @@ def _hand_over(
     if not known:
         problems += tree.unused()
         for place, macro in gin_bindings.unused_macros(statements):
-            use = f"{tree.owner(macro)}.{macro} = ..."
-            problems.append(f"{place}: nothing uses {macro}; to set a parameter: {use}")
+            use = f"; to set a parameter: {tree.owner(macro)}.{macro} = ..."
+            problems.append(f"{place}: nothing uses {macro}{spelling.elsewhere(macro) or use}")
     if problems:
         raise ConfigError("\n".join([*known, *problems]))
     _parse(tree.bindings)

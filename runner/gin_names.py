@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import gin_files, spelling, user_code
+from official.modeling.hyperparams import base_config, oneof
+
+from runner import gin_files, spelling, typecheck, user_code
 from runner.errors import ConfigError
 
 
@@ -103,11 +105,32 @@ class Names:
                         with contextlib.suppress(ConfigError):  # `find` reports it, with its place.
                             yield self.find(part.name, each.source).target
 
+    def holder(self, parameter: str) -> str:
+        """The only section that has a parameter; empty where none has, or several have."""
+        found = {
+            each.name
+            for each in self._known.values()
+            if dataclasses.is_dataclass(each.target)
+            and parameter in {field.name for field in dataclasses.fields(each.target)}
+        }
+        return found.pop() if len(found) == 1 else ""
+
+    def _choices(self) -> Iterator[tuple[str, str]]:
+        """The classes of what a section chooses by name: `AdamwConfig` for `'adamw'`."""
+        for each in self._known.values():
+            if inspect.isclass(each.target) and issubclass(each.target, oneof.OneOfConfig):
+                for choice, hint in typecheck.type_hints(each.target).items():
+                    for kind in typecheck.classes(hint):
+                        if issubclass(kind, base_config.Config):
+                            for ending in ("", "config"):
+                                yield f"{choice.replace('_', '')}{ending}", kind.__name__
+
     def _unknown(self, name: str) -> str:
         head, _, rest = name.partition(".")
         if not rest:
             known = {each.name for each in self._known.values()}
-            return f"unknown name {name}{spelling.did_you_mean(name, known)}"
+            meant = spelling.did_you_mean(name, known, dict(self._choices()))
+            return f"unknown name {name}{meant}"
         modules = {name for table in self._tables.values() for name in table}
         if head not in modules:
             return f"{name}: no file imports {head}{spelling.did_you_mean(head, modules)}"
@@ -141,7 +164,8 @@ def _imported(statement: gin_files.Import) -> types.ModuleType:
     except Exception as error:  # Whatever a user's module may raise.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
-            raise ConfigError(f"{statement.place}: {_missing(missing)}") from None
+            near = [Path.cwd(), statement.source.folder]
+            raise ConfigError(f"{statement.place}: {_missing(missing, near)}") from None
         raise ConfigError(
             f"{statement.place}: {name} cannot be imported: {user_code.blame(error)}: "
             f"{type(error).__name__}: {getattr(error, 'msg', error)}"
@@ -158,11 +182,32 @@ def _check_origin(statement: gin_files.Import) -> None:
             raise ConfigError(f"{statement.place}: {name} is {imported}, which hides {file}")
 
 
-def _missing(name: str) -> str:
+def _missing(name: str, near: Sequence[Path]) -> str:
+    """What to say of a module that there is not; `near` are folders in which it may be meant."""
     parent, _, leaf = name.rpartition(".")
     around = sys.modules.get(parent)
     if around is not None and hasattr(around, leaf):
         return f"{name} is no module; import {parent}, and write {parent.split('.')[-1]}.{leaf}"
-    folders = getattr(around, "__path__", []) if parent else None
+    if hidden := _hidden(name, near):
+        return hidden
+    folders = getattr(around, "__path__", []) if parent else list(map(str, near))
     known = [module.name for module in pkgutil.iter_modules(folders)]
-    return f"there is no module {name}{spelling.did_you_mean(leaf, known)}"
+    known += [] if parent else ["official", "runner", "tasks"]
+    where = f", neither installed nor in {' or '.join(map(str, dict.fromkeys(near)))}"
+    meant = spelling.did_you_mean(leaf, known)
+    return f"there is no module {name}{meant or ('' if parent else where)}"
+
+
+def _hidden(name: str, near: Sequence[Path]) -> str:
+    """Where a module is, if another package of its package's name was found first."""
+    top, *below = name.split(".")
+    package = sys.modules.get(top)
+    for folder in dict.fromkeys([*near, *map(Path, sys.path)]) if below else ():
+        path = folder.joinpath(top, *below)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                first = getattr(package, "__file__", None) or top
+                return (
+                    f"there is no module {name}: {top} is {first}, which hides {file}; rename one"
+                )
+    return ""

@@ -88,8 +88,8 @@ class Tree:
         return found if later else []
 
     def owner(self, parameter: str) -> str:
-        """The name of a class that is built and takes the parameter, or `Name`."""
-        takes = (built for _, built in self.built if parameter in typecheck.parameters(built))
+        """The name of a class that is built and takes the parameter as a value, or `Name`."""
+        takes = (built for _, built in self.built if _takes(built, parameter))
         return next((each.__name__ for each in takes), "Name")
 
     def _grow(
@@ -148,6 +148,13 @@ class Tree:
             if inspect.isclass(named.target) and issubclass(named.target, around)
         ]
         return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
+
+
+def _takes(target: Any, parameter: str) -> bool:
+    """Whether a class or function has a parameter that is no section."""
+    known = typecheck.parameters(target).get(parameter)
+    kinds = typecheck.classes(known.hint) if known else [base_config.Config]
+    return not any(issubclass(kind, base_config.Config) for kind in kinds)
 
 
 def _key(bound: gin_bindings.Bound) -> tuple[str, Any, str]:

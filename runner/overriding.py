@@ -39,7 +39,8 @@ def _override(
         known = vars(section).get(name)
         if name not in fields and (fields or type(section) is not base_config.Config):
             what = type(section).__name__
-            yield f"{place}: {what} has no {name!r}{spelling.did_you_mean(name, fields)}"
+            meant = spelling.did_you_mean(name, fields) or spelling.elsewhere(name)
+            yield f"{place}: {what} has no {name!r}{meant}"
         elif isinstance(known, base_config.Config) and isinstance(value, Mapping):
             yield from _override(known, value, below, places)
         else:

@@ -1,11 +1,29 @@
 """What was likely meant: the nearest known name."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+_RATE = (
+    "; the learning rate is the schedule's, which LrConfig.type names: "
+    "ConstantLrConfig.learning_rate, or initial_learning_rate of another one"
+)
+_ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_learning_rate"), _RATE)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'adam'?"`, to end a message with, or `""` where no known name is near."""
-    names = {name.lower(): name for name in known}
+def elsewhere(word: str) -> str:
+    """Where a field is that is often looked for in other sections, to end a message with."""
+    return _ELSEWHERE.get(word.lower(), "")
+
+
+def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
+    """`"; did you mean 'adam'?"`, to end a message with, or `""` where no known name is near.
+
+    Args:
+        word: What was written.
+        known: The names that there are.
+        aliases: By other names that somebody may write, those that are meant.
+    """
+    names = {name.lower(): meant for name, meant in (aliases or {}).items()}
+    names |= {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), names, n=1)
     return f"; did you mean {names[near[0]]!r}?" if near else ""

@@ -389,6 +389,20 @@ def test_a_module_that_hides_the_one_beside_the_file_is_named(tmp_path_factory):
         config.load([str(other / "exp.gin")])
 
 
+def test_a_package_that_hides_the_users_own_is_named(tmp_path):
+    own = tmp_path / "tasks"
+    own.mkdir()
+    (own / "housing.py").write_text(TASK)
+    (tmp_path / "mine.gin").write_text("from tasks import housing\ninclude 'digits.gin'\n")
+    with pytest.raises(ConfigError) as error:
+        config.load(["mine.gin"])
+    there = Path(config.__file__).parent.parent / "tasks" / "__init__.py"
+    assert str(error.value) == (
+        f"mine.gin:1: there is no module tasks.housing: tasks is {there}, which hides "
+        f"{own / 'housing.py'}; rename one"
+    )
+
+
 def test_reading_gin_files_loads_no_tensorflow():
     code = (
         "import sys; from runner import gin_files; list(gin_files.read(['base.gin'], ['A.b=1']));"
@@ -554,6 +568,23 @@ WRONG = {
         ["train_steps = 5"],
         "nothing uses train_steps; to set a parameter: TrainerConfig.train_steps = ...",
     ),
+    "rate as a macro": (
+        ["learning_rate = 0.1"],
+        "nothing uses learning_rate; the learning rate is",
+    ),
+    "rate in another section": (
+        ["AdamConfig.learning_rate = 0.1"],
+        "AdamConfig has no parameter 'learning_rate'; the learning rate is the schedule's, which "
+        "LrConfig.type names: ConstantLrConfig.learning_rate, or",
+    ),
+    "parameter of another section": (
+        ["RunConfig.train_steps = 5"],
+        "RunConfig has no parameter 'train_steps'; did you mean TrainerConfig.train_steps?",
+    ),
+    "class named as it is chosen": (
+        ["AdamwConfig.weight_decay_rate = 0.1"],
+        "unknown name AdamwConfig; did you mean 'AdamWeightDecayConfig'?",
+    ),
     "macro of itself": (
         ["a = %b", "b = %a", "cfg.TrainerConfig.train_steps = %a"],
         "%a refers to itself",
@@ -581,6 +612,10 @@ WRONG = {
     "unclosed bracket": (["shapes.MLP.sizes = [1, 2"], "a bracket or quote is not closed"),
     "unknown include": (["include 'bas.gin'"], "did you mean 'base.gin'?"),
     "unknown module": (["import shapez"], "there is no module shapez; did you mean 'shapes'?"),
+    "module of the standard library's spelling": (
+        ["import houses"],
+        "no module houses, neither installed nor in",
+    ),
     "unknown module of a package": (
         ["from official.core import base_taks"],
         "there is no module official.core.base_taks; did you mean 'base_task'?",
