@@ -1,5 +1,6 @@
 """The resolved configuration as a person reads it: each value with the place where it was given."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -66,6 +67,9 @@ class _Printer:
         indent: str,
     ) -> Iterator[str]:
         """The lines of a section; those of an empty one are none."""
+        if not dataclasses.fields(section) and path in self._origins:  # free of form: given whole
+            names = (f"{path}.{name}" for name in vars(section))
+            self._origins = {**dict.fromkeys(names, self._origins[path]), **self._origins}
         for name, below, value, known in _fields(section, default, path):
             if _is_section(value):
                 inner = list(self.section(value, _default(value, known), below, f"{indent}  "))

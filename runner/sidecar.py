@@ -222,15 +222,15 @@ class Sidecar:
 
     def _why_nothing(self, training: watch.Watch) -> str:
         """Why there is not one evaluation, though training has ended."""
-        ended = f"nothing was evaluated, and training in {self._model_dir} is {training.state}"
         if failed := self.rows.left_out:
-            last = f"{failed[-1].checkpoint}: {failed[-1].reason}"
-            return f"{ended}: none of {len(failed)} checkpoints could be; the last: {last}"
+            last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
+            return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
+        ended = f"nothing was evaluated: training in {self._model_dir} is {training.state}"
         newest = checkpoints.latest(self._model_dir)
         if newest is None:
-            return f"{ended}: it left no checkpoint"
-        ended += f" at step {checkpoints.step_of(newest):,}"
-        return f"{ended}: EvaluatorConfig.from_step = {self._options.from_step}"
+            return f"{ended}, and left no checkpoint"
+        first = f"EvaluatorConfig.from_step = {self._options.from_step}"
+        return f"{ended} at step {checkpoints.step_of(newest):,}, before {first}"
 
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""

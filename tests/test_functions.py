@@ -98,6 +98,14 @@ def test_it_is_shown_with_the_places_where_it_was_given():
     assert "my_rules.patience.times" in times
 
 
+def test_arguments_that_are_given_as_a_whole_are_shown_with_their_place(tmp_path):
+    (tmp_path / "config.gin").write_text(gin_text.write(load(*BOUND)))
+    made = runner.load("config.gin")
+    shown = config_text.render(made, config.origins(made), changed=True)
+    (times,) = (line for line in shown.splitlines() if "times: 2" in line)
+    assert "config.gin:" in times
+
+
 def test_it_is_locked_with_the_rest():
     with pytest.raises(ValueError, match="locked"):
         rule(load(*BOUND)).arguments.times = 5

@@ -494,9 +494,13 @@ def test_all_checkpoints_are_evaluated_but_those_that_fail(training, monkeypatch
 @pytest.mark.parametrize(
     ("committed", "options", "why"),
     [
-        ((10, 20), {"from_step": 30}, "is done at step 20: EvaluatorConfig.from_step = 30"),
-        ((), {}, "it left no checkpoint"),
-        ((10,), {}, "none of 1 checkpoints could be; the last: ckpt-10: the evaluation failed"),
+        (
+            (10, 20),
+            {"from_step": 30},
+            "nothing was evaluated: .* is done at step 20, before EvaluatorConfig.from_step = 30",
+        ),
+        ((), {}, "nothing was evaluated: .* is done, and left no checkpoint"),
+        ((10,), {}, "not one of 1 checkpoints could be evaluated; the last: ckpt-10: the evalu"),
     ],
 )
 def test_an_end_without_one_evaluation_is_an_error_that_says_why(
@@ -505,7 +509,7 @@ def test_an_end_without_one_evaluation_is_an_error_that_says_why(
     failing(monkeypatch, 10)
     training.commit(*committed)
     training.is_now("done", 20)
-    with pytest.raises(RunnerError, match=f"nothing was evaluated, .*{why}") as error:
+    with pytest.raises(RunnerError, match=why) as error:
         follow(training, **options)
     assert error.value.exit_code == 1
     assert kept(training.folder / "eval-x") == []
