@@ -1,8 +1,12 @@
 """The command's flags, checked as far as that needs no TensorFlow, and its help."""
 
 import argparse
+import itertools
 import re
+import shutil
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from runner import gin_files, modes
@@ -242,15 +246,25 @@ def _modes() -> str:
 
 
 def _experiments() -> str:
-    """The gin files with the first line of their headers."""
+    """The gin files with the first sentence of their headers."""
     files = sorted(gin_files.EXPERIMENTS.glob("*.gin"))
     width = max((len(file.name) for file in files), default=0)
-    rows = []
-    for file in files:
-        with file.open(encoding="utf-8") as lines:
-            title = lines.readline()
-        rows.append(f"{file.name:<{width}}  {title.lstrip('# ').strip()}")
+    columns = shutil.get_terminal_size((100, 24)).columns
+    rows = [
+        textwrap.fill(
+            f"{file.name:<{width}}  {_title(file)}", columns, subsequent_indent=" " * (width + 2)
+        )
+        for file in files
+    ]
     return "\n".join([*rows, "", "and those that Model Garden registers: --experiment=NAME"])
+
+
+def _title(file: Path) -> str:
+    """The first sentence of a gin file."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    header = itertools.takewhile(lambda line: line.startswith("# "), lines)
+    text = " ".join(line.removeprefix("# ").strip() for line in header)
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def _long_form(argument: str) -> str:

@@ -19,6 +19,12 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def announce(line: str) -> None:
+    """What is about to take seconds, for somebody who waits at a terminal."""
+    if sys.stderr.isatty():
+        say(line)
+
+
 @contextlib.contextmanager
 def beating(
     beat: Callable[[], None], *, seconds: float = SECONDS, note: Note = say

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from runner import endings, files, flags, installation, modes, signals
+from runner import endings, files, flags, heartbeat, installation, modes, signals
 from runner.errors import RunnerError
 
 
@@ -71,6 +71,7 @@ def _run(
 ) -> modes.Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
+    heartbeat.announce("loading TensorFlow ...")
     with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
         from runner import config, config_text
 

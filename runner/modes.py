@@ -260,6 +260,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         hparams.session(experiment, model_dir) as session,
         unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
     ):
+        heartbeat.announce("building the model ...")
         run = training.Training(
             experiment,
             model_dir,
@@ -321,6 +322,7 @@ def _sidecar(
         folder.recorded(own, command) as record,
     ):
         folder.Configuration.of(request.config).write(own)
+        heartbeat.announce("building the model ...")
         run = sidecar.Sidecar(
             request.config,
             request.model_dir,

@@ -17,6 +17,7 @@ from runner import records, rules
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 30.0
 _RATE_SECONDS = 5.0
+_DISPENSABLE = ("mfu", "epoch", "rate", "loss")  # on a narrow terminal, before metrics that decide
 
 
 class Rate:
@@ -105,10 +106,11 @@ class Progress:
             self.resumed(row, best)
             if self._line:
                 self._line = self._describe(*self._at)
-        mark = "  (best)" if best is not None and best.step == row.step else ""
-        self.note(
-            f"evaluated step {row.step:,} in {row.seconds:.1f} s: {values(row.metrics)}{mark}"
-        )
+        shown = self._ordered(row.metrics)
+        if best is not None and best.step == row.step:
+            shown[0] += " (best)"
+        text = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
+        self.note(_fitting(text) if self._live else text)
 
     def note(self, text: str) -> None:
         """Prints `text` once, above the live line."""
@@ -116,7 +118,7 @@ class Progress:
             clear = "\r\x1b[K" if self._live and self._line else ""
             self._write(f"{clear}{text}\n")
             if clear:
-                self._write(self._line[: shutil.get_terminal_size().columns - 1])
+                self._write(_fitting(self._line))
 
     def close(self) -> None:
         """Ends the live line."""
@@ -130,22 +132,26 @@ class Progress:
             self._at = (step, loss)
             self._line = self._describe(*self._at)
             if self._live:
-                width = shutil.get_terminal_size().columns - 1
-                self._write(f"\r\x1b[K{self._line[:width]}")
+                self._write(f"\r\x1b[K{_fitting(self._line)}")
             else:
                 self._write(self._line + "\n")
 
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total
-        parts = [
-            f"step {step:,}/{self._total:,} {done:.0%}",
-            f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
-            f"{self._rate.value:,.1f} steps/s",
-            f"MFU {self._utilization(self._rate.value):.0%}" if self._utilization else "",
-            f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
-            f"loss {loss:.4g}",
-        ]
-        return "  ".join(filter(None, [*parts, self._metrics()]))
+        rate = self._rate.value
+        parts = {
+            "step": f"step {step:,}/{self._total:,} {done:.0%}",
+            "epoch": f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
+            "rate": f"{rate:,.1f} steps/s",
+            "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
+            "eta": f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
+            "loss": f"loss {loss:.4g}",
+            "metrics": self._metrics(),
+        }
+        for least in _DISPENSABLE if self._live else ():
+            if len("  ".join(filter(None, parts.values()))) > _width():
+                parts[least] = ""
+        return "  ".join(filter(None, parts.values()))
 
     def _metrics(self) -> str:
         """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty while none is known."""
@@ -158,6 +164,12 @@ class Progress:
             shown += f" (best {best} @{self._best.step:,})"
         return shown
 
+    def _ordered(self, metrics: Mapping[str, float]) -> list[str]:
+        """`accuracy 0.97`, and so on: first those that decide."""
+        watched = [name for name in (self._rule.names if self._rule else ()) if name in metrics]
+        names = [*watched, *sorted(metrics.keys() - set(watched))]
+        return [f"{name} {metrics[name]:.4g}" for name in names] or [""]
+
     def _eta(self, step: int) -> str:
         if not self._rate.value:
             return "?"
@@ -167,6 +179,19 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _fitting(line: str) -> str:
+    """As much of a line as the terminal is wide, cut between two values."""
+    if len(line) <= _width():
+        return line
+    room = line[: max(_width() - 3, 0)]
+    end = max(room.rfind(", "), room.rfind("  "))
+    return f"{line[:end]} ..." if end > 0 else line[: _width()]
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns - 1
 
 
 def values(metrics: Mapping[str, float]) -> str:

@@ -62,7 +62,9 @@ class Trainer(evaluator.Evaluator):
         )
         self.brake = brake
         self.determinism = determinism
-        self.waits = waiting.Waits(placement.advice(config.task.train_data))
+        self.waits = waiting.Waits(
+            placement.advice(config.task.train_data), config.trainer.train_steps
+        )
         self.logs = logs
         self._inputs = inputs
         self._replicas = replicas

@@ -7,6 +7,7 @@ their own: a switch in the one loop takes a tenth of a small network's step, use
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ _FIRST = 10.0  # seconds from the start of training to the first sample, which t
 _EVERY = 10.0  # from the end of one sample to the next
 _STEPS = 100  # of a sample
 _MUCH = 0.1  # the share of waiting that is worth a word
+_COSTLY = 60.0  # seconds that the whole run loses by it; a small network's run takes less
+_IDLE = 0.2  # the share of the processors' time below which the machine is simply busy
 
 
 class Waits:
@@ -26,12 +29,17 @@ class Waits:
 
     Args:
         advice: What may help where training waits much.
+        steps: Of the whole run.
     """
 
-    def __init__(self, advice: str) -> None:
+    def __init__(self, advice: str, steps: int) -> None:
         self.share: float | None = None
         self._advice = advice
+        self._steps = steps
         self._told = False
+        self._lost = 0.0  # seconds a step
+        self._processors = processor_times()
+        self._idle = 1.0
         self._due: float | None = None
         self._left = 0  # steps of the present sample
         self._asked: list[float] = []
@@ -56,11 +64,17 @@ class Waits:
         return batch
 
     def complaint(self) -> str | None:
-        """Once, if training waits much: how much, and what may help."""
+        """Once, if waiting costs what idle processors could save: how much, and what may help."""
+        lost = self._lost * self._steps
         if self._told or self.share is None or self.share <= _MUCH:
             return None
+        if lost < _COSTLY or self._idle < _IDLE:
+            return None
         self._told = True
-        return f"training waits for its inputs {self.share:.0%} of the time: {self._advice}"
+        return (
+            f"training waits for its inputs {self.share:.0%} of the time, {lost / 60:.0f} min of "
+            f"the whole run: {self._advice}"
+        )
 
     def _asks(self) -> np.int32:
         self._asked.append(time.perf_counter())
@@ -71,11 +85,26 @@ class Waits:
         self._left -= 1
         if self._left == 0:
             self._due = self._came[-1] + _EVERY
-            self.share = self._waited()
+            self._take_stock()
         return np.int32(0)
 
-    def _waited(self) -> float:
-        """The share of the sample; at its start, buffers may be fuller than usual."""
+    def _take_stock(self) -> None:
+        """What the sample tells; at its start, buffers may be fuller than usual."""
         first = _STEPS // 4
         asked, came = self._asked[first + 1 :], self._came[first + 1 :]
-        return (sum(came) - sum(asked)) / (came[-1] - self._came[first])
+        waited = sum(came) - sum(asked)
+        self.share = waited / (came[-1] - self._came[first])
+        self._lost = waited / len(came)
+        before, self._processors = self._processors, processor_times()
+        idle, total = (now - then for now, then in zip(self._processors, before, strict=True))
+        self._idle = idle / total if total > 0 else 1.0
+
+
+def processor_times() -> tuple[float, float]:
+    """The time that the machine's processors were idle so far, and all of it; zeros if unknown."""
+    try:
+        _, *times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0, 0.0
+    user, nice, system, idle, waiting, *rest = map(float, times[:8])  # those of guests are counted
+    return idle + waiting, user + nice + system + idle + waiting + sum(rest)

@@ -1,10 +1,12 @@
 """The command, in this process where the process does not matter."""
 
 import json
+import re
+import sys
 
 import pytest
 
-from runner import installation, main
+from runner import gin_files, installation, main
 from runner.errors import RunnerError
 
 SHORT = [
@@ -109,3 +111,26 @@ def test_the_index_package_called_orbit_is_recognised(tmp_path, monkeypatch):
         context.delitem(__import__("sys").modules, "orbit", raising=False)
         with pytest.raises(RunnerError, match="not TensorFlow's Orbit: pip uninstall -y orbit"):
             installation.check()
+
+
+@pytest.mark.parametrize("at_a_terminal", [True, False])
+def test_what_takes_seconds_is_said_first_to_somebody_at_a_terminal(
+    capsys, monkeypatch, at_a_terminal
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: at_a_terminal)
+    _, _, err = run(capsys, "--mode=train", "--model_dir=runs/d", *SHORT)
+    said = [line for line in err.splitlines() if line.endswith(" ...")]
+    assert said == (["loading TensorFlow ...", "building the model ..."] if at_a_terminal else [])
+    assert not at_a_terminal or err.startswith(said[0])
+
+
+def test_experiments_are_described_by_whole_sentences(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main.main(["--help=experiments"])
+    lines = capsys.readouterr().out.splitlines()
+    listed = lines[: lines.index("")]
+    assert max(map(len, listed)) <= 60
+    entries = re.split(r"\n(?=\S)", "\n".join(listed))
+    assert len(entries) == len(list(gin_files.EXPERIMENTS.glob("*.gin")))
+    assert all(entry.endswith(".") for entry in entries)

@@ -119,7 +119,7 @@ def test_an_evaluation_is_printed_once_and_the_best_is_marked():
     line.evaluated(row(5, accuracy=0.5), row(5, accuracy=0.5))
     line.evaluated(row(10, accuracy=0.25), row(5, accuracy=0.5))
     assert stream.getvalue().splitlines() == [
-        "evaluated step 5 in 2.0 s: accuracy 0.5  (best)",
+        "evaluated step 5 in 2.0 s: accuracy 0.5 (best)",
         "evaluated step 10 in 2.0 s: accuracy 0.25",
     ]
 
@@ -137,3 +137,44 @@ def test_another_thread_may_read_the_loss_and_redraw_the_line():
     assert stream.getvalue() == "noted\n"
     handed.pop()()
     assert "step 500/1,000" in stream.getvalue()
+
+
+def test_a_line_that_is_too_long_for_the_terminal_ends_between_two_values(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    stream, rule = Terminal(), rules.BestRule("f1")
+    line = progress.Progress(1000, metric=rule, stream=stream, clock=Clock())
+    metrics = {f"{letter}_metric": 0.125 for letter in "abcdefgz"}
+    line.evaluated(row(500, f1=0.5, **metrics), row(500, f1=0.5))
+    (said,) = stream.getvalue().splitlines()
+    assert said == "evaluated step 500 in 2.0 s: f1 0.5 (best) ..."
+    monkeypatch.setenv("COLUMNS", "80")
+    line.evaluated(row(500, f1=0.5, **metrics), row(500, f1=0.5))
+    assert stream.getvalue().endswith(" (best), a_metric 0.125, b_metric 0.125 ...\n")
+
+
+def test_a_narrow_terminal_shows_the_metric_that_decides_before_the_rest(monkeypatch):
+    stream = Terminal()
+    line = progress.Progress(
+        1000, epochs=10, metric=rules.BestRule("f1"), stream=stream, clock=Clock()
+    )
+    line.evaluated(row(500, f1=0.5), row(500, f1=0.5))
+    for columns, shown in (
+        (100, "step 500/1,000 50%  50.0 steps/s  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best "),
+        (80, "step 500/1,000 50%  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best 0.5 @500)"),
+        (70, "step 500/1,000 50%  ETA 0:10 after 0:00  f1 0.5 (best 0.5 @500)"),
+    ):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        line.training(500, 100, 2.0, lambda: 0.25)
+        line.evaluated(row(500, f1=0.5), row(500, f1=0.5))
+        said = stream.getvalue().split("\n")[-1].split("\x1b[K")[-1]
+        assert said.startswith(shown)
+        assert len(said) < columns
+
+
+def test_elsewhere_a_line_has_all_metrics_those_that_decide_first():
+    stream = io.StringIO()
+    line = progress.Progress(10, metric=rules.BestRule("f1", or_higher=("em",)), stream=stream)
+    line.evaluated(row(5, accuracy=0.5, em=0.25, f1=0.75, **{"x" * 200: 1.0}), None)
+    assert stream.getvalue() == (
+        f"evaluated step 5 in 2.0 s: f1 0.75, em 0.25, accuracy 0.5, {'x' * 200} 1\n"
+    )

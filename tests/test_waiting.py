@@ -1,3 +1,4 @@
+import itertools
 import json
 import time
 
@@ -51,9 +52,16 @@ def slow(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def sampled_at_once(monkeypatch):
-    """From the first step on, eight steps a sample."""
-    for name, value in {"_FIRST": 0.0, "_EVERY": 0.0, "_STEPS": 8}.items():
+    """From the first step on, eight steps a sample; an idle machine, and each second counts."""
+    for name, value in {"_FIRST": 0.0, "_EVERY": 0.0, "_STEPS": 8, "_COSTLY": 1.0}.items():
         monkeypatch.setattr(waiting, name, value)
+    monkeypatch.setattr(waiting, "processor_times", processors(idle=0.5))
+
+
+def processors(*, idle):
+    """What the machine's processors tell, idle for that share of the time."""
+    times = itertools.count(1)
+    return lambda: ((now := next(times)) * idle, now)
 
 
 def experiment(steps, overrides=None):
@@ -76,7 +84,27 @@ def test_the_share_of_training_that_waits_for_inputs_is_in_the_rows(tmp_path, sl
     assert all(0.3 < row["input_wait"] <= 1 for row in rows(tmp_path))  # an eager step takes long
     said = capsys.readouterr().err
     assert said.count("training waits for its inputs") == 1
-    assert "% of the time: RuntimeConfig.dataset_num_private_threads" in said
+    assert "min of the whole run: RuntimeConfig.dataset_num_private_threads" in said
+
+
+@pytest.mark.parametrize("why", ["it costs little", "the machine is busy"])
+def test_waiting_that_nobody_could_save_is_told_in_the_rows_alone(
+    tmp_path, slow, monkeypatch, why, capsys
+):
+    slow(inputs=0.02)
+    if why == "it costs little":
+        monkeypatch.setattr(waiting, "_COSTLY", 60.0)
+    else:
+        monkeypatch.setattr(waiting, "processor_times", processors(idle=0.1))
+    runner.run(experiment(100), tmp_path, "train")
+    assert rows(tmp_path)[-1]["input_wait"] > 0.3
+    assert "training waits" not in capsys.readouterr().err
+
+
+def test_the_processors_of_this_machine_tell_how_idle_they_were(monkeypatch):
+    monkeypatch.undo()
+    idle, total = waiting.processor_times()
+    assert 0 < idle < total
 
 
 def test_training_that_waits_for_nothing_is_told_nothing(tmp_path, slow, capsys):
