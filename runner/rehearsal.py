@@ -170,15 +170,15 @@ def _step(run: training.Training) -> float:
 
 def _save_and_restore(run: training.Training) -> int:
     """Saves and restores a checkpoint; its size in bytes."""
-    before = {v.name: v.numpy() for v in run.trainer.model.variables}
+    before = [(v, v.numpy()) for v in run.trainer.model.variables]  # names may be shared
     start = time.perf_counter()
     path = run.save()
     for variable in run.trainer.model.trainable_variables:
         variable.assign(tf.zeros_like(variable))
     checkpoints.restore(run.trainer.checkpoint, path)
     seconds = time.perf_counter() - start
-    for variable in run.trainer.model.variables:
-        if not np.array_equal(variable.numpy(), before[variable.name], equal_nan=True):
+    for variable, value in before:
+        if not np.array_equal(variable.numpy(), value, equal_nan=True):
             raise RunnerError(f"{variable.name} is not restored from a checkpoint")
     files = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     size = sum(file.stat().st_size for file in files)

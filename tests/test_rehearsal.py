@@ -64,6 +64,18 @@ def test_an_evaluation_of_nothing_is_found_out(tmp_path):
         rehearse(tmp_path, "eval")
 
 
+def test_variables_may_share_a_name(tmp_path, monkeypatch):
+    def build_model(self):
+        inputs = tf_keras.Input((4,))
+        twins = [tf_keras.Sequential([tf_keras.layers.Dense(3, name="same")]) for _ in range(2)]
+        model = tf_keras.Model(inputs, twins[1](twins[0](inputs)[:, :2]))
+        assert len({v.name for v in model.variables}) == len(model.variables) // 2
+        return model
+
+    monkeypatch.setattr(toy.ToyTask, "build_model", build_model)
+    assert rehearse(tmp_path)["status"] == "rehearsed"
+
+
 def test_a_metric_that_there_will_not_be_is_found_out(tmp_path):
     made = toy.experiment({"trainer": {"best_checkpoint_eval_metric": "acuracy"}})
     with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
