@@ -8,6 +8,7 @@ import contextlib
 import gc
 import os
 import random
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -23,10 +24,13 @@ from tensorflow.python.framework import config as tf_config
 from tf_keras.src import backend
 
 from runner import cross_entropy
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 
 _TOKENIZERS = "tensorflow_text.python.ops.sentencepiece_tokenizer"
-_STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "tpu")
+_STRATEGIES = ("off", "one_device", "mirrored", "tpu")
+_OF_WORKERS = ("multi_worker_mirrored", "parameter_server")
+_ONE_PROCESS = "a run is one process here, on any number of the devices that it reaches"
+_TPU_SECONDS = 10
 
 
 def build(
@@ -42,6 +46,16 @@ def build(
         ConfigError: an unknown name, or devices that this machine does not have.
     """
     name = str(runtime.distribution_strategy).lower()
+    workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
+    if workers > 1:
+        raise ConfigError(
+            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers: {_ONE_PROCESS}"
+        )
+    if name in _OF_WORKERS:
+        raise ConfigError(
+            f"RuntimeConfig.distribution_strategy = {name!r} is for several workers: "
+            f"{_ONE_PROCESS}: 'mirrored'"
+        )
     if name not in _STRATEGIES:
         raise ConfigError(
             f"RuntimeConfig.distribution_strategy: {runtime.distribution_strategy!r} is none of "
@@ -55,12 +69,8 @@ def build(
             return tf.distribute.MirroredStrategy(
                 _logical_cpus(logical_cpus), cross_device_ops=reduction
             )
-        workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
-        if workers > 1:
-            raise ConfigError(
-                f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers: a run is one "
-                "process here, on any number of the devices that it reaches"
-            )
+        if name == "tpu":
+            _reach_tpu(runtime.tpu)
         return distribute_utils.get_distribution_strategy(
             name,
             num_gpus=gpus,
@@ -70,6 +80,29 @@ def build(
         )
     except ValueError as error:
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
+    except tf.errors.NotFoundError as error:
+        raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU is found there") from error
+
+
+def _reach_tpu(address: str | None) -> None:
+    """Raises where there is none at `address`; TensorFlow would wait for it without a word."""
+    if not address:
+        raise ConfigError(
+            "RuntimeConfig.distribution_strategy = 'tpu' needs the TPU's name or address: "
+            "RuntimeConfig.tpu, or --tpu"
+        )
+    if address == "local":
+        return
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TPU_SECONDS)
+    try:
+        master = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address).master()
+        host, _, port = master.removeprefix("grpc://").rpartition(":")
+        socket.create_connection((host, int(port))).close()
+    except OSError as error:
+        raise RunnerError(f"RuntimeConfig.tpu = {address!r} does not answer: {error}") from error
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:

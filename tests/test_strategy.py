@@ -1,5 +1,6 @@
 """How a process is set up for a run."""
 
+import socket
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from official.core import config_definitions as cfg
 from test_accumulation import trainer
 
 from runner import strategy
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 
 
 def test_a_process_computes_with_the_threads_that_are_configured():
@@ -41,6 +42,25 @@ def test_several_workers_are_refused(monkeypatch, workers):
     )
     with pytest.raises(ConfigError, match=rf"names {workers.count(':')} workers"):
         strategy.build(runtime)
+
+
+@pytest.mark.parametrize("name", ["multi_worker_mirrored", "parameter_server"])
+def test_a_strategy_for_several_workers_is_refused_where_none_are_named(name):
+    with pytest.raises(ConfigError, match=f"'{name}' is for several workers: a run is one process"):
+        strategy.build(cfg.RuntimeConfig(distribution_strategy=name))
+
+
+@pytest.mark.parametrize("address", ["grpc://127.0.0.1:{port}", "a.name.that.is.not.there.invalid"])
+def test_a_tpu_that_does_not_answer_is_named_soon(address):
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        runtime = cfg.RuntimeConfig(
+            distribution_strategy="tpu", tpu=address.format(port=taken.getsockname()[1])
+        )
+        with pytest.raises(RunnerError, match=f"RuntimeConfig.tpu = '{runtime.tpu}' does not an"):
+            strategy.build(runtime)
+    with pytest.raises(ConfigError, match="'tpu' needs the TPU's name or address"):
+        strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
 
 
 def test_all_gpus_of_a_machine_without_any_are_its_cpu():
