@@ -21,6 +21,8 @@ from runner import (
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
+_MULTITASK = "official.modeling.multitask.configs"
+
 
 @dataclasses.dataclass
 class Experiment(cfg.ExperimentConfig):
@@ -118,10 +120,16 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
     """The same experiment with our section, at its defaults.
 
     Raises:
-        ConfigError: it has sections of its own, which nothing here would read.
+        ConfigError: it is for several tasks, or has sections that nothing here would read.
     """
     if isinstance(params, Experiment):
         return params
+    if any(kind.__module__ == _MULTITASK for kind in type(params).__mro__):
+        raise ConfigError(
+            f"{type(params).__name__}: multitask experiments are not supported: a run trains and "
+            "evaluates one task (RunConfig.evaluation_sets evaluates further data of it); "
+            "official.modeling.multitask.train_lib runs them"
+        )
     names = [name for name in vars(params) if name not in params.RESERVED_ATTR]
     if more := set(names) - {"task", "trainer", "runtime"}:
         raise ConfigError(

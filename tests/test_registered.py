@@ -12,6 +12,7 @@ import yaml
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
+from official.modeling.multitask import configs as multitask
 
 import runner
 from runner import config, main
@@ -165,6 +166,35 @@ def test_an_unknown_experiment_is_answered_with_near_ones(capsys):
     code = main.main(["--mode=train", "--experiment=bert/sentense_prediction", "--model_dir=run"])
     assert code == 2
     assert "did you mean 'bert/sentence_prediction'?" in capsys.readouterr().err
+
+
+def test_one_of_ones_own_is_told_how_to_import_its_module(capsys):
+    assert main.main(["--mode=train", "--experiment=mine", "--model_dir=run"]) == 2
+    said = "--gin_file=mine.gin, with the line: import my_module"
+    assert said in capsys.readouterr().err
+
+
+def test_data_that_official_makes_up_itself_need_no_file(capsys):
+    Path("small.yaml").write_text(SMALL_BERT.replace("texts", "dummy"))
+    flags = ["--experiment=bert/sentence_prediction", "--config_file=small.yaml"]
+    overrides = FIVE_STEPS.replace("validation_steps=-1", "validation_steps=2")
+    results = run(capsys, *flags, f"--params_override={overrides}")
+    assert results["step"] == 5
+    Path("small.yaml").write_text(SMALL_RESNET.replace("images", "dummy"))
+    flags = ["--mode=train", "--experiment=resnet_imagenet", "--model_dir=x"]
+    assert main.main([*flags, "--config_file=small.yaml"]) == 2
+    assert "there is no file dummy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind", [multitask.MultiTaskExperimentConfig, multitask.MultiEvalExperimentConfig]
+)
+def test_multitask_experiments_are_refused_in_a_line(kind, monkeypatch, capsys):
+    monkeypatch.setitem(exp_factory._REGISTERED_CONFIGS, "many", kind)
+    assert main.main(["--mode=train", "--experiment=many", "--model_dir=run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{kind.__name__}: multitask experiments are not supported" in line
+    assert "official.modeling.multitask.train_lib runs them" in line
 
 
 def test_a_module_that_a_gin_file_imports_may_register_an_experiment(tmp_path, capsys):
