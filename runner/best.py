@@ -128,6 +128,7 @@ class BestCheckpoint:
         best = held[0]
         info: dict[str, Any] = {
             **records.plain(best.metrics),
+            **records.nested(best.metrics),
             "best_ckpt_global_step": float(best.step),
             "checkpoint": best.checkpoint,
         }

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
+from official.core import actions as official_actions
 from official.core import base_task, task_factory
 
 from runner import (
@@ -136,6 +137,26 @@ def training_inputs(
         threads=config.runtime.dataset_num_private_threads,
         determinism=determinism,
     )
+
+
+def build_pruning(
+    config: Experiment, built: trainer.Trainer, folder: Path
+) -> tuple[controller.Action, ...]:
+    """What official does after each loop where a task prunes its model; before a restore.
+
+    Raises:
+        ConfigError: the package that prunes is not installed.
+    """
+    if not getattr(config.task, "pruning", None):
+        return ()
+    try:
+        return (
+            official_actions.PruningAction(str(folder), built.model, optimizer=built.optimizer),
+        )
+    except ImportError as error:
+        raise ConfigError(
+            f"task.pruning needs tensorflow-model-optimization: pip install it ({error})"
+        ) from error
 
 
 def build_evaluation(

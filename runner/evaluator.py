@@ -157,6 +157,11 @@ class Evaluator(base_trainer.Trainer):
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
+        if num_steps < 0 and _is_endless(dataset):
+            raise ConfigError(
+                "the validation data have no end: TrainerConfig.validation_steps must say how many "
+                "batches of them count"
+            )
         # A new one: to begin an iterator again saves a millisecond, and leaks 6 KiB in TensorFlow.
         iterator = self._determinism.begin(dataset)
         with self._averages_in_force():

@@ -22,6 +22,7 @@ files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
 130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it again.
 """
+_SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
 _FIRST = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
 
 
@@ -65,6 +66,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
     """The single values that flags stand for, by path, each with its flag."""
     found: dict[str, tuple[str, Any]] = {}
+    if given.enable_async_checkpointing is not None:
+        value = given.enable_async_checkpointing
+        found["run.async_checkpoints"] = (f"--enable_async_checkpointing={value}", value)
     if given.tpu is not None:
         found["runtime.tpu"] = (f"--tpu={given.tpu}", given.tpu)
     if given.tf_data_service is not None:
@@ -95,7 +99,7 @@ def configuring(given: argparse.Namespace) -> list[str]:
     found = [f"--experiment={given.experiment}"] if given.experiment else []
     for name in ("gin_file", "gin_params", "config_file", "params_override"):
         found += [f"--{name}={value}" for value in getattr(given, name)]
-    for name in ("tpu", "tf_data_service"):
+    for name in ("tpu", "tf_data_service", "enable_async_checkpointing"):
         if getattr(given, name) is not None:
             found.append(f"--{name}={getattr(given, name)}")
     return found
@@ -139,6 +143,21 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         metavar="FIRST:LAST",
         help="for train and train_and_eval: a profile of these steps, both counted, for "
         "TensorBoard's profile plugin",
+    )
+    group.add_argument(
+        "--enable_async_checkpointing",
+        nargs="?",
+        const=True,
+        type=_truth,
+        help="stands for run.async_checkpoints, which is on; =false to write while training waits",
+    )
+    group.add_argument(
+        "--alsologtostderr",
+        nargs="?",
+        const=True,
+        default=False,
+        type=_truth,
+        help="show what official's code and TensorFlow's log, too",
     )
     group = parser.add_argument_group(
         "evaluate",
@@ -268,10 +287,18 @@ def _title(file: Path) -> str:
 
 
 def _long_form(argument: str) -> str:
-    """`--gin.NAME=VALUE` as `--gin_params=NAME=VALUE`."""
+    """`--gin.NAME=VALUE` as `--gin_params=NAME=VALUE`; absl's `--noNAME` as `--NAME=false`."""
     if argument.startswith("--gin."):
         return f"--gin_params={argument.removeprefix('--gin.')}"
-    return argument
+    switch = argument.removeprefix("--no")
+    return f"--{switch}=false" if argument == f"--no{switch}" and switch in _SWITCHES else argument
+
+
+def _truth(text: str) -> bool:
+    """What absl takes for a truth value."""
+    if text.lower() not in ("true", "t", "1", "false", "f", "0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in ("true", "t", "1")
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:

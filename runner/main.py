@@ -75,6 +75,11 @@ def _run(
     with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
         from runner import config, config_text
 
+        if given.alsologtostderr:
+            from absl import logging
+
+            logging.use_absl_handler()
+            logging.set_verbosity(logging.INFO)
         experiment = config.load(
             given.gin_file,
             given.gin_params,

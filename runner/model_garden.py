@@ -10,7 +10,19 @@ import tf_keras
 from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
-from runner import build, checkpoints, config, evaluator, heartbeat, modes, signals
+from runner import (
+    actions,
+    build,
+    checkpoints,
+    config,
+    evaluator,
+    heartbeat,
+    history,
+    modes,
+    records,
+    rules,
+    signals,
+)
 from runner.errors import ConfigError
 
 _MODES = {
@@ -108,6 +120,7 @@ def run_experiment(
         logs: Mapping[str, Any] = {}
         if run_post_eval or mode == "train_and_post_eval":
             logs = _evaluated(experiment, Path(model_dir), given, stop)
+            logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held[0].model, logs
 
 
@@ -134,3 +147,18 @@ def _evaluated(
     built.restore(newest)
     logs = built.evaluate(tf.constant(experiment.trainer.validation_steps))
     return tf.nest.map_structure(orbit.utils.get_value, logs)
+
+
+def _best(
+    experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
+) -> dict[str, float]:
+    """The best value of the metric that decides about the best checkpoint, as official names it."""
+    rule = build.best_rule(experiment)
+    if rule is None:
+        return {}
+    rows = [row for row in history.History(model_dir / "history.jsonl").rows if row.is_own]
+    step = rows[-1].step + 1 if rows else 0
+    now = records.Row(step, actions.scalars(logs), 0.0, 0.0, "")
+    best = rules.best([*rows, now], rule)
+    name = f"best_{experiment.trainer.best_checkpoint_eval_metric}"
+    return {name: best.metrics[rule.metric]} if best else {}

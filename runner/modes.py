@@ -83,6 +83,13 @@ def train_and_eval(request: Request) -> Results:
     return _train(request, evaluates=True)
 
 
+def train_and_post_eval(request: Request) -> Results:
+    """Trains to the last step, then evaluates what came out."""
+    trained = train(request)
+    evaluated = evaluate(dataclasses.replace(request, checkpoint="latest"))
+    return {**trained, "metrics": evaluated["metrics"]}
+
+
 def evaluate(request: Request) -> Results:
     """Evaluates the checkpoints that the request names."""
     from runner import build, selection
@@ -169,6 +176,7 @@ MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
     "eval": Mode(evaluate, trains=False, evaluates=True),
     "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
+    "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
 }

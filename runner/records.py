@@ -1,6 +1,7 @@
 """The rows of a run's log: evaluations and decisions. No TensorFlow."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -177,6 +178,23 @@ def parse(found: dict[str, Any]) -> Any:
     if "skipped" in found:
         found["skipped"] = tuple(found["skipped"])
     return kind(**found)
+
+
+def nested(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The metrics of compound names (`part/accuracy`) as sections within sections."""
+    found: dict[str, Any] = {}
+    for name, value in plain(metrics).items():
+        *above, leaf = name.split("/")
+        if above and not any(whole in metrics for whole in itertools.accumulate(above, _joined)):
+            section = found
+            for part in above:
+                section = section.setdefault(part, {})
+            section.setdefault(leaf, value)
+    return found
+
+
+def _joined(above: str, part: str) -> str:
+    return f"{above}/{part}"
 
 
 def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -99,6 +99,7 @@ class Training:
             stop=stop,
             given=given,
         )
+        self._pruning = build.build_pruning(config, self.trainer, model_dir)
         self._store = checkpoints.Checkpoints(
             self.trainer.checkpoint,
             model_dir,
@@ -262,7 +263,7 @@ class Training:
                 step, self._store.path(step), before_record=self._store.wait
             ),
             after_loop=after_loop,
-            actions=train_actions,
+            actions=(*self._pruning, *train_actions),
             stop=self._stop,
             seconds=self._config.run.checkpoint_seconds,
         )

@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+from absl import logging
 
 from runner import gin_files, installation, main
 from runner.errors import RunnerError
@@ -87,6 +88,24 @@ def test_a_missing_flag_is_named(capsys, missing):
     code, _, err = run(capsys, *flags)
     assert code == 2
     assert missing.split("=")[0] in err
+
+
+def test_model_gardens_switches_are_understood(capsys, monkeypatch):
+    levels = []
+    monkeypatch.setattr(logging, "use_absl_handler", lambda: None)
+    monkeypatch.setattr(logging, "set_verbosity", levels.append)
+    flags = ["--mode=train", "--gin_file=digits.gin", "--print_config"]
+    for switch, value in (
+        ("--enable_async_checkpointing", "true"),
+        ("--enable_async_checkpointing=False", "false"),
+        ("--noenable_async_checkpointing", "false"),
+    ):
+        code, out, _ = run(capsys, *flags, "--alsologtostderr", switch)
+        assert code == 0
+        assert f"async_checkpoints: {value} " in out
+    assert levels == [logging.INFO] * 3
+    code, _, err = run(capsys, *flags, "--alsologtostderr=perhaps")
+    assert (code, "neither true nor false" in err) == (2, True)
 
 
 def test_the_command_alone_is_answered_with_one_that_works(capsys):

@@ -1,6 +1,7 @@
 """Model Garden's own end-to-end cases, on `runner.run_experiment`."""
 
 import inspect
+import json
 
 import orbit
 import pytest
@@ -78,7 +79,16 @@ def test_train_and_post_eval_returns_the_results_of_the_trained_model(tmp_path):
     points, labels = toy.data(17)
     right = tf.argmax(model(points), axis=1, output_type=tf.int32) == labels
     assert logs["accuracy"] == pytest.approx(float(tf.reduce_mean(tf.cast(right, tf.float32))))
-    assert set(logs) == {"accuracy", "validation_loss"}
+    assert set(logs) == {"accuracy", "validation_loss", "best_accuracy"}
+    assert logs["best_accuracy"] == logs["accuracy"]
+
+
+def test_the_best_value_so_far_is_returned_as_model_garden_does(tmp_path):
+    made = toy.experiment()
+    task = toy.ToyTask(made.task)
+    _, logs = experiment(tmp_path, "train_and_eval", made=(made, task), run_post_eval=True)
+    rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert logs["best_accuracy"] == max(row["metrics"]["accuracy"] for row in rows)
 
 
 def test_a_strategy_and_a_task_of_the_callers_are_used(tmp_path):

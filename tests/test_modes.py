@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import re
@@ -7,8 +8,11 @@ import image_files
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_model_optimization as tfmot
 import tf_keras
 import toy
+from official.core import task_factory
+from official.modeling.hyperparams import base_config
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
@@ -285,6 +289,9 @@ def test_a_metric_that_the_task_aggregates_itself_is_found_by_a_rehearsal(tmp_pa
     good = toy.experiment({"trainer": {"best_checkpoint_eval_metric": "counted|batches"}})
     results = runner.run(good, tmp_path, "train_and_eval")
     assert results["best"]["metrics"]["counted/batches"] == 3.0
+    info = json.loads((tmp_path / "best" / "info.json").read_text())
+    assert info["counted"] == {"batches": 3.0}  # as Model Garden nests them
+    assert info["counted/batches"] == 3.0
     assert steps(tmp_path / "history.jsonl") == [20, 40]  # the rehearsal left no row
 
 
@@ -341,8 +348,64 @@ def test_a_diverged_run_says_so_and_keeps_the_checkpoints_before(tmp_path, monke
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-20")
 
 
+def test_training_may_be_followed_by_one_evaluation(tmp_path):
+    results = runner.run(toy.experiment(), tmp_path, "train_and_post_eval")
+    assert results["step"] == 40
+    evaluated = runner.run(toy.experiment(), tmp_path, "eval")
+    assert results["metrics"] == evaluated["metrics"]
+    assert "accuracy" in results["metrics"]
+    assert not (tmp_path / "history.jsonl").exists() or not steps(tmp_path / "history.jsonl")
+
+
+def test_validation_data_without_an_end_need_a_number_of_batches(tmp_path, monkeypatch):
+    build_inputs = toy.ToyTask.build_inputs
+    monkeypatch.setattr(toy.ToyTask, "build_inputs", lambda *given: build_inputs(*given).repeat())
+    with pytest.raises(ConfigError, match=r"no end: TrainerConfig\.validation_steps must say"):
+        runner.run(toy.experiment(), tmp_path / "a", "train_and_eval")
+    limited = toy.experiment({"trainer": {"validation_steps": 2}})
+    assert runner.run(limited, tmp_path / "b", "train_and_eval")["step"] == 40
+
+
+@dataclasses.dataclass
+class Pruning(base_config.Config):
+    sparsity: float = 0.5
+
+
+@dataclasses.dataclass
+class PrunedConfig(toy.ToyConfig):
+    pruning: Pruning = dataclasses.field(default_factory=Pruning)
+
+
+@task_factory.register_task_cls(PrunedConfig)
+class PrunedTask(toy.ToyTask):
+    def build_model(self):
+        dense = tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
+        schedule = tfmot.sparsity.keras.ConstantSparsity(
+            self.task_config.pruning.sparsity, 0, frequency=10
+        )
+        return tfmot.sparsity.keras.prune_low_magnitude(dense, pruning_schedule=schedule)
+
+
+def test_a_model_is_pruned_as_model_garden_does_and_a_resume_is_exact(tmp_path):
+    for name, lengths in (("once", [40]), ("resumed", [20, 40])):
+        for length in lengths:
+            base = toy.experiment({"trainer": {"train_steps": length}})
+            made = toy.config.Experiment(
+                task=PrunedConfig(), trainer=base.trainer, runtime=base.runtime
+            )
+            runner.run(made, tmp_path / name, "train_and_eval")
+    once, resumed = (
+        tf.train.load_checkpoint(str(tmp_path / name / "ckpt-40")) for name in ("once", "resumed")
+    )
+    tensors = set(once.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    for name in tensors:
+        assert np.array_equal(once.get_tensor(name), resumed.get_tensor(name)), name
+    (kernel,) = (name for name in tensors if "kernel/.ATTR" in name)
+    assert np.mean(once.get_tensor(kernel) == 0) == 0.5
+
+
 def test_an_unknown_mode_lists_the_modes(tmp_path):
-    listed = "train, eval, train_and_eval, continuous_eval, verify_resume"
+    listed = "train, eval, train_and_eval, train_and_post_eval, continuous_eval, verify_resume"
     with pytest.raises(ConfigError, match=f"mode = 'test': no such mode.*{listed}"):
         runner.run(toy.experiment(), tmp_path, "test")
 
