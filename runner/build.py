@@ -33,7 +33,6 @@ from runner import (
     trainer,
     unread,
     utilization,
-    xla,
 )
 from runner.config import Experiment, origins
 from runner.errors import ConfigError
@@ -69,7 +68,6 @@ def build_trainer(
     devices = _devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
-    xla.check_runtime(config.runtime, devices)
     brake, inputs, replicas = stepping.Brake(), memory.Inputs(), memory.Replicas()
     logs, determinism = memory.Logs(), placement.Determinism()
     stop.tell(brake.halt)
@@ -91,8 +89,6 @@ def build_trainer(
             determinism=determinism,
             check=stop.check,
         )
-    if config.runtime.enable_xla and config.run.deterministic and built.training_graph:
-        xla.check_deterministic(built.training_graph)
     return built, rate_scale
 
 

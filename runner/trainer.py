@@ -12,11 +12,13 @@ from runner import (
     accumulation,
     evaluator,
     gradients,
+    heartbeat,
     memory,
     placement,
     stepping,
     variable_groups,
     waiting,
+    xla,
 )
 from runner import optimizer as optimizers
 from runner.errors import RunnerError
@@ -75,8 +77,7 @@ class Trainer(evaluator.Evaluator):
             self._metrics.append(norm)
         evaluator.check_names(task, self._metrics)
         variable_groups.scale_rates(optimizer, config.run.variable_groups)
-        self._task_step = self._build_task_step()
-        self._trace()
+        self._trace_compiled()
         variable_groups.check(config.run.variable_groups, model)
         self._checkpoint = tf.train.Checkpoint(
             global_step=self.global_step,
@@ -97,6 +98,20 @@ class Trainer(evaluator.Evaluator):
             and inputs.can_hold(self._train_iter)
         )
 
+    def _trace_compiled(self) -> None:
+        """Traces steps that XLA compiles, where that is asked for and can be had."""
+        runtime = self.config.runtime
+        why = xla.obstacle(runtime, self.strategy) if runtime.enable_xla else "nobody asks for it"
+        self._task_step = self._build_task_step(compiled=not why)
+        self._trace()
+        if not why and self.config.run.deterministic and self._train_graph:
+            why = xla.obstacle_in(self._train_graph)
+            if why:
+                self._task_step = self._build_task_step(compiled=False)
+                self._trace()
+        if why and runtime.enable_xla:
+            heartbeat.say(f"RuntimeConfig.enable_xla = True: steps are not compiled, because {why}")
+
     def _trace(self) -> None:
         """Makes every variable exist: the first restore or save finds all of them."""
         options = self.config.trainer
@@ -114,11 +129,11 @@ class Trainer(evaluator.Evaluator):
         if self._train_graph is None:
             optimizers.create_variables(self.optimizer, self.model)
 
-    def _build_task_step(self) -> accumulation.Step:
-        """The task's step, in parts and compiled by XLA where that is asked for."""
+    def _build_task_step(self, *, compiled: bool) -> accumulation.Step:
+        """The task's step, in parts where that is asked for."""
         parts = self.config.run.gradient_accumulation
         step = accumulation.accumulated(self.task.train_step, parts, self.task.loss)
-        return tf.function(step, jit_compile=True) if self.config.runtime.enable_xla else step
+        return tf.function(step, jit_compile=True) if compiled else step
 
     @property
     def training_graph(self) -> tf.Graph | None:
