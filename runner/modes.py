@@ -241,8 +241,8 @@ def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) 
     first, last = steps
     flag = f"--profile_steps={first}:{last}"
     if not MODES[mode].profiles:
-        able = " and ".join(name for name, row in MODES.items() if row.profiles)
-        raise ConfigError(f"{flag} is for --mode={able}, not --mode={mode}")
+        able = ", ".join(name for name, row in MODES.items() if row.profiles)
+        raise ConfigError(f"{flag} is for --mode={able}; not for {mode}")
     if not 1 <= first <= last:
         raise ConfigError(f"{flag}: expected FIRST:LAST, both counted, from 1 on")
     if end is not None and last > end:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from runner import trainer
 
-_AT_A_TIME = 3  # steps: the first also has what falls due before it
+_AT_A_TIME = 3  # steps
 _KEPT = 5
 _NAME = "steps-"  # before the numbers of the steps, where profiles are made again and again
 
@@ -44,8 +44,8 @@ class Steps(NamedTuple):
 
 
 def each(every: int) -> Steps:
-    """A few steps from each multiple of `every` on."""
-    return Steps(every, every + min(_AT_A_TIME, every) - 1, every)
+    """A few steps up to each multiple of `every`."""
+    return Steps(max(1, every - _AT_A_TIME + 1), every, every)
 
 
 class Profiled(orbit.AbstractTrainer):

@@ -233,7 +233,7 @@ class RunConfig(base_config.Config):
         summary_seconds: So long after the last point on TensorBoard's training charts there is one
             more: the means since the last multiple of `TrainerConfig.summary_interval`; 0 for none.
             train.jsonl has only the rows of the grid, which are the same in every run.
-        profile_every: From each multiple of so many steps on, three are profiled, as by
+        profile_every: Three steps up to each multiple of so many are profiled, as by
             `--profile_steps`; 0 for none. The newest five profiles are kept.
         rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
             (`TrainerConfig.recovery_max_trials` says how many there may be).

@@ -105,23 +105,23 @@ def profiles(folder):
 
 
 def test_a_few_steps_are_profiled_again_and_again_and_the_newest_are_kept(tmp_path, plain, capsys):
-    every = toy.experiment({"run": {"profile_every": 6}})
+    every = toy.experiment({"run": {"profile_every": 5}})
     runner.run(every, tmp_path, "train_and_eval")
-    found = ["steps-12-14", "steps-18-20", "steps-24-26", "steps-30-32", "steps-36-38"]
+    found = ["steps-18-20", "steps-23-25", "steps-28-30", "steps-33-35", "steps-38-40"]
     assert profiles(tmp_path) == found
-    assert "profiled steps 6 to 8, in " in capsys.readouterr().err
+    assert "profiled steps 3 to 5, in " in capsys.readouterr().err
     assert not comparison.differing(comparison.compare(tmp_path, plain))
 
     other = tmp_path / "train" / "plugins" / "profile" / "2026_11_22_10_00_00"
     other.mkdir()  # of a start with --profile_steps
     every.override({"trainer": {"train_steps": 50}, "run": {"profile_every": 7}})
     runner.run(every, tmp_path, "train_and_eval")
-    found = ["steps-24-26", "steps-30-32", "steps-36-38", "steps-42-44", "steps-49-50"]
+    found = ["steps-28-30", "steps-33-35", "steps-38-40", "steps-41-42", "steps-47-49"]
     assert profiles(tmp_path) == [other.name, *found]
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"), [(0, (5, 7)), (4, (5, 7)), (6, (5, 7)), (7, (10, 12)), (12, (15, 17))]
+    ("step", "expected"), [(0, (3, 5)), (3, (3, 5)), (4, (3, 5)), (5, (8, 10)), (10, (13, 15))]
 )
 def test_the_steps_to_profile_next_are_those_after_the_present_one(step, expected):
     assert profiling.each(5).after(step) == expected
@@ -167,8 +167,8 @@ def test_a_rollback_ends_the_profile(tmp_path):
         (["--mode=train", "--profile_steps="], "expected FIRST:LAST, as in 100:102"),
         (["--mode=train", "--profile_steps=5:3"], "5:3: expected FIRST:LAST, both counted, from 1"),
         (["--mode=train", "--profile_steps=0:3"], "0:3: expected FIRST:LAST, both counted, from 1"),
-        (["--mode=eval", "--profile_steps=1:3"], "for --mode=train and train_and_eval, not"),
-        (["--mode=verify_resume", "--profile_steps=1:3"], "--mode=train and train_and_eval, not"),
+        (["--mode=eval", "--profile_steps=1:3"], "is for --mode=train, train_and_eval, "),
+        (["--mode=verify_resume", "--profile_steps=1:3"], "is for --mode=train, train_and_eval, "),
     ],
 )
 def test_steps_that_cannot_be_profiled_are_refused(capsys, tmp_path, flags, said):
@@ -180,7 +180,7 @@ def test_steps_that_cannot_be_profiled_are_refused(capsys, tmp_path, flags, said
 @pytest.mark.parametrize(
     ("mode", "options", "said"),
     [
-        ("eval", {"profile_steps": (1, 2)}, "1:2 is for --mode=train and train_and_eval, not"),
+        ("eval", {"profile_steps": (1, 2)}, "1:2 is for --mode=train, train_and_eval, "),
         ("train", {"profile_steps": (2, 1)}, "2:1: expected FIRST:LAST, both counted, from 1"),
         ("train", {"profile_steps": (30, 41)}, "30:41: the run ends at step 40"),
         ("train", {"profile_steps": (1, 2), "dry_run": True}, "a dry run profiles nothing"),
