@@ -1,11 +1,12 @@
 """Ranges and combinations that the values of an experiment must keep to."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import tf_keras
 from official.core import config_definitions as cfg
-from official.modeling.hyperparams import oneof
+from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
 from runner import epochs, official_limits, run_limits, sections, spelling
@@ -112,6 +113,14 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
     if trainer.optimizer_config.ema is not None and runtime.mixed_precision_dtype == "float16":
         needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
         yield Broken("runtime", runtime, "mixed_precision_dtype", needs)
+    kind = runtime.distribution_strategy
+    if runtime.tpu and kind != "tpu":
+        needs = f"has no effect with RuntimeConfig.distribution_strategy = {kind!r}; 'tpu' uses it"
+        yield Broken("runtime", runtime, "tpu", needs)
+    if experiment.run.logical_cpus > 1 and kind != "mirrored":
+        needs = f"has no effect with RuntimeConfig.distribution_strategy = {kind!r}, but 'mirrored'"
+        yield Broken("run", experiment.run, "logical_cpus", needs)
+    yield from _clipping(trainer)
     whole = "task.validation_data"
     data = getattr(experiment.task, "validation_data", None)
     if run_limits.drops_remainder(data):
@@ -140,20 +149,44 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Brok
         yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
 
 
+def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
+    """Two ways of clipping by norm, of which Keras takes one; official gives some a default."""
+    for path, section in _chosen(trainer, "optimizer"):
+        norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
+        if norm is not None and other is not None:
+            needs = (
+                f"cannot be combined with global_clipnorm = {other}: give one, None for the other"
+            )
+            yield Broken(path, section, "clipnorm", needs)
+
+
 def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
     """What the chosen schedule and warm-up compute with, and official leaves empty."""
-    for choice in ("learning_rate", "warmup"):
-        chosen = getattr(trainer.optimizer_config, choice)
-        section = getattr(chosen, chosen.type, None) if chosen.type else None
-        for field in _COMPUTED_WITH if section is not None else ():
+    chosen = [*_chosen(trainer, "learning_rate"), *_chosen(trainer, "warmup")]
+    for path, section in chosen:
+        *_, choice, kind = path.split(".")
+        for field in _COMPUTED_WITH:
             if getattr(section, field, 0) is None:
-                path = f"trainer.optimizer_config.{choice}.{chosen.type}"
-                yield Broken(path, section, field, f"must be given for {choice} {chosen.type!r}")
-        for field in epochs.DECAYS if section is not None else ():
+                yield Broken(path, section, field, f"must be given for {choice} {kind!r}")
+        for field in epochs.DECAYS:
             if (getattr(section, field, 0) or 0) < 0:
-                path = f"trainer.optimizer_config.{choice}.{chosen.type}"
                 needs = "must be 1 or more, or 0 for the run's length"
                 yield Broken(path, section, field, needs)
+        boundaries, values = getattr(section, "boundaries", None), getattr(section, "values", None)
+        if boundaries and values:
+            count = len(boundaries) + (kind == "stepwise")
+            if len(values) != count:
+                yield Broken(path, section, "values", f"must be {count}, for {boundaries}")
+            if any(low >= high for low, high in pairwise(boundaries)):
+                yield Broken(path, section, "boundaries", "must ascend")
+
+
+def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base_config.Config]]:
+    """The section that is chosen as the optimizer, the schedule or the warm-up, and its path."""
+    options = getattr(trainer.optimizer_config, choice)
+    section = getattr(options, options.type, None) if options.type else None
+    if isinstance(section, base_config.Config):
+        yield f"trainer.optimizer_config.{choice}.{options.type}", section
 
 
 def _line(row: Broken, place: str | None) -> str:

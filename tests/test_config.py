@@ -638,6 +638,45 @@ WRONG = {
         ["OptimizerConfig.type = 'slide'"],
         "has no implementation there",
     ),
+    "a TPU that is not used": (
+        ["RuntimeConfig.tpu = 'local'", "RuntimeConfig.distribution_strategy = 'off'"],
+        "RuntimeConfig.distribution_strategy = 'off'; 'tpu' uses it",
+    ),
+    "CPUs that are not used": (
+        ["RunConfig.logical_cpus = 2", "RuntimeConfig.distribution_strategy = 'one_device'"],
+        "has no effect with RuntimeConfig.distribution_strategy = 'one_device', but 'mirrored'",
+    ),
+    "clipping twice": (
+        [
+            "OptimizerConfig.type = 'adam'",
+            "AdamConfig.clipnorm = 1.0",
+            "AdamConfig.global_clipnorm = 2.0",
+        ],
+        "clipnorm = 1.0; cannot be combined with global_clipnorm = 2.0: give one, None for the",
+    ),
+    "clipping beside a default": (
+        [
+            "OptimizerConfig.type = 'adamw_experimental'",
+            "AdamWeightDecayExperimentalConfig.clipnorm = 2.0",
+        ],
+        "clipnorm = 2.0; cannot be combined with global_clipnorm = 1.0: give one, None for the",
+    ),
+    "too few rates": (
+        [
+            "LrConfig.type = 'stepwise'",
+            "StepwiseLrConfig.boundaries = [1, 2]",
+            "StepwiseLrConfig.values = [0.1, 0.2]",
+        ],
+        "values = [0.1, 0.2]; must be 3, for [1, 2]",
+    ),
+    "boundaries in disorder": (
+        [
+            "LrConfig.type = 'stepwise'",
+            "StepwiseLrConfig.boundaries = [2, 1]",
+            "StepwiseLrConfig.values = [0.1, 0.2, 0.3]",
+        ],
+        "boundaries = [2, 1]; must ascend",
+    ),
     "logical CPUs": (["RunConfig.logical_cpus = 0"], "must be 1 or more"),
     "threads": (["RunConfig.intra_op_threads = -1"], "must be 0 or more"),
     "a peak": (["RunConfig.peak_flops = -1.0"], "must be 0 or more"),
