@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 from official.core import actions as official_actions
-from official.core import base_task, task_factory
+from official.core import base_task
 
 from runner import (
     actions,
     averages,
     best,
     boards,
+    contract,
     controller,
     evaluation,
     evaluation_sets,
@@ -75,20 +76,21 @@ def build_trainer(
         task, model = _task(config, logging_dir, given)
         made = optimizer.build(task, config)
         rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
-        built = trainer.Trainer(
-            config,
-            task,
-            model,
-            made,
-            train_dataset=training_inputs(config, task, step, rows, determinism),
-            validation_dataset=_validation_inputs(config, task) if evaluates else None,
-            brake=brake,
-            inputs=inputs,
-            replicas=replicas,
-            logs=logs,
-            determinism=determinism,
-            check=stop.check,
-        )
+        with contract.kept(task):
+            built = trainer.Trainer(
+                config,
+                task,
+                model,
+                made,
+                train_dataset=training_inputs(config, task, step, rows, determinism),
+                validation_dataset=_validation_inputs(config, task) if evaluates else None,
+                brake=brake,
+                inputs=inputs,
+                replicas=replicas,
+                logs=logs,
+                determinism=determinism,
+                check=stop.check,
+            )
     return built, rate_scale
 
 
@@ -105,15 +107,16 @@ def build_evaluator(
     stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, logging_dir, given)
-        return evaluator.Evaluator(
-            config,
-            task,
-            model,
-            optimizer.build(task, config) if averaged else None,
-            validation_dataset=_validation_inputs(config, task),
-            check=stop.check,
-            free=brake.free,
-        )
+        with contract.kept(task):
+            return evaluator.Evaluator(
+                config,
+                task,
+                model,
+                optimizer.build(task, config) if averaged else None,
+                validation_dataset=_validation_inputs(config, task),
+                check=stop.check,
+                free=brake.free,
+            )
 
 
 def training_inputs(
@@ -368,10 +371,10 @@ def _task(
         ConfigError: a builder has replaced a value that was given.
     """
     if given.task is not None:
-        return given.task, given.task.build_model()
+        return given.task, contract.build_model(given.task)
     section = sections.unlocked(config.task)
-    task = task_factory.get_task(section, logging_dir=str(logging_dir))
-    model = task.build_model()
+    task = contract.build_task(section, str(logging_dir))
+    model = contract.build_model(task)
     if lost := list(unread.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))
     return task, model

@@ -21,6 +21,7 @@ from runner import (
     secrets,
     signals,
     status,
+    user_code,
     watch,
 )
 from runner.errors import ConfigError, RunnerError
@@ -206,7 +207,9 @@ def run(mode: str, request: Request) -> Results:
         check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
         if request.dry_run:
             raise ConfigError("--profile_steps and --dry_run: a dry run profiles nothing")
-    if request.dry_run:
+    with _plainly():
+        if not request.dry_run:
+            return row.function(request)
         from runner import rehearsal
 
         return rehearsal.rehearse(
@@ -218,14 +221,22 @@ def run(mode: str, request: Request) -> Results:
             allow_config_change=request.allow_config_change,
             stop=request.stop,
         )
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    """Inside, an error of which more is known than it says becomes one that says it."""
     try:
-        return row.function(request)
-    except RunnerError:
+        yield
+    except RunnerError as error:
+        plain = errors.readable(error)
+        if plain and plain is not error:
+            raise plain from error
         raise
     except OSError:
         raise
     except Exception as error:
-        if readable := errors.from_graph(error):
+        if readable := errors.from_graph(error) or user_code.advice(error):
             raise readable from error
         raise
 

@@ -14,7 +14,7 @@ import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
-from runner import batches, strategy, user_code
+from runner import batches, contract, strategy, user_code
 from runner.errors import ConfigError
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ def inputs_of(
     context: tf.distribute.InputContext | None,
 ) -> Any:
     """What the task builds. One that takes no context gives global batches, which are split."""
-    return task.build_inputs(data, context) if _takes_context(task) else task.build_inputs(data)
+    return contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
 
 
 def is_placed(data: config_definitions.DataConfig) -> bool:

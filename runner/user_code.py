@@ -11,12 +11,12 @@ import re
 import sysconfig
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import errors, files, secrets
-from runner.errors import LostError, RunnerError
+from runner.errors import ConfigError, LostError, RunnerError
 
 _OTHERS = [
     Path(__file__).parent,
@@ -28,6 +28,19 @@ _GRAPH = re.compile(
     r"^in user code:"
     r"|^Graph execution error:\s*(Detected at node .+\n<stack traces unavailable>\s*)*"
 )
+_KNOWN = (
+    (
+        r"has type b?float16 that does not match type float32|"
+        r"has type float32 that does not match type b?float16",
+        "under RuntimeConfig.mixed_precision_dtype a model's outputs are of that type: give its "
+        "last layer dtype='float32', or tf.cast(model_outputs, tf.float32) in the loss",
+    ),
+    (
+        "No gradients provided for any variable",
+        "the task's loss does not depend on any weight of its model",
+    ),
+)
+_WIDEST = 200
 _LONGEST = 8  # lines of an error's own message
 
 
@@ -67,6 +80,17 @@ def explain(error: BaseException) -> str | None:
     return "\n".join([*lines, textwrap.indent(_message(error), "    ")])
 
 
+def advice(error: BaseException) -> ConfigError | None:
+    """What to do about a mistake that is known by what TensorFlow or Keras says of it."""
+    said = _message(error)
+    for pattern, what_to_do in _KNOWN:
+        if re.search(pattern, said):
+            frames = [frame.place for frame in _frames(error) if frame.is_users]
+            first = said.splitlines()[0][:_WIDEST]
+            return ConfigError(f"{': '.join([*frames[-1:], first])}\n{what_to_do}")
+    return None
+
+
 def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
     """Writes the whole traceback, without `known` and other secrets; notes in `error` where it is.
 
@@ -83,7 +107,7 @@ def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
 def summary(error: BaseException) -> str:
     """One line: what `error` says and where in the user's code."""
     if isinstance(error, RunnerError | KeyboardInterrupt):
-        return str(error) or type(error).__name__
+        return str(errors.readable(error) or error) or type(error).__name__
     said = str(errors.readable(error) or _message(error)).splitlines()[0]
     users = [frame for frame in _frames(error) if frame.is_users]
     return f"{said} ({users[-1].place})" if users else said
@@ -110,6 +134,12 @@ def place(target: Callable[..., Any] | type) -> str:
         return f"{_shown(inspect.getsourcefile(target) or '')}:{line}"
     except (OSError, TypeError):  # typed in, or a builtin
         return getattr(target, "__module__", "") or repr(target)
+
+
+def users(stack: Iterable[traceback.FrameSummary]) -> list[Frame]:
+    """The frames of a stack that are in the user's code, the innermost last."""
+    frames = (Frame(each.filename, each.lineno or 0, each.name) for each in stack)
+    return [frame for frame in frames if frame.is_users]
 
 
 def _frames(error: BaseException) -> Iterator[Frame]:

@@ -29,7 +29,7 @@ FLOORS = [
         "causes", "checkpoint_files", "restoring", "matching", "best", "spool", "pending",
         "initialization", "starts", "batches", "evaluation_sets", "watched_metrics", "selection",
         "final_test", "boards", "hparams", "profiling", "variable_groups", "accumulation",
-        "gradients", "stepping", "averages",
+        "gradients", "stepping", "averages", "contract",
     },
     {"build", "training", "sidecar", "folder"},
     {"modes", "resumption", "rehearsal", "model_garden", "endings"},
