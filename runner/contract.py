@@ -24,7 +24,7 @@ def build_task(config: cfg.TaskConfig, logging_dir: str) -> base_task.Task:
     Raises:
         ConfigError: there is none.
     """
-    kind = type(config)
+    kind = config.__class__  # `runner.unread` gives it another type
     if getattr(config, "BUILDER", None) is None and registered.task_module(config) is None:
         raise ConfigError(
             f"{user_code.place(kind)}: no task is registered for {kind.__name__}: write "

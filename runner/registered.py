@@ -46,7 +46,7 @@ def names() -> Iterator[str]:
 def task_module(task: cfg.TaskConfig) -> str | None:
     """The module whose import registers the task of a configuration; None where none is."""
     try:
-        return str(registry.lookup(task_factory._REGISTERED_TASK_CLS, type(task)).__module__)
+        return str(registry.lookup(task_factory._REGISTERED_TASK_CLS, task.__class__).__module__)
     except LookupError:
         return None
 

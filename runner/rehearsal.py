@@ -218,8 +218,6 @@ def _nearest(model_dir: Path) -> Path:
 def _check_folder(model_dir: Path) -> None:
     """Raises where the run's folder could not be written."""
     there = _nearest(model_dir)
-    if not there.is_dir():
-        raise RunnerError(f"{model_dir} cannot be made: {there} is no folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunnerError(f"{model_dir} cannot be written: no permission for {there}")
 

@@ -93,7 +93,7 @@ def test_a_loss_that_is_broken_from_the_start_is_found_out(tmp_path, monkeypatch
 
 def test_a_folder_that_cannot_be_and_a_disk_that_is_too_small_are_found_out(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RunnerError, match="is no folder"):
+    with pytest.raises(RunnerError, match="is a file"):
         rehearse(tmp_path / "file" / "run")
     made = toy.experiment({"trainer": {"max_to_keep": 10**12}})
     with pytest.raises(RunnerError, match=r"checkpoints .* need .*TB; .* has .* left"):
