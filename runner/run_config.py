@@ -219,8 +219,9 @@ class RunConfig(base_config.Config):
         async_checkpoints: Whether checkpoints are written while training goes on.
         checkpoint_seconds: So long after a commit one more is made, when the loop ends that is
             running, wherever the grid of `TrainerConfig.checkpoint_interval` is; 0 for none. Such
-            commits are there to resume from and to be evaluated: no rollback goes to one, and
-            nothing that is trained depends on them.
+            commits are there to resume from and to be evaluated: no rollback goes to one, and no
+            bit of the training depends on them. (What an evaluator beside it decides is taken up at
+            any commit, and recorded there.)
         logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
         intra_op_threads: How many threads an op may compute with on CPUs; 0: TensorFlow chooses.
         inter_op_threads: How many ops may run side by side on CPUs; 0: TensorFlow chooses.

@@ -126,7 +126,7 @@ def describe(hint: Any) -> str:
     if hint in (None, type(None)):
         return "None"
     if hint is FunctionConfig:
-        return "@function"
+        return "a function (in gin @module.name, in YAML {name: module.name})"
     if origin and arguments and origin in _SEQUENCES:
         items = arguments[:1] if arguments[-1] is ... else tuple(dict.fromkeys(arguments))
         return f"{origin.__name__.lower()} of {' and '.join(describe(item) for item in items)}"

@@ -1,12 +1,13 @@
 """Functions that a configuration names: bound by gin, written, read again, compared, called."""
 
+import importlib
 import sys
 
 import pytest
 import yaml
 
 import runner
-from runner import changes, config, config_text, functions, gin_text, watch
+from runner import changes, config, config_text, functions, gin_build, gin_text, watch
 from runner.errors import ConfigError
 
 RULES = """
@@ -22,15 +23,26 @@ def fails(why):
 def always():
     return True
 """
+HOLDER = """
+import dataclasses
+from official.modeling.hyperparams import base_config
+from runner.functions import FunctionConfig
+
+@dataclasses.dataclass
+class Holder(base_config.Config):
+    rules: tuple[FunctionConfig, ...] = ()
+"""
 BOUND = ["EvaluatorConfig.give_up = @my_rules.patience", "my_rules.patience.times = 2"]
 
 
 @pytest.fixture(autouse=True)
-def my_rules(tmp_path):
+def my_rules(tmp_path, monkeypatch):
     """A module of the user's in the working folder."""
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_rules.py").write_text(RULES)
     yield
-    sys.modules.pop("my_rules", None)
+    for name in ("my_rules", "held"):
+        sys.modules.pop(name, None)
 
 
 def load(*params, files=("digits.gin",), **more):
@@ -78,6 +90,24 @@ def test_the_scope_of_a_reference_chooses_what_is_bound_of_the_function():
     assert rule(made).arguments.as_dict() == {"step": 2.0, "times": 3}
 
 
+def test_a_field_may_hold_several(tmp_path):
+    (tmp_path / "held.py").write_text(HOLDER)
+    params = [
+        "import held",
+        "import my_rules",
+        "held.Holder.rules = (@one/my_rules.patience, @two/my_rules.patience, @my_rules.always)",
+        "one/my_rules.patience.times = 1",
+        "two/my_rules.patience.times = 2",
+    ]
+    holder = importlib.import_module("held").Holder
+    made, found = gin_build.build(holder, [], params)
+    patience = "my_rules.patience"
+    assert [(each.name, each.arguments.as_dict()) for each in made.rules] == [
+        (patience, {"times": 1}), (patience, {"times": 2}), ("my_rules.always", {})
+    ]  # fmt: skip
+    assert "two/my_rules" in found.origins["rules[1].arguments.times"]
+
+
 def test_a_registered_experiment_takes_one_too():
     made = load(*BOUND, files=(), experiment="resnet_imagenet")
     assert rule(made).as_dict() == {"name": "my_rules.patience", "arguments": {"times": 2}}
@@ -118,7 +148,7 @@ def test_it_is_locked_with_the_rest():
         ([*BOUND, "my_rules.patience.times = 'x'"], "expected int, got str 'x'"),
         (["EvaluatorConfig.give_up = @my_rules.patience()"], "@patience() calls it; @patience"),
         (["EvaluatorConfig.give_up = @my_rules.patiens"], "did you mean 'my_rules.patience'"),
-        (["EvaluatorConfig.give_up = 'my_rules.patience'"], "expected @function or None"),
+        (["EvaluatorConfig.give_up = 'my_rules.patience'"], "expected a function (in gin @"),
         (["my_rules.patience.times = 1"], "has no effect, since nothing builds patience"),
         ([*BOUND, "my_rules.patience.step = @my_rules.always()"], "expected numbers"),
     ],
