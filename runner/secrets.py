@@ -17,7 +17,8 @@ _WORDS = {
 }  # fmt: skip
 _KEYS = {
     "api", "access", "secret", "private", "account", "storage", "signing", "encryption", "auth",
-    "ssh", "shared", "master", "service", "deploy", "subscription", "hmac", "license",
+    "ssh", "shared", "master", "service", "deploy", "subscription", "hmac", "license", "aws",
+    "azure", "gcp", "google", "github", "gitlab", "hf", "openai", "anthropic", "wandb", "stripe",
 }  # fmt: skip
 _PASS = {"db", "database", "smtp", "ftp", "mail", "user", "root", "admin", "proxy", "ssh", "redis"}
 _SEVERAL = {"auth", "access", "api", "refresh", "bearer", "session", "secret", "hf", "github"}
@@ -46,7 +47,13 @@ _FORMS = re.compile(
 # `https://user:password@host`, `https://token@host`; a password may have an @ in it.
 _URL = re.compile(r"(?<!\w)(?P<scheme>\w++://)(?P<user>[^\s/:@'\"]*)(?P<rest>[^\s/?#'\"]*@)")
 _QUERIED = re.compile(r"(?<=[?&;])(?P<name>[\w.-]++)=(?P<value>[^&#\s\"']+)")
-_SCHEME = re.compile(r"\b((?i:bearer|basic|token|digest)) +(?=[\w.~+/=-]*[\dA-Z=])[\w.~+/=-]{6,}")
+_SCHEME = re.compile(
+    r"\b(Bearer(?= +[\w.~+/=-]{8})|(?i:bearer|basic|token|digest)(?= +[\w.~+/=-]*[\dA-Z=]))"
+    r" +[\w.~+/=-]{6,}"
+)
+_FLAG = re.compile(r"(?<![\w-])(?P<name>--?[A-Za-z][\w-]*+) +(?P<value>[^\s-]\S*)")
+# A line of YAML, whose text may have spaces and no quotes.
+_LINE = re.compile(r"(?m)^[ +-]*(?P<name>[\w.-]++): +(?P<value>[\w][^\n\"'(){}\[\]]*)$")
 _GIVEN = re.compile(
     r"""(?xi) (?<![\w-]) (?P<name> [\w-]++ ) \\?["']?
     \s* (?: : \s* (?:typing\.)? (?:str|bytes|any|optional|secretstr|list|tuple|dict)
@@ -61,7 +68,7 @@ _VALUE = re.compile(
         | (?: (?:bearer|basic|token|digest) \ + )? [^\s"',]* [^\s"',;&)\]}]"""
 )
 _PLAIN = re.compile(
-    r"(?i)(?:true|false|none|null|str|int|float|bool|bytes|any|[%@][\w./()]+|\W*"
+    r"(?i)(?:true|false|null|(?:str|int|float|bool|bytes|any|none| \| )+|[%@][\w./()]+|\W*"
     r"|(?:(?:bearer|basic|token|digest) +)?\*+)"
 )
 _CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]")  # a call or a look-up, not a literal
@@ -80,6 +87,8 @@ def masked(text: str, known: Iterable[str] = ()) -> str:
     text = _URL.sub(_without_password, text)
     text = _SCHEME.sub(rf"\1 {MASK}", text)
     text = _QUERIED.sub(_without_query, text)
+    text = _FLAG.sub(_without_value, text)
+    text = _LINE.sub(_without_value, text)
     return _without_assigned(text)
 
 
@@ -94,7 +103,10 @@ def masked_all(value: Any, known: Iterable[str] = (), *, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: masked_all(item, known, name=str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [masked_all(item, known, name=name) for item in value]
+        flags = (item if re.fullmatch(r"--?[\w-]+", str(item)) else name for item in value)
+        names = [name, *flags][:-1]  # of arguments, a flag may be before its value
+        items = zip(value, names, strict=True)
+        return [masked_all(item, known, name=str(before)) for item, before in items]
     if not isinstance(value, str):
         return value
     return MASK if value and is_secret(name) else masked(value, known)
@@ -121,9 +133,12 @@ def is_secret(name: str) -> bool:
         return before in _KEYS
     if last == "tokens":
         return before in _SEVERAL
-    if last == "token":
-        return before not in _TEXT
-    return last in _WORDS or (last == "pass" and before in _PASS)
+    if last.endswith("token"):
+        return (last.removesuffix("token") or before) not in _TEXT
+    if last == "signature":
+        return before in ("amz", "goog")
+    written_together = last.endswith(("password", "passwd", "secret", "apikey"))
+    return last in _WORDS or written_together or (last == "pass" and before in _PASS)
 
 
 def _without_password(found: re.Match[str]) -> str:
@@ -138,6 +153,12 @@ def _without_query(found: re.Match[str]) -> str:
     name = found["name"].lower()
     signs = name in _QUERY or name.startswith(("x-amz-s", "x-goog-s"))
     return f"{found['name']}={MASK}" if signs or is_secret(found["name"]) else found[0]
+
+
+def _without_value(found: re.Match[str]) -> str:
+    if not is_secret(found["name"]) or _PLAIN.fullmatch(found["value"]):
+        return found[0]
+    return found[0].removesuffix(found["value"]) + MASK
 
 
 def _without_assigned(text: str) -> str:

@@ -14,7 +14,7 @@ SECRET = "s3cr3tVALUE+/x9="
 NAMED = """\
 password passwd pwd passphrase secret token auth api_key apiKey access_key private_key
 secret_key AWS_SECRET_ACCESS_KEY HF_TOKEN GITLAB_TOKEN client_secret authToken SMTP_PASS db_pass
-credentials ssh_key AccountKey signing_key api-key"""
+credentials ssh_key AccountKey signing_key api-key PGPASSWORD csrftoken OPENAI_KEY wandb_key"""
 
 WRITTEN = {
     "a flag": "--gin.Cloud.{name}={secret}",
@@ -32,6 +32,8 @@ WRITTEN = {
     "Python with a type": "+    {name}: str | None = '{secret}'",
     "three quotes": '{name} = """{secret}"""',
     "a comparison": "if {name} == '{secret}':",
+    "a flag and its value": "prog --size 3 --{name} {secret}",
+    "a line of YAML": "size: 3\n  {name}: {secret} and {secret}\nb: 1",
     "a URL's query": "https://host/a?x=1&{name}={secret}&y=2",
 }
 
@@ -47,6 +49,7 @@ FORMS = [
     "https://host/a?X-Amz-Credential={}",
     "https://host/a?X-Amz-Security-Token={}",
     "https://host/a?X-Goog-Signature={}",
+    "X-Amz-Signature={}",
     "Authorization: Bearer {}",
     "Authorization: Basic {}",
     "-H 'authorization: token {}'",
@@ -109,6 +112,14 @@ primary_key = 'id'
 monkey='ape'
 public_key=abc
 signature='serving_default'
+signature=abc
+image_key='image'
+padtoken=abc
+--token_count 7 --author me
+token: str | None
+password: str
+Token classification
+Basic english
 sig=3
 TrainerConfig.train_steps=2000
 StepwiseLrConfig.values = (0.1, 0.01)
@@ -151,6 +162,8 @@ def test_what_is_assigned_to_the_name_of_a_secret_is_masked(written):
         ("https://host/a?sig=abc&x=1", "https://host/a?sig=***&x=1"),
         ("Authorization: Bearer abc", "Authorization: ***"),
         ("curl -H 'Bearer abc123'", "curl -H 'Bearer ***'"),
+        ("--gin.Cloud.header='Bearer abcdefghij'", "--gin.Cloud.header='Bearer ***'"),
+        ("passphrase: correct horse battery", "passphrase: ***"),
     ],
 )
 def test_only_the_secret_is_masked(text, shown):
@@ -180,11 +193,13 @@ def test_values_are_masked_by_their_names_at_any_depth():
     values = {
         "run": {"auth": "abc", "author": "Ann", "steps": 3, "tokens": ["a"], "passwords": ("a",)},
         "gin_params": ["A.token='abc'", "A.size=3"],
+        "command": ["mine.py", "--password", "abc", "--size", "abc"],
         "task.api_key": "abc",
     }
     assert secrets.masked_all(values) == {
         "run": {"auth": "***", "author": "Ann", "steps": 3, "tokens": ["a"], "passwords": ["***"]},
         "gin_params": ["A.token=***", "A.size=3"],
+        "command": ["mine.py", "--password", "***", "--size", "abc"],
         "task.api_key": "***",
     }
 
