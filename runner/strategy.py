@@ -198,7 +198,14 @@ def _has_tokenizer() -> bool:
     """Whether this process holds a SentencepieceTokenizer."""
     module = sys.modules.get(_TOKENIZERS)
     kind = getattr(module, "SentencepieceTokenizer", None)
-    return kind is not None and any(issubclass(type(each), kind) for each in gc.get_objects())
+    if kind is None:
+        return False
+    frozen = gc.get_freeze_count()  # what imports have made; it is not among the objects below
+    gc.unfreeze()
+    found = any(issubclass(type(each), kind) for each in gc.get_objects())
+    if frozen:
+        gc.freeze()
+    return found
 
 
 def check_batch(
