@@ -1,0 +1,211 @@
+"""Runs Model Garden's registered experiments under its own trainer and under this runner.
+
+    python scripts/model_garden.py --folder=/tmp/garden --write=docs/model_garden.md
+
+Every experiment of official.vision and official.nlp is made small by overrides (small pictures,
+few layers, batches of two), fed a few made-up examples, and run twice for two steps of
+`train_and_eval`, each in a process of its own: by `official.core.train_lib.run_experiment`, and by
+the command `runner`, which gets the same overrides as a file. Both start from the same seed with
+the same kind of random generator, and all examples are alike, so that losses can be compared. It
+takes about an hour on two cores; what has been run already in the folder is not run again.
+"""
+
+import argparse
+import fnmatch
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tf_keras
+import yaml
+from official.common import distribute_utils, registry_imports  # noqa: F401, registers
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory, train_lib
+from official.modeling import hyperparams, performance
+from official.vision.utils import summary_manager
+from tensorflow.python.eager import context
+
+from model_garden_data import generate
+from model_garden_small import small
+from runner import main, registered
+
+MARK = "<!-- scripts/model_garden.py writes what follows -->"
+SEED = 0
+SECONDS = 900  # for one run of one experiment
+
+
+def there(name: str, file: Path, folder: Path) -> dict[str, Any]:
+    """Under Model Garden's own trainer."""
+    tf_keras.backend.experimental.enable_tf_random_generator()  # as the runner does
+    tf_keras.utils.set_random_seed(SEED)
+    params = exp_factory.get_exp_config(name)
+    params = hyperparams.override_params_dict(params, str(file), is_strict=True)
+    params.validate()
+    params.lock()
+    if params.runtime.mixed_precision_dtype:
+        performance.set_mixed_precision_policy(params.runtime.mixed_precision_dtype)
+    strategy = distribute_utils.get_distribution_strategy(params.runtime.distribution_strategy)
+    with strategy.scope():
+        task = task_factory.get_task(params.task, logging_dir=str(folder))
+    losses: list[float] = []
+    train_lib.run_experiment(
+        strategy,
+        task,
+        "train_and_eval",
+        params,
+        str(folder),
+        train_actions=[lambda logs: losses.append(float(logs["training_loss"]))],
+        eval_summary_manager=_pictures(params, folder),
+    )
+    return {"losses": losses}
+
+
+def _pictures(params: cfg.ExperimentConfig, folder: Path) -> Any:
+    """What official's command for vision makes where a task draws pictures."""
+    if not hasattr(params.task, "allow_image_summary"):
+        return None
+    return summary_manager.maybe_build_eval_summary_manager(params=params, model_dir=str(folder))
+
+
+def here(name: str, file: Path, folder: Path) -> dict[str, Any]:
+    """Under this runner's command."""
+    flags = [f"--experiment={name}", f"--config_file={file}", f"--model_dir={folder}"]
+    code = main.main(["--mode=train_and_eval", f"--gin.RunConfig.seed={SEED}", *flags])
+    if code:
+        raise SystemExit(code)
+    rows = (folder / "train.jsonl").read_text().splitlines()
+    return {"losses": [json.loads(row)["training_loss"] for row in rows]}
+
+
+def forked(run: Any, name: str, file: Path, folder: Path) -> dict[str, Any]:
+    """What `run` returns, in a process of its own; `error` is in it where it failed."""
+    result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
+    if result.exists():
+        return json.loads(result.read_text())
+    start = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        _child(run, name, file, folder)
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() - start > SECONDS:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            result.write_text(json.dumps({"error": f"no end after {SECONDS} s"}))
+            break
+        time.sleep(0.2)
+    if not result.exists():
+        last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+        result.write_text(json.dumps({"error": f"exit status {status}: {last}"}))
+    found = json.loads(result.read_text())
+    found["seconds"] = round(time.monotonic() - start, 1)
+    result.write_text(json.dumps(found))
+    return found
+
+
+def _child(run: Any, name: str, file: Path, folder: Path) -> None:
+    """Runs in a fork and never returns."""
+    result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        result.write_text(json.dumps(run(name, file, folder)))
+    except SystemExit:
+        lines = [each for each in log.read_text(errors="replace").splitlines() if each[:1] != "{"]
+        said = [each for each in lines if each.startswith("runner: ")]
+        result.write_text(json.dumps({"error": "\n".join(said[-1:] or lines[-1:])}))
+    except BaseException as error:
+        traceback.print_exc()
+        result.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"[:2000]}))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def same(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    """Whether the losses of the steps are the same, as well as floats can be."""
+    if "error" in theirs or "error" in ours:
+        return ""
+    pairs = list(zip(theirs["losses"], ours["losses"], strict=True))
+    near = [math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in pairs]
+    if all(near):
+        return "both"
+    return "the first" if near[0] else f"no: {pairs[0][0]:.5g}, {pairs[0][1]:.5g}"
+
+
+def ran(found: dict[str, Any]) -> str:
+    """A cell of the table."""
+    if "error" not in found:
+        return "yes"
+    return "no: " + found["error"].splitlines()[-1][:160].replace("|", "/")
+
+
+def run_all(folder: Path, pattern: str) -> list[tuple[str, ...]]:
+    """Runs what matches `pattern`; the rows of the table."""
+    data = folder / "data"
+    if not (data / "pieces.model").exists():
+        alone(lambda: generate(data))
+    rows = []
+    for name in sorted(registered.names()):
+        if not fnmatch.fnmatch(name, pattern):
+            continue
+        plain = name.replace("/", "-")
+        file = folder / f"{plain}.yaml"
+        file.write_text(yaml.safe_dump(small(exp_factory.get_exp_config(name), data)))
+        theirs = forked(there, name, file, folder / f"{plain}-there")
+        ours = forked(here, name, file, folder / f"{plain}-here")
+        rows.append((f"`{name}`", ran(theirs), ran(ours), same(theirs, ours)))
+        print(*rows[-1], theirs.get("seconds"), ours.get("seconds"), sep=" | ", flush=True)
+    return rows
+
+
+def alone(work: Callable[[], object]) -> None:
+    """Does something in a process of its own: TensorFlow is not to start in this one."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        work()
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def write_table(path: Path, rows: list[tuple[str, ...]]) -> None:
+    """Puts the table below its mark in a file, in the place of what is there."""
+    head, mark, _ = path.read_text().partition(MARK)
+    lines = ["| experiment | ran there | ran here | same losses |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    path.write_text("\n".join([f"{head}{mark}", "", *lines, ""]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--folder", type=Path, required=True, help="for data and runs")
+    parser.add_argument("--only", default="*", help="a pattern of names: bert/*")
+    parser.add_argument("--write", type=Path, help="a file that has the table")
+    given = parser.parse_args()
+    if context.context()._initialized:
+        raise SystemExit("TensorFlow has started in this process: its forks would hang")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    table = run_all(given.folder.absolute(), given.only)
+    if given.write:
+        write_table(given.write, table)
