@@ -105,8 +105,9 @@ class Start:
         return code != 0
 
     def _failure(self) -> str:
-        words = self.log.read_text(errors="replace").strip().splitlines()[-_LAST_WORDS:]
-        lines = "".join(f"\n    {word}" for word in words)
+        words = self.log.read_text(errors="replace").strip().splitlines()
+        reasons = (number for number, word in enumerate(words) if word.startswith("runner: "))
+        lines = "".join(f"\n    {word}" for word in words[max(reasons, default=-_LAST_WORDS) :])
         return f"training failed with exit code {self.process.returncode}; it said last:{lines}"
 
 

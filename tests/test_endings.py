@@ -92,6 +92,16 @@ def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(cap
     assert "runner/trainer.py" in whole
     assert "autograph" in whole
 
+    flags = ["--mode=train", "--gin_file=broken.gin", "--model_dir=another", "--dry_run"]
+    assert main.main(flags) == 1
+    *_, said, where = capsys.readouterr().err.splitlines()
+    assert said == "    AttributeError: 'list' object has no attribute 'mean'"
+    assert (
+        "runner/trainer.py"
+        in Path(where.removeprefix("    the whole traceback is in ")).read_text()
+    )
+    assert not Path("another").exists()
+
 
 def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

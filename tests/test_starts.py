@@ -18,6 +18,8 @@ for step in range(1, 1 + int(sys.argv[1])):
     with (folder / "train.jsonl").open("a") as rows:
         rows.write(json.dumps({"step": step}) + chr(10))
     time.sleep(0.005)
+if "explained" in sys.argv:
+    sys.exit(chr(10).join(["much", "else", "runner: in your code:", *"abcdefg"]))
 if "broken" in sys.argv:
     print("first words", file=sys.stderr)
     sys.exit("last words")
@@ -54,6 +56,14 @@ def test_a_run_that_fails_is_quoted(tmp_path):
     with (
         start(tmp_path, "2", "broken") as run,
         pytest.raises(RunnerError, match=r"exit code 1; .*\n    first words\n    last words$"),
+    ):
+        run.finish()
+
+
+def test_of_a_run_that_says_why_it_failed_all_of_that_is_quoted(tmp_path):
+    with (
+        start(tmp_path, "2", "explained") as run,
+        pytest.raises(RunnerError, match=r"said last:\n    runner: in your code:(\n    [a-g]){7}$"),
     ):
         run.finish()
 
