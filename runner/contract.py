@@ -173,9 +173,9 @@ def _check_losses(
         users = user_code.users(operation.traceback)
         place = users[-1].place if users else user_code.place(method)
         raise ConfigError(
-            f"{place}: labels {labels} against outputs {outputs} make {result.shape}; "
-            "each label meets the output of every example: give the labels a last axis of "
-            "one (labels[:, None]), or take it from the outputs (tf.squeeze(model_outputs, -1))"
+            f"{place}: labels {labels} against outputs {outputs} make {result.shape}: each label "
+            "meets the output of every example. Give the labels a last axis of one "
+            "(labels[:, None]), or take it from the outputs (tf.squeeze(model_outputs, -1))"
         )
 
 
@@ -201,7 +201,8 @@ def _spread(labels: Any, outputs: Any, made: Iterable[tf.Operation]) -> Any:
         found = dict(origin[tensor.ref()] for tensor in sized if tensor.ref() in origin)
         if len(sized) == 1 and found and result.shape.as_list() == sized[0].shape.as_list():
             origin[result.ref()] = origin[sized[0].ref()]
-        elif len(sized) == len(found) == 2 and result.shape.rank == 2 and result.shape[-1] != 1:
+        both = len(sized) == len(found) == 2 and result.shape.rank == 2 and result.shape[-1] != 1
+        if both and found["labels"].is_compatible_with(found["outputs"][:1]):
             return operation, found["labels"], found["outputs"]
     return None
 

@@ -32,7 +32,7 @@ _KNOWN = (
     (
         r"has type b?float16 that does not match type float32|"
         r"has type float32 that does not match type b?float16",
-        "under RuntimeConfig.mixed_precision_dtype a model's outputs are of that type: give its "
+        "with RuntimeConfig.mixed_precision_dtype a model's outputs are of that type: give its "
         "last layer dtype='float32', or tf.cast(model_outputs, tf.float32) in the loss",
     ),
     (
