@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("what is to be run? give a --gin_file or a registered --experiment")
-    if flags.model_dir is None and not flags.print_config:
+    if not flags.model_dir and not flags.print_config:
         raise ConfigError("--model_dir is missing: the run's folder")
     return flags
 

@@ -45,6 +45,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
         (["--mode=train", "extra"], "'extra' is no flag"),
         (["--mode=train", "--checkpoint=best"], "--checkpoint is for --mode=eval"),
         (["--mode=eval", "--checkpoint="], "--checkpoint= names nothing"),
+        (["--mode=train", "--model_dir="], "--model_dir is missing"),
         (["--mode=train", "--help=mode"], "did you mean 'modes'?"),
         (["--mode=train", "--config_file=no.yaml"], "no.yaml: No such file"),
         (["--mode=train", "--params_override=trainer.train_stepz=5"], "did you mean 'train_steps'"),
