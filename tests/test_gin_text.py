@@ -50,6 +50,7 @@ def test_every_registered_experiment_of_official_can_be_written(tmp_path):
     for name in names:
         base = registered.experiment(name)
         experiment = config.Experiment(task=base.task, trainer=base.trainer, runtime=base.runtime)
+        config.resolve(experiment)  # as loading does
         assert plain(again(tmp_path, experiment)) == plain(experiment), name
 
 
