@@ -154,8 +154,7 @@ def _message(error: BaseException) -> str:
     text = str(error)
     told = [*_FRAME.finditer(text)]
     if told:
-        rest = text[told[-1].end() :]
-        text = rest.partition("\n\n")[2] or rest
+        text = re.split(r"\n\s*\n", text[told[-1].end() :], maxsplit=1)[-1]
     text = textwrap.dedent(_AFTERWORDS.sub("", _GRAPH.sub("", text))).strip()
     lines = text.splitlines()[:_LONGEST]
     name = type(error).__name__

@@ -143,3 +143,55 @@ def test_labels_that_meet_the_outputs_of_their_own_example_are_taken(monkeypatch
 def test_labels_that_meet_every_output_are_found_behind_casts_and_scales(monkeypatch, loss):
     task = EXAMPLES["line.py"].replace(LABELS, "tf.gather(y[:, 0], index)")
     assert run(monkeypatch, task.replace(LOSS, f"return {loss}"), "--mode=train") == 2
+
+
+LAYER = """class Mine(tf_keras.layers.Layer):
+            def call(self, x):
+                if tf.reduce_sum(x) > 0:
+                    x = tf.matmul(x, tf.zeros([3, 7]))
+                return x
+        """
+GENERATOR = """def points():
+            for i in range(1000):
+                yield x[i], y[i]
+        kinds = (tf.TensorSpec((1,), tf.float32),) * 2
+        return tf.data.Dataset.from_generator(points, output_signature=kinds).batch(20)"""
+OUT_OF_BOUNDS = "IndexError: index 100 is out of bounds for axis 0 with size 100"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "said"),
+    [
+        (
+            MODEL,
+            LAYER + MODEL.replace("outputs", "Mine(), outputs"),
+            "x = tf.matmul",
+            "ValueError: ",
+        ),
+        (METRICS, METRICS.replace(")]", ", bins=3)]"), "bins=3", "TypeError: "),
+        (INPUTS, GENERATOR, "yield x[i], y[i]", OUT_OF_BOUNDS),
+        (
+            LOSS,
+            f"return 0.0 * {LOSS[7:]} + tf.gather(labels, 100)[0]",
+            "gather(labels, 100)",
+            "InvalidArgumentError: ",
+        ),
+        (
+            LOSS,
+            f"{LOSS} + tf.reduce_sum(tf.py_function(lambda x: x.nump(), [labels], tf.float32))",
+            "x.nump()",
+            "AttributeError: ",
+        ),
+    ],
+)
+def test_any_other_error_shows_the_line_and_what_it_says(
+    capsys, monkeypatch, right, wrong, line, said
+):
+    task = EXAMPLES["line.py"].replace(right, wrong)
+    assert run(monkeypatch, task, "--mode=train", "--gin.TrainerConfig.train_steps=10") == 1
+    err = capsys.readouterr().err
+    *shown, last = err[err.index("runner: in your code:") :].splitlines()
+    assert f"line.py:{line_of(task, line)}, in " in err
+    assert any(each.startswith(f"    {said}") for each in shown)
+    assert len(shown) <= 6
+    assert last == "    the whole traceback is in run/traceback.txt"
