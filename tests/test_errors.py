@@ -14,7 +14,7 @@ from runner import errors
             "[_Derived_] runs/d/train/events.1; No space left on device\n\t [[{{node Save}}]]",
             errors.RunnerError,
             "[_Derived_] runs/d/train/events.1; No space left on device; once it can be written "
-            "again, the same command goes on from the newest checkpoint",
+            "again, the same command goes on",
         ),
     ],
 )
