@@ -373,7 +373,10 @@ def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.Be
     finally:
         rows, left_out = run.rows.rows[known[0] :], run.rows.left_out[known[1] :]
         if rows or left_out:
-            run.line.note(table.evaluations(rows, left_out, best=rules.best(rows, rule)))
+            best, width = rules.best(rows, rule), run.line.width
+            run.line.note(
+                table.evaluations(rows, left_out, best=best, first=rule.names, width=width)
+            )
     if not rows:
         raise RunnerError(f"not one of {len(paths)} checkpoints could be evaluated")
 

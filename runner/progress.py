@@ -84,6 +84,11 @@ class Progress:
         self._at = (0, math.nan)
         self._line = ""
 
+    @property
+    def width(self) -> float:
+        """The columns of the terminal; elsewhere, as many as anybody likes."""
+        return _width() if self._live else math.inf
+
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
         """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
         self._rate.add(steps, seconds)

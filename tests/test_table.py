@@ -27,3 +27,20 @@ def test_without_any_evaluation_the_reasons_are_left():
         "step  seconds",
         "   3  gone",
     ]
+
+
+def test_the_metrics_that_decide_come_first_and_the_others_as_they_fit():
+    rows = [row(1000, accuracy=0.5, brier_score=0.25, f1=0.75, loss=0.125)]
+    assert table.evaluations(rows, best=rows[0], first=("f1", "absent")).splitlines() == [
+        " step    f1  accuracy  brier_score   loss  seconds",
+        "1,000  0.75       0.5         0.25  0.125      1.3  best",
+    ]
+    for width, head in (
+        (60, " step    f1  accuracy  brier_score   loss  seconds"),
+        (54, " step    f1  accuracy  brier_score  ...  seconds"),
+        (41, " step    f1  accuracy  ...  seconds"),
+        (20, " step    f1  ...  seconds"),
+    ):
+        lines = table.evaluations(rows, best=rows[0], first=("f1",), width=width).splitlines()
+        assert lines[0] == head
+        assert max(map(len, lines)) <= max(width, 30)
