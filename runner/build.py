@@ -71,6 +71,7 @@ def build_trainer(
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     brake, inputs, replicas = stepping.Brake(), memory.Inputs(), memory.Replicas()
     logs, determinism = memory.Logs(), placement.Determinism()
+    evaluated = placement.of_evaluations()
     stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, logging_dir, given)
@@ -83,12 +84,15 @@ def build_trainer(
                 model,
                 made,
                 train_dataset=training_inputs(config, task, step, rows, determinism),
-                validation_dataset=_validation_inputs(config, task) if evaluates else None,
+                validation_dataset=_validation_inputs(config, task, evaluated)
+                if evaluates
+                else None,
                 brake=brake,
                 inputs=inputs,
                 replicas=replicas,
                 logs=logs,
                 determinism=determinism,
+                evaluated=evaluated,
                 check=stop.check,
             )
     return built, rate_scale
@@ -104,6 +108,7 @@ def build_evaluator(
     """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
     averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = _devices(config, given), stepping.Brake()
+    evaluated = placement.of_evaluations()
     stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, logging_dir, given)
@@ -113,7 +118,8 @@ def build_evaluator(
                 task,
                 model,
                 optimizer.build(task, config) if averaged else None,
-                validation_dataset=_validation_inputs(config, task),
+                validation_dataset=_validation_inputs(config, task, evaluated),
+                evaluated=evaluated,
                 check=stop.check,
                 free=brake.free,
             )
@@ -395,5 +401,8 @@ def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     return strategy.build(config.runtime, logical_cpus=run.logical_cpus)
 
 
-def _validation_inputs(config: Experiment, task: base_task.Task) -> Any:
-    return evaluation_sets.dataset(config, task, config.task.validation_data, "validation_data")
+def _validation_inputs(
+    config: Experiment, task: base_task.Task, evaluated: placement.Determinism
+) -> Any:
+    data = config.task.validation_data
+    return evaluation_sets.dataset(config, task, data, "validation_data", determinism=evaluated)

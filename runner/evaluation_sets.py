@@ -59,6 +59,7 @@ def dataset(
     data: cfg.DataConfig,
     name: str,
     examples: int | None = None,
+    determinism: placement.Determinism | None = None,
 ) -> Any:
     """Data for `Evaluator.evaluate_on`: the first `examples`, None for all.
 
@@ -66,7 +67,9 @@ def dataset(
     """
     strategy.check_batch(tf.distribute.get_strategy(), data, name)
     threads = config.runtime.dataset_num_private_threads
-    return placement.validation(task, data, threads=threads, examples=examples)
+    return placement.validation(
+        task, data, threads=threads, examples=examples, determinism=determinism
+    )
 
 
 def named(logs: Mapping[str, Any], prefix: str) -> dict[str, Any]:

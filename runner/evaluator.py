@@ -41,6 +41,7 @@ class Evaluator(base_trainer.Trainer):
             it raises ends the evaluation.
         free: A loop in a graph ends when this is false, after the batch that is running; `check` is
             to raise then.
+        evaluated: Whether the validation inputs are deterministic.
 
     Attributes:
         left_out: Whether the last evaluation was to end before its data did, which have an end.
@@ -57,6 +58,7 @@ class Evaluator(base_trainer.Trainer):
         train_dataset: Any = None,
         check: Callable[[], None] = lambda: None,
         free: tf.Variable | bool = True,
+        evaluated: placement.Determinism | None = None,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = optimizers.Averages(ema, model) if ema else None
@@ -73,7 +75,7 @@ class Evaluator(base_trainer.Trainer):
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
         self.left_out = False
-        self._determinism = placement.Determinism(_say_inexact)
+        self._evaluated = evaluated or placement.of_evaluations()
         self._optimizer = optimizer
         self._check = check
         self._free = free
@@ -163,7 +165,7 @@ class Evaluator(base_trainer.Trainer):
                 "batches of them count"
             )
         # A new one: to begin an iterator again saves a millisecond, and leaks 6 KiB in TensorFlow.
-        iterator = self._determinism.begin(dataset)
+        iterator = self._evaluated.begin(dataset)
         with self._averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
@@ -281,10 +283,6 @@ def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]
             f"{type(task).__name__} has two metrics called {twice[0]!r}, and results would hold "
             "one of them: give each a name of its own (the loss is a metric, too)"
         )
-
-
-def _say_inexact(why: str) -> None:
-    heartbeat.say(f"the inputs of evaluations may differ from one to the next, because {why}")
 
 
 def _is_endless(dataset: Any) -> bool:

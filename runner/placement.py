@@ -14,7 +14,7 @@ import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
-from runner import batches, contract, strategy, user_code
+from runner import batches, contract, heartbeat, strategy, user_code
 from runner.errors import ConfigError
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def validation(
         threads: The size of a thread pool of their own; None shares TensorFlow's.
         examples: Only the first so many, None for all. Several input pipelines share the number:
             the first of what each of them reads.
-        determinism: Of the run's inputs; None where nobody asks whether it was kept.
+        determinism: Of the inputs; None: a new one, `of_evaluations`.
 
     Raises:
         ConfigError: `data` or `threads` ask for what tf.data does not have.
@@ -131,7 +131,13 @@ def validation(
         return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
 
     options = _options(data, threads)
-    return (determinism or Determinism()).spare(lambda: _distributed(task, build, options))
+    return (determinism or of_evaluations()).spare(lambda: _distributed(task, build, options))
+
+
+def of_evaluations() -> Determinism:
+    """What says itself that inputs of evaluations are not deterministic."""
+    said = "the inputs of evaluations may differ from one to the next, because"
+    return Determinism(lambda why: heartbeat.say(f"{said} {why}"))
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:

@@ -50,6 +50,7 @@ class Trainer(evaluator.Evaluator):
         replicas: memory.Replicas,
         logs: memory.Logs,
         determinism: placement.Determinism,
+        evaluated: placement.Determinism,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
@@ -61,6 +62,7 @@ class Trainer(evaluator.Evaluator):
             validation_dataset=validation_dataset,
             check=check,
             free=brake.free,
+            evaluated=evaluated,
         )
         self.brake = brake
         self.determinism = determinism

@@ -251,3 +251,23 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
     said = "not exact in its inputs, because TensorFlow cannot make them deterministic: "
     assert err.count(said) == err.count("not exact") == 1
     assert tf_config.is_op_determinism_enabled()  # of the step
+
+
+@pytest.mark.parametrize("augment", [refused, not_rewritten])
+def test_inputs_of_evaluations_that_cannot_be_deterministic_are_used_all_the_same(
+    augment, tmp_path, monkeypatch, capsys
+):
+    build_inputs = toy.ToyTask.build_inputs
+
+    def augmented(self, params, input_context=None):
+        dataset = build_inputs(self, params, input_context)
+        if params.is_training:
+            return dataset
+        dataset = dataset.unbatch().map(augment, num_parallel_calls=2)
+        return dataset.batch(8, drop_remainder=True)
+
+    monkeypatch.setattr(toy.ToyTask, "build_inputs", augmented)
+    runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
+    err = capsys.readouterr().err
+    assert err.count("the inputs of evaluations may differ from one to the next") == 1
+    assert "a resume is exact: inputs are placed by step" in err
