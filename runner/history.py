@@ -213,4 +213,4 @@ def _saying_what_is_wrong(path: Path) -> Iterator[None]:
     except ValueError as error:
         raise RunnerError(f"{error}: mend the line, or remove it") from error
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
-        raise RunnerError(f"{path} has a row of no known kind ({error})") from error
+        raise RunnerError(f"{path} has a row of no known kind ({error}): remove it") from error
