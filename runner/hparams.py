@@ -86,8 +86,8 @@ def values(experiment: Experiment) -> dict[str, bool | float | str]:
 
     What is no truth value, no finite number and no text becomes the text that YAML has for it.
     """
-    changed = config_text.changed(experiment)
-    return secrets.masked_all({path: _plain(value) for path, value in changed.items()})
+    changed = {path: _plain(value) for path, value in config_text.changed(experiment).items()}
+    return secrets.masked_all(changed, list(secrets.held(experiment.as_dict())))
 
 
 def _plain(value: object) -> bool | float | str:

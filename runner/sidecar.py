@@ -65,6 +65,7 @@ class Sidecar:
         self._options = config.run.evaluator
         self._model_dir = model_dir
         self._folder = folder
+        self._secrets = list(secrets.held(config.as_dict()))
         self._check = check
         self.trainer = build.build_evaluator(config, folder, stop=stop, given=given)
         name = folder.name.removeprefix("eval-")
@@ -247,9 +248,9 @@ class Sidecar:
         error = errors.from_graph(error) or error
         if isinstance(error, ConfigError):
             raise error
-        reason = secrets.masked(f"{what} failed: {user_code.summary(error)}")
+        reason = secrets.masked(f"{what} failed: {user_code.summary(error)}", self._secrets)
         self._leave_out(path, records.Failed, reason)
-        user_code.keep(error, self._folder / "traceback.txt")
+        user_code.keep(error, self._folder / "traceback.txt", self._secrets)
         self._failures += 1
         most = self._options.max_failures
         if 0 < most <= self._failures:

@@ -1,5 +1,6 @@
 """What is a secret is masked, and what only sounds like one is left."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -9,6 +10,7 @@ from official.core import task_factory
 
 import runner
 from runner import secrets
+from runner.errors import RunnerError
 
 SECRET = "s3cr3tVALUE+/x9="
 NAMED = """\
@@ -213,6 +215,7 @@ def test_a_long_text_of_any_kind_is_gone_through_once(part):
 @dataclasses.dataclass
 class CloudConfig(toy.ToyConfig):
     password: str = ""
+    address: str = ""
 
 
 @task_factory.register_task_cls(CloudConfig)
@@ -220,21 +223,33 @@ class CloudTask(toy.ToyTask):
     """Needs a password."""
 
 
+def leaks(folder):
+    """The files that hold the password, but for those that build the experiment again."""
+    return [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and file.name not in ("params.yaml", "config.gin")
+        if b"hunter2" in file.read_bytes()
+    ]
+
+
 def test_a_secret_of_the_configuration_is_masked_under_any_name(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["runner", "--gin.KEY='hunter2-and-more'", "--gin.NAME='a'"])
     made = toy.experiment()
-    made.task = CloudConfig(password="hunter2-and-more")
+    made.task = CloudConfig(password="hunter2-and-more", address="host/hunter2-and-more")
     runner.run(made, tmp_path, "train")
-    text = (tmp_path / "run.json").read_text()
-    assert "hunter2" not in text
-    assert json.loads(text)["starts"][0]["command"] == [
-        "runner",
-        "--gin.KEY='***'",
-        "--gin.NAME='a'",
-    ]
-    for file in tmp_path.rglob("*"):  # these two build the experiment again
-        if file.is_file() and file.name not in ("params.yaml", "config.gin"):
-            assert b"hunter2" not in file.read_bytes(), file
+    (start,) = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert start["command"] == ["runner", "--gin.KEY='***'", "--gin.NAME='a'"]
+    assert not leaks(tmp_path)
+
+    def refused(self, *args, **kwargs):
+        raise OSError(f"no access with {self.task_config.password}")
+
+    monkeypatch.setattr(CloudTask, "validation_step", refused)
+    with contextlib.suppress(RunnerError):
+        runner.run(made, tmp_path, "continuous_eval")
+    assert (tmp_path / "eval-continuous" / "traceback.txt").exists()
+    assert not leaks(tmp_path)
 
 
 def test_a_message_that_holds_a_secret_is_masked_in_the_folder(tmp_path, monkeypatch):
