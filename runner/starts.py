@@ -49,6 +49,7 @@ class Start:
         self._printed = model_dir.with_name(f"{model_dir.name}.out")
         self.log = model_dir.with_name(f"{model_dir.name}.log")
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._printed.unlink(missing_ok=True)  # what an earlier start has to say goes elsewhere
         with self._printed.open("w") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*command, f"--model_dir={model_dir}"],

@@ -1,6 +1,6 @@
 """Kills a run over and over, anywhere in its life, and compares it with one that was left alone.
 
-    python scripts/chaos.py --kills=50 --terms=5 --gin_file=digits_cnn.gin \
+    python scripts/chaos.py --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin \
         --gin_params="OptimizationConfig.ema=@EMAConfig()" \
         --gin.TrainerConfig.summary_interval=20 --gin.TrainerConfig.checkpoint_interval=50 \
         --gin.TrainerConfig.validation_interval=100
@@ -11,11 +11,16 @@ run gets on. From there some wait for a checkpoint that is being written, or for
 Others come while the run is still starting. A start takes some seconds, fifty kills about ten
 minutes.
 
-The exit code is 0 only if not one bit differs and no row is lost or doubled.
+A process that a SIGSTOP suspends is taken over by the next start, as by one on another host
+(`chaos_host.py`); once that trains, the first is woken up. It has to end without writing anything.
+
+The exit code is 0 only if not one bit differs, no row is lost or doubled, and the files that
+describe the run are the same.
 """
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import random
@@ -30,11 +35,16 @@ import yaml
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
 
-from runner import comparison, files, starts
+from runner import claim_file, comparison, files, starts, status
 
 # What is aimed at, and how often. Saves take milliseconds, and chance alone would miss them.
 AIMS = {"start-up": 2, "training": 3, "saving": 3, "evaluation": 2}
 SAVE_SECONDS = 0.01
+
+HOST = str(Path(__file__).with_name("chaos_host.py"))
+LOST = 1  # the exit code of a process that was taken over
+# What describes a run, and is the same however often it was interrupted.
+DESCRIPTIONS = ("config.gin", "params.yaml", "overview.json")
 
 HEADER = "      signal   after s     step  resumes  ended s  in"
 MISSED = "nothing: the run ended first"
@@ -57,6 +67,34 @@ class Life:
     start: float
     row: float
     evaluation: float
+
+
+class Suspended:
+    """Processes that a SIGSTOP has ended, as far as anybody else can tell."""
+
+    def __init__(self, folder: Path) -> None:
+        self._claim = folder / "claim.json"
+        self._starts: list[starts.Start] = []
+        self._woken: list[starts.Start] = []
+
+    def add(self, start: starts.Start) -> None:
+        """Suspends one; it is to be woken up later."""
+        start.process.send_signal(signal.SIGSTOP)
+        self._starts.append(start)
+
+    def wake(self) -> None:
+        """Wakes up those whose folder another process has taken over."""
+        seen = claim_file.look(self._claim) if self._starts else None
+        for start in [s for s in self._starts if seen and seen.holder.pid != s.process.pid]:
+            start.process.send_signal(signal.SIGCONT)
+            self._starts.remove(start)
+            self._woken.append(start)
+
+    def end(self) -> list[int]:
+        """Wakes up the rest; the exit codes of all."""
+        for start in self._starts:
+            start.process.send_signal(signal.SIGCONT)
+        return [start.process.wait() for start in (*self._woken, *self._starts)]
 
 
 class Watched:
@@ -136,19 +174,36 @@ def main() -> int:
     print(f"killed, in {killed}:\n{HEADER}", flush=True)
     begun = time.monotonic()
     phases: collections.Counter[str] = collections.Counter()
+    suspended = Suspended(killed)
     for number, blow in enumerate(blows(flags, life), start=1):
-        while (phase := strike(number, blow, command, killed, life)) == MISSED:
-            blow = dataclasses.replace(blow, aim="start-up", share=blow.share / 2)
+        while (phase := strike(number, blow, command, killed, life, suspended)) == MISSED:
+            blow = Blow(signal.SIGKILL, "start-up", blow.step, blow.share / 2)
         phases[phase] += 1
     with starts.Start(command, killed) as start:
+        start.wait_for(lambda: suspended.wake() or False)
         start.finish()
+    codes = suspended.end()
     told = ", ".join(f"{count} in {phase}" for phase, count in phases.most_common())
     print(f"\n{phases.total()} interruptions in {time.monotonic() - begun:.0f} s: {told}\n")
     parts = comparison.compare(once, killed)
     print(comparison.render(parts))
-    lost = sum(part.missing for part in parts if part.kind == comparison.EVALUATIONS)
-    print(f"{sum(part.bits for part in parts)} differing bits, {lost} lost or doubled evaluations")
-    return 1 if comparison.differing(parts) else 0
+    bits, lost = (sum(getattr(part, name) for part in parts) for name in ("bits", "missing"))
+    print(f"{bits} differing bits, {lost} lost or doubled rows; taken over and ended: {len(codes)}")
+    wrong = others(once, killed)
+    wrong += [f"one that was taken over ended with {code}" for code in codes if code != LOST]
+    print(*wrong, sep="\n")
+    return 1 if wrong or comparison.differing(parts) else 0
+
+
+def others(once: Path, killed: Path) -> list[str]:
+    """What is wrong with the files that describe the run."""
+    wrong = [
+        f"{name} differs"
+        for name in DESCRIPTIONS
+        if (once / name).read_bytes() != (killed / name).read_bytes()
+    ]
+    now = status.read(killed)
+    return wrong if now and now.state == "done" else [*wrong, f"status.json says {now}"]
 
 
 def parse() -> tuple[argparse.Namespace, list[str]]:
@@ -156,12 +211,14 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--kills", type=int, default=50, help="SIGKILLs")
     parser.add_argument("--terms", type=int, default=0, help="SIGTERMs among them")
+    parser.add_argument("--stops", type=int, default=0, help="SIGSTOPs and takeovers besides")
     parser.add_argument("--seed", type=int, default=0, help="of what falls where")
     parser.add_argument("--mode", default="train_and_eval", help="train or train_and_eval")
     parser.add_argument("--folder", type=Path, help="where both runs go; a temporary folder")
     flags, rest = parser.parse_known_args()
     flags.folder = flags.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
-    return flags, [sys.executable, "-m", "runner", f"--mode={flags.mode}", *rest]
+    program = [HOST] if flags.stops else ["-m", "runner"]
+    return flags, [sys.executable, *program, f"--mode={flags.mode}", *rest]
 
 
 def live(command: Sequence[str], folder: Path) -> Life:
@@ -173,7 +230,7 @@ def live(command: Sequence[str], folder: Path) -> Life:
         start.finish()
     trainer = yaml.safe_load((folder / "params.yaml").read_text())["trainer"]
     rows = len(list(files.read_json_lines(folder / "train.jsonl")))
-    took = [row["seconds"] for row in files.read_json_lines(folder / "history.jsonl")]
+    took = [row.get("seconds", 0.0) for row in files.read_json_lines(folder / "history.jsonl")]
     return Life(
         trainer["train_steps"],
         trainer["validation_interval"] if "--mode=train_and_eval" in command else 0,
@@ -187,34 +244,54 @@ def blows(flags: argparse.Namespace, life: Life) -> list[Blow]:
     """The interruptions to come: a slice of the training each."""
     chance = random.Random(flags.seed)
     numbers = [signal.SIGKILL] * flags.kills + [signal.SIGTERM] * flags.terms
+    numbers += [signal.SIGSTOP] * flags.stops
     chance.shuffle(numbers)
     weights = {aim: weight for aim, weight in AIMS.items() if life.every or aim != "evaluation"}
     aims = chance.choices(list(weights), list(weights.values()), k=len(numbers))
     width = life.steps / len(numbers)
-    return [
+    found = [
         Blow(number, aim, int((index + chance.random()) * width), chance.random())
         for index, (number, aim) in enumerate(zip(numbers, aims, strict=True))
     ]
+    return [  # one that is still starting has no claim that could be taken over
+        dataclasses.replace(blow, aim="training") if blow.number == signal.SIGSTOP else blow
+        for blow in found
+    ]
 
 
-def strike(number: int, blow: Blow, command: Sequence[str], folder: Path, life: Life) -> str:
+def strike(
+    number: int,
+    blow: Blow,
+    command: Sequence[str],
+    folder: Path,
+    life: Life,
+    suspended: Suspended,
+) -> str:
     """Starts the run, interrupts it, prints a line of the table, and returns where it fell."""
     run = Watched(folder, life)
     begun = time.monotonic()
 
     def reached() -> bool:
         trains = run.trains()
+        if trains:
+            suspended.wake()
         if blow.aim == "start-up":
             return trains or time.monotonic() - begun >= blow.share * life.start
         there = {"training": lambda: True, "saving": run.saves, "evaluation": run.evaluates}
         return trains and run.step() >= blow.step and there[blow.aim]()
 
     pause = {"training": life.row, "saving": SAVE_SECONDS, "evaluation": life.evaluation}
-    with starts.Start(command, folder) as start:
+    with contextlib.ExitStack() as stack:
+        start = stack.enter_context(starts.Start(command, folder))
         came = start.wait_for(reached)
         time.sleep(blow.share * pause.get(blow.aim, 0.0))
         phase, step, sent = run.phase(), run.step(), time.monotonic()
-        interrupted = came and start.interrupt(blow.number)
+        if blow.number == signal.SIGSTOP and came and start.process.poll() is None:
+            suspended.add(start)
+            stack.pop_all()  # it lives on
+            interrupted = True
+        else:
+            interrupted = came and start.interrupt(blow.number)
     ended = time.monotonic()
     if not interrupted:
         phase = MISSED

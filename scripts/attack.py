@@ -1,0 +1,201 @@
+"""Attacks on the promise that nothing is lost: interruptions, wrong clocks, hosts without locks.
+
+    python scripts/attack.py                       # all of them, an hour on two cores
+    python scripts/attack.py --only=clocks,hosts
+
+chaos   100 interruptions of digits, CIFAR, aspects and a run that breaks, in random order of
+        SIGKILL, SIGTERM and SIGSTOP with a takeover (`chaos.py`). CIFAR needs its files (--cifar)
+nan     5 SIGKILLs and 5 SIGTERMs of a run with one image that is not a number
+clocks  three evaluators of every checkpoint, two with clocks an hour off (faketime)
+hosts   a trainer that is suspended, taken over by another host where there are no locks, and woken
+        up (unshare; as root)
+
+The exit code is 0 only if every attack was held off.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from sklearn import datasets
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
+
+from runner import comparison, files, starts, status
+
+SCRIPTS = Path(__file__).parent
+# libfaketime of Debian 12 breaks the sleep that Python has, and not its events.
+SLEEPING = """
+import sys, threading, time
+time.sleep = lambda seconds: threading.Event().wait(seconds)
+from runner import main
+sys.argv[0] = "runner"
+main.console()
+"""
+EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
+CHECKPOINTS = 40
+
+
+def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
+    """Flags that say how long a run is and when things fall due."""
+    values = {
+        "train_steps": steps,
+        "validation_interval": evaluation,
+        "checkpoint_interval": checkpoint,
+        "summary_interval": summary,
+    }
+    return [f"--gin.TrainerConfig.{name}={value}" for name, value in values.items()]
+
+
+def chaos(folder: Path, cifar: Path | None) -> bool:
+    """25 interruptions of each kind of run."""
+    poisoned = [*_poisoned(folder), *every(3000, evaluation=100, checkpoint=50, summary=20)]
+    runs = {
+        "digits": [
+            *("--gin_file=digits_cnn.gin", EMA),
+            *every(1500, evaluation=100, checkpoint=50, summary=20),
+        ],
+        "aspects": [
+            *("--gin_file=aspects_tiny.gin", "--gin.TrainerConfig.summary_interval=10"),
+            "--params_override=run.epochs.train=60,run.epochs.checkpoint_interval=1",
+        ],
+        "nan": poisoned,
+    }
+    if cifar:
+        runs["cifar"] = [
+            "--gin_file=cifar10_small.gin",
+            f"--gin.TRAIN='{cifar / 'train_10k.npz'}'",
+            f"--gin.TEST='{cifar / 'test_2k.npz'}'",
+            *("--gin.train/ImageData.subset=''", "--gin.validation/ImageData.subset=''"),
+            "--params_override=run.epochs.train=4,run.epochs.checkpoint_interval=0.2",
+        ]
+    else:
+        print("chaos: without CIFAR, whose files are not given (--cifar)")
+    held = [_struck(folder / name, 12, 8, 5, flags) for name, flags in runs.items()]
+    return all(held)
+
+
+def nan(folder: Path, _: Path | None) -> bool:
+    """Rollbacks have to be those of a run that was left alone."""
+    flags = [*_poisoned(folder), *every(400, evaluation=40, checkpoint=20, summary=10)]
+    return _struck(folder / "nan", 5, 5, 0, flags)
+
+
+def clocks(folder: Path, _: Path | None) -> bool:
+    """Each evaluator has to get every checkpoint, though one is kept."""
+    if not shutil.which("faketime"):
+        print("clocks: not run, there is no faketime")
+        return False
+    run = folder / "run"
+    steps = [*every(100 * CHECKPOINTS, evaluation=100, checkpoint=100, summary=100)]
+    flags = ["--gin_file=digits.gin", *steps, "--gin.TrainerConfig.max_to_keep=1"]
+    flags += ["--gin.EvaluatorConfig.policy='every'"]
+    runner = [sys.executable, "-c", SLEEPING, *flags, f"--model_dir={run}"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = []
+    for name, shift in {"right": "+0s", "fast": "+1h", "slow": "-1h"}.items():
+        own = [*runner, "--mode=continuous_eval", f"--gin.EvaluatorConfig.name='{name}'"]
+        shifted = ["faketime", "--exclude-monotonic", "-f", shift, *own]
+        running.append(subprocess.Popen(shifted, **quiet))
+    _wait(lambda: len(list(run.glob("eval-*/sidecar.json"))) == len(running))
+    subprocess.run([*runner, "--mode=train"], check=True, **quiet)
+    codes = [process.wait() for process in running]
+    counts = {}
+    for path in sorted(run.glob("eval-*/history.jsonl")):
+        counts[path.parent.name] = len({row["step"] for row in files.read_json_lines(path)})
+    print(f"clocks: {CHECKPOINTS} checkpoints, evaluated {counts}, exit codes {codes}")
+    return not any(codes) and list(counts.values()) == [CHECKPOINTS] * len(running)
+
+
+def hosts(folder: Path, _: Path | None) -> bool:
+    """The one that wakes up has to write nothing, and to end with a line that says why."""
+    flags = [
+        *("--mode=train_and_eval", "--gin_file=digits.gin", EMA),
+        *every(3000, evaluation=500, checkpoint=100, summary=20),
+    ]
+    program = [sys.executable, str(SCRIPTS / "chaos_host.py"), *flags]
+    once, both = folder / "once", folder / "both"
+    with starts.Start(program, once) as start:
+        start.finish()
+    first = starts.Start([*_on("first"), *program], both)
+    _wait(lambda: starts.last_row(both) > 500)
+    trainer = int(json.loads((both / "claim.json").read_text())["pid"])
+    os.kill(trainer, signal.SIGSTOP)
+    second = starts.Start([*_on("second"), *program], both)
+    _wait(lambda: second.log.read_text().count("taking over") > 0)
+    second.finish()
+    kept = {path: path.read_bytes() for path in both.glob("*.json*")}
+    os.kill(trainer, signal.SIGCONT)
+    code = first.process.wait()
+    said = first.log.read_text().splitlines()[-1]
+    changed = [path.name for path, before in kept.items() if path.read_bytes() != before]
+    parts = comparison.compare(once, both)
+    print(comparison.render(parts))
+    print(f"hosts: the one that was suspended ended with {code} ({said}); it changed {changed}")
+    state = status.read(both)
+    return not (comparison.differing(parts) or changed) and code == 1 and state.state == "done"
+
+
+def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[str]) -> bool:
+    print(f"\n{folder.name}: {kills} SIGKILL, {terms} SIGTERM, {stops} SIGSTOP", flush=True)
+    counts = [f"--kills={kills}", f"--terms={terms}", f"--stops={stops}", f"--folder={folder}"]
+    program = [sys.executable, str(SCRIPTS / "chaos.py"), *counts, *flags]
+    return subprocess.run(program, check=False).returncode == 0
+
+
+def _poisoned(folder: Path) -> list[str]:
+    """Flags for the digits with one image that is not a number: each epoch breaks once."""
+    digits = datasets.load_digits()
+    images = (digits.images / 16).astype(np.float32)
+    images[700, 3, 3] = np.nan
+    path = folder / "digits_nan.npz"
+    np.savez(path, images=images[:1440], labels=digits.target[:1440])
+    return [
+        "--gin_file=digits.gin",
+        f"--gin.train/ImageData.input_path='{path}'",
+        "--gin.TrainerConfig.recovery_max_trials=300",
+        "--gin.RunConfig.rollback_rate=0.99",
+    ]
+
+
+def _on(host: str) -> list[str]:
+    """A command that runs another as on a host of this name."""
+    return ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"]
+
+
+def _wait(moment: Callable[[], bool], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not moment():
+        if time.monotonic() > end:
+            raise TimeoutError(moment)
+        time.sleep(0.05)
+
+
+ATTACKS = {each.__name__: each for each in (nan, clocks, hosts, chaos)}
+
+
+def main() -> int:
+    """Runs the command and returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--only", default=",".join(ATTACKS), help=", ".join(ATTACKS))
+    parser.add_argument("--cifar", type=Path, help="the folder of train_10k.npz and test_2k.npz")
+    flags = parser.parse_args()
+    held = {}
+    for name in flags.only.split(","):
+        folder = Path(tempfile.mkdtemp(prefix=f"attack-{name}-"))
+        held[name] = ATTACKS[name](folder, flags.cifar)
+        print(f"{name}: {'held off' if held[name] else f'NOT held off, see {folder}'}", flush=True)
+    return 0 if all(held.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

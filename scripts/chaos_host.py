@@ -1,0 +1,38 @@
+"""The runner as on a host of its own, in a folder without locks, for `chaos.py` and `attack.py`.
+
+    python scripts/chaos_host.py --mode=train --gin_file=digits.gin --model_dir=runs/x
+
+Nothing tells it whether another process lives but the heartbeat in claim.json, which it does not
+wait for as long as the runner does.
+"""
+
+import errno
+import fcntl
+import functools
+import os
+import sys
+from typing import NoReturn
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
+
+from runner import claim, claim_file, heartbeat, main
+
+SECONDS = 0.5  # from one heartbeat to the next
+PATIENCE = 3.0
+
+
+def refuse(*_: object) -> NoReturn:
+    """What a file system without locks does."""
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+fcntl.flock = refuse
+claim_file._boot = lambda: f"kernel {os.getpid()}"
+heartbeat.beating = functools.partial(heartbeat.beating, seconds=SECONDS)
+claim._WATCH_SECONDS = PATIENCE
+claim._SETTLE_SECONDS = SECONDS
+claim.claimed = functools.partial(claim.claimed, patience=PATIENCE)
+
+if __name__ == "__main__":
+    sys.argv[0] = "runner"
+    main.console()
