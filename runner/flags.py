@@ -212,7 +212,7 @@ def _add_configuration(parser: argparse.ArgumentParser) -> None:
         metavar="VALUES",
         help="the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
     )
-    add("--tpu", metavar="ADDRESS", help="stands for runtime.tpu")
+    add("--tpu", metavar="ADDRESS", help="stands for runtime.tpu, which the strategy 'tpu' uses")
     add(
         "--tf_data_service",
         metavar="ADDRESS",
