@@ -106,9 +106,10 @@ class BestCheckpoint:
             checkpoint_files.link(path, self._folder / path.name)
             return
         resumable = self._folder / TRAINING / path.name
-        for place in (path, self._folder / path.name):  # where earlier versions kept it
-            if checkpoint_files.exists(place) and not checkpoint_files.exists(resumable):
-                checkpoint_files.link(place, resumable)
+        places = (path, resumable, self._folder / path.name)  # the last is of earlier versions
+        found = next((place for place in places if checkpoint_files.exists(place)), path)
+        if found != resumable:
+            checkpoint_files.link(found, resumable)
         self._write_averages(resumable, self._folder / path.name)
 
     def _disown(self) -> None:

@@ -102,6 +102,18 @@ def test_where_there_are_averages_they_are_the_best_and_training_can_go_on_from_
         assert [path.name for path in checkpoint_files.there(each)] == ["ckpt-20"]
 
 
+def test_what_an_abandoned_way_left_below_is_not_taken_for_the_best(tmp_path):
+    folder = tmp_path / "best"
+    for path in commit(tmp_path / "abandoned", 10):
+        tf.train.Checkpoint(model=Model(99.0)).write(str(path))
+        checkpoint_files.link(path, folder / "training" / path.name)
+    (ten,) = commit(tmp_path, 10)
+    keeper = best.BestCheckpoint(folder, RULE, write_averages=write_averages)
+    keeper.update([row(10, 0.5)], ten)
+    assert weights(folder / "training" / "ckpt-10") == [10.0] * 3
+    assert weights(folder / "ckpt-10") == [10.5] * 3
+
+
 def test_a_best_with_averages_beside_it_is_brought_into_the_present_form(tmp_path):
     folder = tmp_path / "best"
     ten, twenty = commit(tmp_path, 10, 20, keep=1)
