@@ -27,7 +27,7 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
             "summary_interval": 1,
             "checkpoint_interval": STEPS,
             "validation_interval": STEPS,
-            "validation_steps": 1 if kind == "mock_task" else -1,
+            "validation_steps": 1 if _is_endless(task, kind) else -1,
             "recovery_max_trials": -1,  # no bound of the loss
             "optimizer_config": _schedule(params),
         },
@@ -47,6 +47,13 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
     if "init_checkpoint" in vars(task) and task.init_checkpoint:
         made["task"]["init_checkpoint"] = None
     return made
+
+
+def _is_endless(task: Any, kind: str) -> bool:
+    """Whether its validation data repeat, which is how some experiments are registered."""
+    return kind == "mock_task" or (
+        task.validation_data.is_training and kind != "question_answering"
+    )
 
 
 def _averages(params: cfg.ExperimentConfig) -> bool:
