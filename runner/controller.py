@@ -229,7 +229,7 @@ class Controller:
                 self._decide(action(loop.logs))
         if self._uncommitted and (commits or stopped or self.stop_reason or self._is_overdue()):
             if not commits and (stopped or not self.stop_reason) and self._broken(loop, True):
-                self._stop.check()  # saves nothing: the next start breaks where this one would have
+                self._stop.check(saved=False)  # the next start breaks where this one would have
                 return
             if not commits and self._recovered(loop, True):  # an action stops the run here
                 return

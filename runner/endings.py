@@ -62,7 +62,7 @@ class Ending:
             return ""
         if not self._step:
             return " before the first step; the same command starts again"
-        if error.at_once:
+        if not error.saved:
             return f" at step {self._step:,}; the same command goes on from the newest checkpoint"
         return f" at step {self._step:,}; everything is saved, and the same command goes on"
 

@@ -24,12 +24,13 @@ class Interrupted(KeyboardInterrupt):
     Args:
         number: The signal.
         at_once: It was the second, and nothing more was saved.
+        saved: Whether the present state is; one that is broken is not.
     """
 
-    def __init__(self, number: int, *, at_once: bool = False) -> None:
+    def __init__(self, number: int, *, at_once: bool = False, saved: bool = True) -> None:
         by = "ended by a second" if at_once else "stopped by"
         super().__init__(f"{by} {signal.Signals(number).name}")
-        self.at_once = at_once
+        self.saved = saved and not at_once
         self.exit_code = 128 + number
         self.is_preemption = number == signal.SIGTERM
 
@@ -61,10 +62,10 @@ class Stop:
         """Has `told` called, by another thread, the moment a signal comes."""
         self._told.append(told)
 
-    def check(self) -> None:
-        """Raises `Interrupted` if a signal has come."""
+    def check(self, *, saved: bool = True) -> None:
+        """Raises `Interrupted` if a signal has come; `saved`: whether the present state is."""
         if self.number is not None:
-            raise Interrupted(self.number)
+            raise Interrupted(self.number, saved=saved)
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:

@@ -313,6 +313,37 @@ def test_a_signal_in_a_loop_commits_where_the_loop_ended():
     assert log == ["train 50", "loop 13 of 13", "commit 13", "wait"]
 
 
+def test_a_signal_off_the_grid_in_training_that_is_broken_saves_nothing_and_says_so():
+    stop = signals.Stop()
+
+    def signalled(logs):
+        stop.number = signal.SIGTERM
+
+    log = []
+    store = Checkpoints(log)
+    made = controller.Controller(
+        grid(100, loop=10, evaluation=50),
+        step=0,
+        trainer=Trainer(log),
+        position=lambda: 13,
+        broken=lambda loop, commits: "a weight is not finite" if commits else None,
+        recover=refuse,
+        decide=lambda step: None,
+        commit=store.commit,
+        wait=store.wait,
+        evaluate=lambda step: None,
+        evaluated=lambda step: False,
+        finish=lambda step: None,
+        after_loop=lambda loop: None,
+        actions=[signalled],
+        stop=stop,
+    )
+    with pytest.raises(signals.Interrupted) as error:
+        made.run()
+    assert not error.value.saved
+    assert log == ["train 10", "train 10", "wait"]
+
+
 def test_a_signal_between_two_loops_commits_what_the_loops_before_did():
     stop = signals.Stop()
     log = []
