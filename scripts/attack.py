@@ -58,7 +58,7 @@ def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list
 
 def chaos(folder: Path, cifar: Path | None) -> bool:
     """25 interruptions of each kind of run."""
-    poisoned = [*_poisoned(folder), *every(3000, evaluation=100, checkpoint=50, summary=20)]
+    poisoned = [*_poisoned(folder), *every(1000, evaluation=40, checkpoint=20, summary=10)]
     runs = {
         "digits": [
             *("--gin_file=digits_cnn.gin", EMA),
@@ -76,7 +76,7 @@ def chaos(folder: Path, cifar: Path | None) -> bool:
             f"--gin.TRAIN='{cifar / 'train_10k.npz'}'",
             f"--gin.TEST='{cifar / 'test_2k.npz'}'",
             *("--gin.train/ImageData.subset=''", "--gin.validation/ImageData.subset=''"),
-            "--params_override=run.epochs.train=4,run.epochs.checkpoint_interval=0.2",
+            "--params_override=run.epochs.train=12,run.epochs.checkpoint_interval=0.2",
         ]
     else:
         print("chaos: without CIFAR, whose files are not given (--cifar)")
@@ -153,7 +153,10 @@ def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[st
 
 
 def _poisoned(folder: Path) -> list[str]:
-    """Flags for the digits with one image that is not a number: each epoch breaks once."""
+    """Flags for the digits with one image that is not a number.
+
+    Each epoch breaks once, at its 23 batches; so commits have to be closer than that.
+    """
     digits = datasets.load_digits()
     images = (digits.images / 16).astype(np.float32)
     images[700, 3, 3] = np.nan
@@ -162,7 +165,7 @@ def _poisoned(folder: Path) -> list[str]:
     return [
         "--gin_file=digits.gin",
         f"--gin.train/ImageData.input_path='{path}'",
-        "--gin.TrainerConfig.recovery_max_trials=300",
+        "--gin.TrainerConfig.recovery_max_trials=1000",
         "--gin.RunConfig.rollback_rate=0.99",
     ]
 
