@@ -100,7 +100,8 @@ def run(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import modes, signals
+    from runner import modes
+    from runner.core import signals
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")

@@ -8,16 +8,16 @@ from typing import Any
 
 from official.core import config_definitions as cfg
 
-from runner import (
+from runner.configuration import (
     epochs,
-    gin_build,
-    limits,
-    overriding,
-    registered,
+    gin_builder,
+    registry,
     schedules,
     sections,
+    validation,
     yaml_files,
 )
+from runner.configuration.overrides import apply
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
 
@@ -68,7 +68,7 @@ def load(
     given = dict(origins)
     for read in _layers(config_files, overrides, flags or {}):
         try:
-            given |= overriding.apply(made, read())
+            given |= apply(made, read())
         except ConfigError as error:
             problems.append(str(error))
     made.__dict__["_origins"] = given
@@ -77,7 +77,7 @@ def load(
     except ConfigError as error:
         problems.append(str(error))
     if trains is not None and evaluates is not None:
-        problems += limits.problems(
+        problems += validation.problems(
             made, given, trains=trains, evaluates=evaluates, given_only=bool(problems)
         )
     if not problems:
@@ -107,13 +107,13 @@ def resolve(experiment: Experiment) -> list[str]:
 
 def _begun(
     name: str | None, gin_files: list[str], gin_params: list[str]
-) -> tuple[Experiment, gin_build.Made]:
+) -> tuple[Experiment, gin_builder.Made]:
     """The registered experiment, or the one that gin builds."""
     if name is None:
-        return gin_build.build(Experiment, gin_files, gin_params)
-    gin_build.import_modules(gin_files, gin_params)
-    made = from_official(registered.experiment(name))
-    return made, gin_build.override(made, gin_files, gin_params)
+        return gin_builder.build(Experiment, gin_files, gin_params)
+    gin_builder.import_modules(gin_files, gin_params)
+    made = from_official(registry.experiment(name))
+    return made, gin_builder.override(made, gin_files, gin_params)
 
 
 def from_official(params: cfg.ExperimentConfig) -> Experiment:
@@ -173,7 +173,7 @@ def validate(experiment: Experiment, *, trains: bool, evaluates: bool) -> None:
     Raises:
         ConfigError: all that is out of range, a line each, with its place if it was loaded.
     """
-    found = limits.problems(experiment, origins(experiment), trains=trains, evaluates=evaluates)
+    found = validation.problems(experiment, origins(experiment), trains=trains, evaluates=evaluates)
     if found:
         raise ConfigError("\n".join(found))
 

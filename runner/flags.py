@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runner import gin_files, modes
+from runner import modes
+from runner.configuration import gin_parser
+from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
-from runner.spelling import did_you_mean
 
 _EPILOG = """\
 more help: --help=modes, --help=experiments
@@ -266,7 +267,7 @@ def _modes() -> str:
 
 def _experiments() -> str:
     """The gin files with the first sentence of their headers."""
-    files = sorted(gin_files.EXPERIMENTS.glob("*.gin"))
+    files = sorted(gin_parser.EXPERIMENTS.glob("*.gin"))
     width = max((len(file.name) for file in files), default=0)
     columns = shutil.get_terminal_size((100, 24)).columns
     rows = [

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from official.core import config_definitions
 
-from runner import shuffling
+from runner.data import permutation
 from runner.errors import ConfigError
 
 Load = Callable[[tf.Tensor], Any]
@@ -144,7 +144,7 @@ def bucketed(
     size = len(lengths)
     share = _share(size, config, input_context, "training")
     dealt = max(1, min(_DEALT, size // share.batch))
-    key = shuffling.key(config.seed or 0, _DEAL)
+    key = permutation.key(config.seed or 0, _DEAL)
     by_index = tf.constant(lengths, tf.int64)
 
     def drawn(element: tf.Tensor) -> tf.Tensor:
@@ -154,7 +154,7 @@ def bucketed(
         order = tf.argsort(tf.gather(by_index, serial % size), stable=True)
         batches = tf.reshape(tf.gather(serial, order), [dealt, share.batch])
         places = tf.range(dealt, dtype=tf.int64)
-        trades = shuffling.permute(places, tf.fill([dealt], deal), size=dealt, key=key)
+        trades = permutation.permute(places, tf.fill([dealt], deal), size=dealt, key=key)
         return share.of(tf.gather(batches, trades))
 
     return _training(size, drawn, load, share, config, augment, block=dealt * share.replicas)
@@ -202,7 +202,7 @@ def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
         [batch, count] float32.
     """
     key = tf.pad(seeds, [[0, 0], [0, 1]])
-    bits = shuffling.random(tf.zeros_like(seeds[:, 0]), count, key=key)
+    bits = permutation.random(tf.zeros_like(seeds[:, 0]), count, key=key)
     return tf.cast(bits // 2**39, tf.float32) / 2**24  # 24 bits: what float32 holds exactly
 
 
@@ -284,8 +284,8 @@ def _share(
 def _shuffled(position: tf.Tensor, size: int, config: DataConfig) -> tf.Tensor:
     """What stands at each position of the stream: epoch * size + example; of any shape, int64."""
     flat = tf.reshape(position, [-1])
-    epoch, key = flat // size, shuffling.key(config.seed or 0, _SHUFFLE)
-    serial = epoch * size + shuffling.permute(flat % size, epoch, size=size, key=key)
+    epoch, key = flat // size, permutation.key(config.seed or 0, _SHUFFLE)
+    serial = epoch * size + permutation.permute(flat % size, epoch, size=size, key=key)
     return tf.reshape(serial, position.shape)
 
 
@@ -304,14 +304,14 @@ def _training(
     So many elements are drawn at a time: [block] -> [block, examples]. Each takes dozens of small
     ops, which cost more than their work.
     """
-    key = shuffling.key(config.seed or 0, _AUGMENT)
+    key = permutation.key(config.seed or 0, _AUGMENT)
 
     @tf.autograph.experimental.do_not_convert  # nothing in it is for AutoGraph, which is slow
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
         serial = drawn(first + tf.range(block, dtype=tf.int64))
         if augment is None:
             return (serial % size,)
-        seeds = shuffling.random(tf.reshape(serial, [-1]), 2, key=key)
+        seeds = permutation.random(tf.reshape(serial, [-1]), 2, key=key)
         return serial % size, tf.reshape(seeds, [block, share.examples, 2])
 
     def batch(index: tf.Tensor, *seeds: tf.Tensor) -> Any:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from runner import endings, files, flags, heartbeat, installation, modes, signals
+from runner import exit_messages, flags, modes
+from runner.core import files, heartbeat, installation, signals
 from runner.errors import RunnerError
 
 
@@ -48,9 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         given = flags.parse(arguments)
         installation.check()
     except RunnerError as error:
-        return endings.Ending(None).failed(error)
+        return exit_messages.Ending(None).failed(error)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
-    ending = endings.Ending(None if given.print_config else Path(given.model_dir))
+    ending = exit_messages.Ending(None if given.print_config else Path(given.model_dir))
     with signals.served() as stop, stop.abandoning(ending.failed):
         try:
             results = _run(given, stop, ending)
@@ -67,13 +68,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(
-    given: argparse.Namespace, stop: signals.Stop, ending: endings.Ending
+    given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending
 ) -> modes.Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
     heartbeat.announce("loading TensorFlow ...")
     with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
-        from runner import config, config_text
+        from runner import config
+        from runner.configuration import printing
 
         if given.alsologtostderr:
             from absl import logging
@@ -95,7 +97,7 @@ def _run(
         changed = given.print_config == "changed"
         base = f"--experiment={given.experiment}" if given.experiment else ""
         places = config.origins(experiment)
-        print(config_text.render(experiment, places, otherwise=base, changed=changed))
+        print(printing.render(experiment, places, otherwise=base, changed=changed))
         return None
     request = modes.Request(
         experiment,

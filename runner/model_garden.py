@@ -10,20 +10,14 @@ import tf_keras
 from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
-from runner import (
-    actions,
-    build,
-    checkpoints,
-    config,
-    evaluator,
-    heartbeat,
-    history,
-    modes,
-    records,
-    rules,
-    signals,
-)
+from runner import config, modes
+from runner.checkpoints import checkpoint_manager
+from runner.core import heartbeat, signals
 from runner.errors import ConfigError
+from runner.evaluation import evaluator
+from runner.history import history, records, rules
+from runner.reporting import scalars
+from runner.runs import build
 
 _MODES = {
     "train": "train",
@@ -140,7 +134,7 @@ def _evaluated(
     experiment: config.Experiment, model_dir: Path, given: build.Given, stop: signals.Stop
 ) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as the task returns them."""
-    newest = checkpoints.latest(model_dir)
+    newest = checkpoint_manager.latest(model_dir)
     if newest is None:
         raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
     built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)
@@ -158,7 +152,7 @@ def _best(
         return {}
     rows = [row for row in history.History(model_dir / "history.jsonl").rows if row.is_own]
     step = rows[-1].step + 1 if rows else 0
-    now = records.Row(step, actions.scalars(logs), 0.0, 0.0, "")
+    now = records.Row(step, scalars.scalars(logs), 0.0, 0.0, "")
     best = rules.best([*rows, now], rule)
     name = f"best_{experiment.trainer.best_checkpoint_eval_metric}"
     return {name: best.metrics[rule.metric]} if best else {}

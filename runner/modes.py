@@ -9,26 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner import (
-    claim,
-    closing,
-    errors,
-    heartbeat,
-    layout,
-    records,
-    rules,
-    run_record,
-    secrets,
-    signals,
-    status,
-    user_code,
-    watch,
-)
+from runner import errors
+from runner.core import closing, heartbeat, secrets, signals, user_code
+from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
-from runner.spelling import did_you_mean
+from runner.history import records, rules
+from runner.run_folder import claim, layout, provenance, status, watch
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
-    from runner import build, config, controller, evaluator, sidecar
+    from runner import config
+    from runner.core import schedule
+    from runner.evaluation import evaluator
+    from runner.runs import build, evaluator_run
 
 Results = dict[str, Any]
 
@@ -42,7 +34,7 @@ class Request:
     Attributes:
         config: The experiment, locked.
         model_dir: The training run's folder.
-        checkpoint: What `eval` evaluates: see `runner.selection`.
+        checkpoint: What `eval` evaluates: see `runner.checkpoints.selection`.
         allow_config_change: Whether a run may go on with another configuration than it had.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
@@ -66,8 +58,8 @@ class Request:
     profile_steps: tuple[int, int] | None = None
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    train_actions: Sequence["controller.Action"] = ()
-    eval_actions: Sequence["controller.Action"] = ()
+    train_actions: Sequence["schedule.Action"] = ()
+    eval_actions: Sequence["schedule.Action"] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: "build.Given | None" = None
     built: Callable[["evaluator.Evaluator"], object] = lambda _: None
@@ -93,7 +85,8 @@ def train_and_post_eval(request: Request) -> Results:
 
 def evaluate(request: Request) -> Results:
     """Evaluates the checkpoints that the request names."""
-    from runner import build, selection
+    from runner.checkpoints import selection
+    from runner.runs import build
 
     experiment, model_dir = request.config, request.model_dir
     folders = list(build.best_rules(experiment))
@@ -126,7 +119,8 @@ def evaluate(request: Request) -> Results:
 
 def continuous_eval(request: Request) -> Results:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
-    from runner import build, functions
+    from runner.configuration import functions
+    from runner.runs import build
 
     timeout = request.config.trainer.continuous_eval_timeout
     named = request.config.run.evaluator.give_up
@@ -149,11 +143,11 @@ def continuous_eval(request: Request) -> Results:
 
 def verify_resume(request: Request) -> Results:
     """Says whether the experiment, stopped and killed, ends bit-identical to one that was not."""
-    from runner import resumption
+    from runner.runs.verify_resume import verify_resume as verify
 
     if not request.arguments:
         raise ConfigError("verify_resume starts processes of its own: run it as a command")
-    return resumption.verify_resume(request)
+    return verify(request)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,9 +204,9 @@ def run(mode: str, request: Request) -> Results:
     with _plainly():
         if not request.dry_run:
             return row.function(request)
-        from runner import rehearsal
+        from runner.runs.dry_run import rehearse
 
-        return rehearsal.rehearse(
+        return rehearse(
             request.config,
             request.model_dir,
             trains=row.trains,
@@ -261,14 +255,18 @@ def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) 
 
 
 def _train(request: Request, *, evaluates: bool) -> Results:
-    from runner import build, config, folder, hparams, training, unread
+    from runner import config
+    from runner.configuration import unused_values
+    from runner.reporting import hparams
+    from runner.run_folder import session
+    from runner.runs import build, training_run
 
     experiment, model_dir = request.config, request.model_dir
     places = config.origins(experiment)
     command = _command("train_and_eval" if evaluates else "train", request)
     with (
         claim.claimed(model_dir, note=heartbeat.say) as held,
-        folder.training(
+        session.training(
             experiment,
             model_dir,
             command,
@@ -276,11 +274,13 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             stop=request.stop,
             reached=request.reached,
         ) as (beat, record, accepted),
-        hparams.session(experiment, model_dir) as session,
-        unread.Reads(experiment, unread.concerned(places, evaluates=evaluates)) as reads,
+        hparams.session(experiment, model_dir) as board,
+        unused_values.Reads(
+            experiment, unused_values.concerned(places, evaluates=evaluates)
+        ) as reads,
     ):
         heartbeat.announce("building the model ...")
-        run = training.Training(
+        run = training_run.Training(
             experiment,
             model_dir,
             evaluates=evaluates,
@@ -296,7 +296,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         with closing.closing(run):
             run.report()
             record.note(devices=run.devices)
-            report = unread.Report(
+            report = unused_values.Report(
                 reads, places, note=run.line.note, record=lambda paths: record.note(unread=paths)
             )
             driver = run.build_controller(
@@ -309,8 +309,8 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             if reason:
                 run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
-        if session and (rule := build.best_rule(experiment)):
-            session.best(rules.best(run.rows.rows, rule))
+        if board and (rule := build.best_rule(experiment)):
+            board.best(rules.best(run.rows.rows, rule))
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
     rule = build.best_rule(experiment)
@@ -321,28 +321,29 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     return results
 
 
-def _command(mode: str, request: Request) -> run_record.Command:
+def _command(mode: str, request: Request) -> provenance.Command:
     held = list(secrets.held(request.config.as_dict()))
-    return run_record.Command(mode, sys.argv, request.flags, held)
+    return provenance.Command(mode, sys.argv, request.flags, held)
 
 
 @contextlib.contextmanager
 def _sidecar(
     request: Request, name: str, *, keeps_best: bool = True
-) -> Iterator["sidecar.Sidecar"]:
+) -> Iterator["evaluator_run.Sidecar"]:
     """An evaluator in a folder of its own, which nobody else writes meanwhile."""
-    from runner import build, folder, sidecar
+    from runner.run_folder import session
+    from runner.runs import build, evaluator_run
 
     own = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
     command = _command("continuous_eval" if keeps_best else "eval", request)
     layout.check(own)
     with (
         claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
-        folder.recorded(own, command) as record,
+        session.recorded(own, command) as record,
     ):
-        folder.Configuration.of(request.config).write(own)
+        session.Configuration.of(request.config).write(own)
         heartbeat.announce("building the model ...")
-        run = sidecar.Sidecar(
+        run = evaluator_run.Sidecar(
             request.config,
             request.model_dir,
             own,
@@ -362,9 +363,11 @@ def _sidecar(
             record.note(step=step)
 
 
-def _evaluate_each(paths: Sequence[Path], run: "sidecar.Sidecar", rule: rules.BestRule) -> None:
+def _evaluate_each(
+    paths: Sequence[Path], run: "evaluator_run.Sidecar", rule: rules.BestRule
+) -> None:
     """Evaluates what can be of several checkpoints, and prints a table of them."""
-    from runner import table
+    from runner.reporting import table
 
     known = len(run.rows.rows), len(run.rows.left_out)
     try:

@@ -5,7 +5,7 @@ import dataclasses
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from runner.functions import FunctionConfig
+from runner.configuration.functions import FunctionConfig
 
 
 @dataclasses.dataclass

@@ -30,7 +30,9 @@ from sklearn import datasets
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
 
-from runner import comparison, files, starts, status
+from runner.core import files
+from runner.run_folder import status
+from runner.verification import child_run, comparison
 
 SCRIPTS = Path(__file__).parent
 # libfaketime of Debian 12 breaks the sleep that Python has, and not its events.
@@ -124,13 +126,13 @@ def hosts(folder: Path, _: Path | None) -> bool:
     ]
     program = [sys.executable, str(SCRIPTS / "chaos_host.py"), *flags]
     once, both = folder / "once", folder / "both"
-    with starts.Start(program, once) as start:
+    with child_run.Start(program, once) as start:
         start.finish()
-    first = starts.Start([*_on("first"), *program], both)
-    _wait(lambda: starts.last_row(both) > 500)
+    first = child_run.Start([*_on("first"), *program], both)
+    _wait(lambda: child_run.last_row(both) > 500)
     trainer = int(json.loads((both / "claim.json").read_text())["pid"])
     os.kill(trainer, signal.SIGSTOP)
-    second = starts.Start([*_on("second"), *program], both)
+    second = child_run.Start([*_on("second"), *program], both)
     _wait(lambda: second.log.read_text().count("taking over") > 0)
     second.finish()
     kept = {path: path.read_bytes() for path in both.glob("*.json*")}

@@ -35,7 +35,8 @@ from typing import Any
 
 import benchmark_figures as figures
 import benchmark_sections as sections
-from runner import files, run_record
+from runner.core import files
+from runner.run_folder import provenance
 
 _MODELS = ("mlp", "cnn", "bert")
 
@@ -84,14 +85,14 @@ def chosen(parser: argparse.ArgumentParser, text: str, known: Iterable[str]) -> 
 def machine() -> dict[str, Any]:
     """Where and when this is."""
     cpus = Path("/proc/cpuinfo").read_text().splitlines()
-    code = run_record.code(Path(__file__).parent)
+    code = provenance.code(Path(__file__).parent)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": next(each.split(": ")[1] for each in cpus if each.startswith("model name")),
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
-        "versions": run_record.versions(),
+        "versions": provenance.versions(),
         "commit": code and code["commit"],
         "changed": bool(code and code["diff"]),
     }

@@ -13,7 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from runner import actions, best, boards, config, decisions, history, progress, records, rules
+from runner import config
+from runner.checkpoints import best
+from runner.evaluation import evaluation_log
+from runner.history import history, records, rules
+from runner.reporting import progress, tensorboard
+from runner.training import decisions
 
 _METRICS = ("accuracy", "macro_f1", "top_5_accuracy", "calibration_error", "validation_loss")
 _INTERVAL = 100  # steps
@@ -60,9 +65,9 @@ class Ledger:
         experiment = config.Experiment()
         experiment.override({"run": watching})
         self._decisions = decisions.Decisions(experiment, folder, self._rows, note=lambda _: None)
-        self._log = actions.EvaluationLog(
+        self._log = evaluation_log.EvaluationLog(
             self._rows,
-            boards.Boards({"": folder / "validation"}),
+            tensorboard.Boards({"": folder / "validation"}),
             best.BestCheckpoints(
                 [best.BestCheckpoint(folder / "best", rules.BestRule("accuracy"))]
             ),
@@ -85,7 +90,7 @@ class Ledger:
             newest = self._folder / row.checkpoint
             for file in (f"{newest}.data-00000-of-00001", f"{newest}.index"):
                 Path(file).touch()
-            charts = {"": boards.Charts(row.metrics, {})}
+            charts = {"": tensorboard.Charts(row.metrics, {})}
             start = time.process_time()
             self._log.write(row.step, row.metrics, charts, seconds=row.seconds, source=newest)
             self._decisions.evaluated()

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import benchmark_memory as memory
-from runner import files, status
+from runner.core import files
+from runner.run_folder import status
 
 STEPS = 15_000
 TRAINER = {"train_steps": STEPS, "checkpoint_interval": 1_500, "max_to_keep": 100}

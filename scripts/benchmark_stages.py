@@ -21,7 +21,7 @@ import benchmark_memory as memory
 import benchmark_rounds as rounds
 import benchmark_task as tasks
 import contenders
-from runner import files
+from runner.core import files
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
 _COMMITS = 3  # of a round: the steps beside a commit vary

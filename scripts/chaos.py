@@ -35,7 +35,9 @@ import yaml
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
 
-from runner import claim_file, comparison, files, starts, status
+from runner.core import files
+from runner.run_folder import claim_file, status
+from runner.verification import child_run, comparison
 
 # What is aimed at, and how often. Saves take milliseconds, and chance alone would miss them.
 AIMS = {"start-up": 2, "training": 3, "saving": 3, "evaluation": 2}
@@ -74,10 +76,10 @@ class Suspended:
 
     def __init__(self, folder: Path) -> None:
         self._claim = folder / "claim.json"
-        self._starts: list[starts.Start] = []
-        self._woken: list[starts.Start] = []
+        self._starts: list[child_run.Start] = []
+        self._woken: list[child_run.Start] = []
 
-    def add(self, start: starts.Start) -> None:
+    def add(self, start: child_run.Start) -> None:
         """Suspends one; it is to be woken up later."""
         start.process.send_signal(signal.SIGSTOP)
         self._starts.append(start)
@@ -108,7 +110,7 @@ class Watched:
 
     def step(self) -> int:
         """The last step that the folder tells of."""
-        return max(starts.last_row(self._folder), starts.committed(self._folder))
+        return max(child_run.last_row(self._folder), child_run.committed(self._folder))
 
     def trains(self) -> bool:
         """Training has begun: a row is there that no earlier start has written."""
@@ -120,7 +122,7 @@ class Watched:
         new = self._listed() - self._names
         steps = [int(name[5:-6]) for name in new if name.endswith(".index")]
         return any("_temp" in name for name in new) or bool(
-            steps and max(steps) > starts.committed(self._folder)
+            steps and max(steps) > child_run.committed(self._folder)
         )
 
     def evaluates(self) -> bool:
@@ -179,7 +181,7 @@ def main() -> int:
         while (phase := strike(number, blow, command, killed, life, suspended)) == MISSED:
             blow = Blow(signal.SIGKILL, "start-up", blow.step, blow.share / 2)
         phases[phase] += 1
-    with starts.Start(command, killed) as start:
+    with child_run.Start(command, killed) as start:
         start.wait_for(lambda: suspended.wake() or False)
         start.finish()
     codes = suspended.end()
@@ -224,8 +226,8 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
 def live(command: Sequence[str], folder: Path) -> Life:
     """Trains to the end, and measures."""
     begun = time.monotonic()
-    with starts.Start(command, folder) as start:
-        start.wait_for(lambda: starts.last_row(folder) > 0)
+    with child_run.Start(command, folder) as start:
+        start.wait_for(lambda: child_run.last_row(folder) > 0)
         trains = time.monotonic()
         start.finish()
     trainer = yaml.safe_load((folder / "params.yaml").read_text())["trainer"]
@@ -282,7 +284,7 @@ def strike(
 
     pause = {"training": life.row, "saving": SAVE_SECONDS, "evaluation": life.evaluation}
     with contextlib.ExitStack() as stack:
-        start = stack.enter_context(starts.Start(command, folder))
+        start = stack.enter_context(child_run.Start(command, folder))
         came = start.wait_for(reached)
         time.sleep(blow.share * pause.get(blow.aim, 0.0))
         phase, step, sent = run.phase(), run.step(), time.monotonic()
@@ -299,7 +301,7 @@ def strike(
         phase, step = run.phase(), run.step()  # as it was left
     print(
         f"{number:>4}  {blow.number.name}{sent - begun:>9.2f}{step:>9}"
-        f"{starts.committed(folder):>9}{ended - sent:>9.2f}  {phase}",
+        f"{child_run.committed(folder):>9}{ended - sent:>9.2f}  {phase}",
         flush=True,
     )
     return phase

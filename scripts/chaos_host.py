@@ -15,7 +15,9 @@ from typing import NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
 
-from runner import claim, claim_file, heartbeat, main
+from runner import main
+from runner.core import heartbeat
+from runner.run_folder import claim, claim_file
 
 SECONDS = 0.5  # from one heartbeat to the next
 PATIENCE = 3.0

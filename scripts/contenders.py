@@ -108,7 +108,9 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     It leaves out what a run does beside its loops, and how processes differ. Neither has
     deterministic ops: a process has one or the other.
     """
-    from runner import build, history, signals
+    from runner.core import signals
+    from runner.history import history
+    from runner.runs import build
 
     config = tasks.experiment(
         model,

@@ -37,7 +37,8 @@ from tensorflow.python.eager import context
 
 from model_garden_data import generate
 from model_garden_small import small
-from runner import main, registered
+from runner import main
+from runner.configuration import registry
 
 MARK = "<!-- scripts/model_garden.py writes what follows -->"
 SEED = 0
@@ -162,7 +163,7 @@ def run_all(folder: Path, pattern: str) -> list[tuple[str, ...]]:
     if not (data / "pieces.model").exists():
         alone(lambda: generate(data))
     rows = []
-    for name in sorted(registered.names()):
+    for name in sorted(registry.names()):
         if not fnmatch.fnmatch(name, pattern):
             continue
         plain = name.replace("/", "-")

@@ -7,7 +7,9 @@ import sys
 import pytest
 from absl import logging
 
-from runner import gin_files, installation, main
+from runner import main
+from runner.configuration import gin_parser
+from runner.core import installation
 from runner.errors import RunnerError
 
 SHORT = [
@@ -152,5 +154,5 @@ def test_experiments_are_described_by_whole_sentences(capsys, monkeypatch):
     listed = lines[: lines.index("")]
     assert max(map(len, listed)) <= 60
     entries = re.split(r"\n(?=\S)", "\n".join(listed))
-    assert len(entries) == len(list(gin_files.EXPERIMENTS.glob("*.gin")))
+    assert len(entries) == len(list(gin_parser.EXPERIMENTS.glob("*.gin")))
     assert all(entry.endswith(".") for entry in entries)

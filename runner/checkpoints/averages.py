@@ -1,0 +1,102 @@
+"""The averaged weights of a training checkpoint, as a checkpoint of their own.
+
+What anybody restores from it scores what the run's evaluations, which use the averages, have said:
+`tf.train.Checkpoint(model=...)`, an `init_checkpoint`, `--checkpoint=best`. It has no optimizer, so
+training cannot go on from it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from runner.checkpoints import checkpoint_files, recovery
+from runner.core import files
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SLOT = "average"  # what official's ExponentialMovingAverage calls it
+_OF_TRAINING = ("optimizer", "train_metrics", "generators", "inputs", "replicas", "logs")
+
+
+def write(source: Path, target: Path) -> None:
+    """Writes the averages that the checkpoint `source` holds to `target`, as the model's weights.
+
+    Weights that have no average are as they are in `source`.
+
+    Raises:
+        OSError, tensorflow.errors.OpError: `source` cannot be read, or `target` not be written.
+    """
+    files.check(target)
+    reader = checkpoint_files.open_reader(source)
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.ParseFromString(reader.get_tensor(_GRAPH))
+    averages = dict(_averages(graph))
+    kept = _reduce(graph)
+    tensors = {_GRAPH: tf.constant(graph.SerializeToString())}
+    types = reader.get_variable_to_dtype_map()
+    for node in kept:
+        for attribute in graph.nodes[node].attributes:
+            key = attribute.checkpoint_key
+            for name in _names(key, types):
+                value = reader.get_tensor(averages.get(node, name))
+                tensors[name] = tf.cast(value, types[name]) if node in averages else value
+    _save(tensors, target)
+
+
+def stand_alone(path: Path) -> bool:
+    """Whether the checkpoint at `path` can be read, and holds no averages beside its weights."""
+    try:
+        names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
+    except recovery.UNREADABLE:
+        return False
+    return not any(f"/{_SLOT}/.ATTRIBUTES/" in name for name in names)
+
+
+def _averages(graph: trackable_object_graph_pb2.TrackableObjectGraph) -> Iterator[tuple[int, str]]:
+    """The variables that have an average, by their nodes, each with the average's key."""
+    for node in graph.nodes:
+        for slot in node.slot_variables:
+            if slot.slot_name == _SLOT:
+                (attribute,) = graph.nodes[slot.slot_variable_node_id].attributes
+                yield slot.original_variable_node_id, attribute.checkpoint_key
+
+
+def _reduce(graph: trackable_object_graph_pb2.TrackableObjectGraph) -> set[int]:
+    """Takes out what is only training's; returns the nodes that are left."""
+    root = graph.nodes[0]
+    children = [child for child in root.children if child.local_name not in _OF_TRAINING]
+    del root.children[:]
+    root.children.extend(children)
+    left, queue = {0}, [0]
+    while queue:
+        node = graph.nodes[queue.pop()]
+        del node.slot_variables[:]
+        new = {child.node_id for child in node.children} - left
+        left |= new
+        queue.extend(new)
+    for number, node in enumerate(graph.nodes):
+        if number not in left:
+            node.Clear()
+    return left
+
+
+def _names(key: str, types: Mapping[str, tf.DType]) -> Iterable[str]:
+    """The tensors of one attribute: a lookup table has several."""
+    return [key] if key in types else [name for name in types if name.startswith(f"{key}-")]
+
+
+def _save(tensors: Mapping[str, tf.Tensor], target: Path) -> None:
+    """Writes them in a folder that marks a save which has not come to its end."""
+    beside = target.with_name(f"{target.name}_temp") / target.name
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    tf.raw_ops.SaveV2(
+        prefix=str(beside),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+    checkpoint_files.remove(target)
+    checkpoint_files.move(beside, target)
+    checkpoint_files.flush(str(target))
+    beside.parent.rmdir()

@@ -1,0 +1,190 @@
+"""The best checkpoints so far, kept in folders of their own."""
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.checkpoints import checkpoint_files, recovery
+from runner.checkpoints.checkpoint_files import TRAINING
+from runner.core import files
+from runner.errors import RunnerError
+from runner.history import records, rules
+
+
+class BestCheckpoint:
+    """A folder that holds the best checkpoints so far by one rule, and info.json about them.
+
+    It follows from the evaluations alone, so after a crash `update` puts it right. At any moment
+    info.json names checkpoints that are whole. It has Model Garden's keys about the very best one,
+    which is also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours
+    are `checkpoint`, the name of its files, and, where several are kept, `checkpoints`: the best
+    first, each with its step, the value of the rule's first metric and the name of its files.
+
+    The weights in them are those that were evaluated. Where these are averages, the checkpoint that
+    training can go on from is in the folder `training` below.
+
+    Args:
+        folder: `best` in the run's or the evaluator's folder.
+        rule: What decides.
+        keep: How many are kept.
+        write_averages: From a training checkpoint to a path; None where there are no averages.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        rule: rules.BestRule,
+        *,
+        keep: int = 1,
+        write_averages: Callable[[Path, Path], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self.rule = rule
+        self._ranking = rules.Ranking(rule)
+        self._keep = keep
+        self._write_averages = write_averages
+
+    def update(
+        self,
+        rows: Sequence[records.Row],
+        source: Path,
+        commit: Callable[[], object] | None = None,
+    ) -> records.Row | None:
+        """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
+
+        Where there is none, as after a change of the rule, it names none.
+
+        Args:
+            rows: The evaluations; those of an earlier call are the first of them again.
+            source: The checkpoint that the newest of them evaluated. An older one is looked for
+                beside it, where it is among the best and the folder lost it.
+            commit: Makes `source` where it is not there, and only if it is among the best.
+
+        Returns:
+            The best row, None while there is none.
+
+        Raises:
+            RunnerError: the folder cannot be written; what it held before is still there.
+        """
+        places = (self._folder, self._folder / TRAINING, source.parent)
+
+        def there(row: records.Row) -> bool:
+            # Asked only of what would be among the best.
+            if commit and row.checkpoint == source.name and not checkpoint_files.exists(source):
+                commit()
+            return any(_has(place, row) for place in places)
+
+        self._ranking.take(rows)
+        wanted = self._ranking.first(self._keep, among=there)
+        try:
+            if wanted:
+                self._hold(wanted, source)
+            elif rows:
+                self._disown()
+        except checkpoint_files.UNWRITABLE as error:
+            kept = "the one before it is kept" if self._named() else "there is none before it"
+            path = self._folder / (wanted[0].checkpoint if wanted else "info.json")
+            raise checkpoint_files.not_written(path, error, kept=kept) from error
+        return self._ranking.best
+
+    def _hold(self, wanted: Sequence[records.Row], source: Path) -> None:
+        """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
+        for folder in (self._folder, self._folder / TRAINING):
+            recovery.clear_leftovers(folder)
+        named = self._named()
+        for row in wanted:
+            if row.checkpoint not in named:
+                with contextlib.suppress(FileNotFoundError):  # training removed it meanwhile
+                    self._take(source.with_name(row.checkpoint))
+        if held := [row for row in wanted if _has(self._folder, row)]:
+            self._write(held)
+            self._prune()
+
+    def _take(self, path: Path) -> None:
+        """Puts the evaluated weights of a training checkpoint into the folder."""
+        if self._write_averages is None:
+            checkpoint_files.link(path, self._folder / path.name)
+            return
+        resumable = self._folder / TRAINING / path.name
+        places = (path, resumable, self._folder / path.name)  # the last is of earlier versions
+        found = next((place for place in places if checkpoint_files.exists(place)), path)
+        if found != resumable:
+            checkpoint_files.link(found, resumable)
+        self._write_averages(resumable, self._folder / path.name)
+
+    def _disown(self) -> None:
+        """Makes the folder name no checkpoint; the files stay, for the rule may change back."""
+        (self._folder / "info.json").unlink(missing_ok=True)
+        checkpoint_files.list_committed(self._folder, [])
+
+    def _write(self, held: Sequence[records.Row]) -> None:
+        """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
+        info = self._describe(held)
+        if info != self._info():
+            names = [row.checkpoint for row in reversed(held)]
+            checkpoint_files.list_committed(self._folder, names)
+            files.write_json(self._folder / "info.json", info)
+
+    def _describe(self, held: Sequence[records.Row]) -> dict[str, Any]:
+        best = held[0]
+        info: dict[str, Any] = {
+            **records.plain(best.metrics),
+            **records.nested(best.metrics),
+            "best_ckpt_global_step": float(best.step),
+            "checkpoint": best.checkpoint,
+        }
+        if self._keep > 1:
+            info["checkpoints"] = [
+                {"step": row.step, **self._value(row), "checkpoint": row.checkpoint} for row in held
+            ]
+        return info
+
+    def _value(self, row: records.Row) -> dict[str, float | str]:
+        value = row.metrics.get(self.rule.metric)  # another metric of the rule may have decided
+        return {} if value is None else records.plain({"value": value})
+
+    def _info(self) -> dict[str, Any]:
+        try:
+            info = files.read_json(self._folder / "info.json")
+        except RunnerError:  # damaged: it is written anew
+            return {}
+        return info if isinstance(info, dict) else {}
+
+    def _named(self) -> set[str]:
+        """What info.json names, of what is there."""
+        info = self._info()
+        entries = info.get("checkpoints", [info])  # earlier versions named averages beside it
+        names = {each.get("checkpoint") for each in entries if "averaged_weights" not in each}
+        return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
+
+    def _prune(self) -> None:
+        """Removes what info.json does not name: an older best, and what a crash left."""
+        named = self._named()
+        for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
+            part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
+            if part and part[1] not in named:
+                file.unlink(missing_ok=True)
+
+
+class BestCheckpoints:
+    """Several of these folders, each by a metric of its own; the first is the run's."""
+
+    def __init__(self, folders: Sequence[BestCheckpoint]) -> None:
+        self._folders = tuple(folders)
+
+    def update(
+        self,
+        rows: Sequence[records.Row],
+        source: Path,
+        commit: Callable[[], object] | None = None,
+    ) -> records.Row | None:
+        """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
+        best = [folder.update(rows, source, commit) for folder in self._folders]
+        return best[0] if best else None
+
+
+def _has(folder: Path, row: records.Row) -> bool:
+    """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
+    return row.is_own and checkpoint_files.exists(folder / row.checkpoint)

@@ -1,0 +1,245 @@
+"""The files of checkpoints in a folder: which there are, which were committed, linking, removing.
+
+A checkpoint's path stands for several files: `<path>.data-00000-of-00001` and its like, and
+`<path>.index`, which is written last and removed first. A folder's file `checkpoint` lists what was
+committed there, the newest last; it is written after the files that it names.
+"""
+
+import atexit
+import contextlib
+import fnmatch
+import functools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from runner.core import files
+from runner.errors import RunnerError
+
+NAME = "ckpt"
+TRAINING = "training"
+"""In a folder of checkpoints that are averaged weights only: those that training goes on from."""
+UNWRITABLE = (OSError, tf.errors.OpError)
+"""What the operating system and TensorFlow raise where something cannot be written."""
+
+_STEP = re.compile(rf"{NAME}-(\d+)")
+_PATTERN = re.compile(r"[\[\\]")
+_SHARD = re.compile(r"\d{5}-of-\d{5}")
+
+
+def name_of(step: int) -> str:
+    """The name of the checkpoint of `step`."""
+    return f"{NAME}-{step}"
+
+
+def step_in(name: str) -> int | None:
+    """The step in a checkpoint's name, None where it is named otherwise."""
+    match = _STEP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def open_reader(path: Path) -> Any:
+    """TensorFlow's reader of a checkpoint's tensors.
+
+    Raises:
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or not there.
+    """
+    return tf.train.load_checkpoint(as_read(path))
+
+
+def as_read(path: Path) -> str:
+    r"""A checkpoint's path as TensorFlow can read it.
+
+    It takes the path for a pattern, in which `[` and `\` stand for something else, and so finds
+    nothing in a folder like `lr=[0.1]`; a link to the folder leads there.
+    """
+    folder = str(path.parent)
+    return str(_link_to(folder) / path.name if _PATTERN.search(folder) else path)
+
+
+@functools.cache
+def _link_to(folder: str) -> Path:
+    """A link of another name, which is there as long as the process."""
+    beside = tempfile.TemporaryDirectory(prefix="runner-link-")
+    atexit.register(beside.cleanup)
+    link = Path(beside.name) / "folder"
+    link.symlink_to(Path(folder).resolve(), target_is_directory=True)
+    return link
+
+
+def exists(path: Path) -> bool:
+    """Whether the checkpoint's index is there, and so was the rest when it was written."""
+    return index(path).is_file()
+
+
+def index(path: Path) -> Path:
+    """The checkpoint's index file."""
+    return path.with_name(f"{path.name}.index")
+
+
+def data(path: Path) -> list[Path]:
+    """The checkpoint's data files that are there."""
+    start = f"{path.name}.data-"
+    found = (name for name in _files(path.parent) if name.startswith(start))
+    return [path.with_name(name) for name in sorted(found) if _SHARD.fullmatch(name, len(start))]
+
+
+def names(folder: Path) -> list[str]:
+    """The names of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
+    found = (name.removesuffix(".index") for name in _files(folder) if name.endswith(".index"))
+    steps = {name: step for name in found if (step := step_in(name)) is not None}
+    return sorted(steps, key=steps.__getitem__)
+
+
+def there(folder: Path) -> list[Path]:
+    """The checkpoints themselves, the newest last."""
+    beside = folder / "checkpoint"  # of thousands, joining each would take as long as all the rest
+    return [beside.with_name(name) for name in names(folder)]
+
+
+def committed(folder: Path) -> list[Path]:
+    """What the file `checkpoint` lists, the newest last, whether it is still there or not."""
+    try:
+        state = tf.train.get_checkpoint_state(str(folder))
+    except ValueError:  # empty, or no text: the machine went down before it was on the disk
+        return []
+    if state is None:
+        return []
+    newest = state.model_checkpoint_path
+    older = [path for path in state.all_model_checkpoint_paths if path != newest]
+    return [Path(path) for path in (*older, newest)]
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest committed checkpoint in `folder`, None where it is not there."""
+    newest = committed(folder)[-1:]
+    return newest[0] if newest and exists(newest[0]) else None
+
+
+def list_committed(folder: Path, names: Sequence[str]) -> None:
+    """Writes the file `checkpoint`: `names`, the newest last; None of them removes it.
+
+    It is a CheckpointState as text. With times in it, a `tf.train.CheckpointManager` that comes
+    after knows them as its own.
+    """
+    if not names:
+        (folder / "checkpoint").unlink(missing_ok=True)
+        return
+    lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
+    lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
+    beside = str(folder)  # for each Path that is made, Python keeps its names' places
+    times = [os.stat(f"{beside}/{name}.index").st_mtime for name in names]  # noqa: PTH116
+    lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
+    files.write_text(folder / "checkpoint", "\n".join(lines) + "\n")
+
+
+def link(source: Path, target: Path) -> None:
+    """Makes `target` the same checkpoint: hard links where possible, else copies.
+
+    At any moment `target` is the one that was there before, whole, or not there at all.
+
+    Raises:
+        FileNotFoundError: `source` is not there, or was removed meanwhile.
+    """
+    if exists(source) and exists(target) and not _same(index(source), index(target)):
+        remove(target)
+    for part in (*data(source), index(source)):
+        linked = _renamed(part, source, target)
+        if not _same(part, linked):
+            files.link(part, linked)
+
+
+def unshare(path: Path) -> None:
+    """Gives `path` an index of its own, for it to be overwritten and its links to stay as they are.
+
+    TensorFlow renames new data into place, but writes into the index that is there.
+    """
+    shared = index(path)
+    if exists(path) and shared.stat().st_nlink > 1:
+        own = shared.with_name(f".{shared.name}.{os.getpid()}.tmp")
+        shutil.copy2(shared, own)
+        own.replace(shared)
+
+
+def move(source: Path, target: Path) -> None:
+    """Moves what is there of a checkpoint, over what is at `target`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for part in (index(source), *data(source)):
+        with contextlib.suppress(FileNotFoundError):
+            part.replace(_renamed(part, source, target))
+
+
+def remove(path: Path) -> None:
+    """Removes what is there of a checkpoint."""
+    files.check(path)
+    for part in (index(path), *data(path)):
+        part.unlink(missing_ok=True)
+
+
+def flush(path: str) -> None:
+    """The checkpoint's files and their names are on the disk when this returns.
+
+    Raises:
+        OSError: they are not, and the checkpoint was removed.
+    """
+    try:
+        for part in (*data(Path(path)), index(Path(path)), Path(path).parent):
+            _flush(part)
+    except OSError:
+        remove(Path(path))
+        raise
+    # Once it has written, TensorFlow looks for files by the checkpoint's name; of each name Python
+    # would keep the pattern.
+    fnmatch._compile_pattern.cache_clear()  # type: ignore[attr-defined]
+
+
+def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
+    """What to raise where `path` cannot be written; `kept` says what there is without it."""
+    return RunnerError(f"{path} could not be written: {reason(error)}; {kept}")
+
+
+def reason(error: Exception) -> str:
+    """What an error of reading or writing says, without where in TensorFlow it was noticed."""
+    if isinstance(error, IndexError):
+        return "a data file is cut short"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    message = str(getattr(error, "message", error)).strip().partition("\n")[0]
+    message = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", message)
+    return re.sub(r"^.*(; |\): )", "", message)  # after a file's path, or a tensor's place in it
+
+
+def _files(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _renamed(part: Path, source: Path, target: Path) -> Path:
+    return target.with_name(target.name + part.name.removeprefix(source.name))
+
+
+def _same(file: Path, linked: Path) -> bool:
+    """Whether `linked` is a link or a copy of `file`."""
+    try:
+        one, other = file.stat(), linked.stat()
+    except FileNotFoundError:
+        return False
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
+def _flush(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,274 @@
+"""Checkpoints: committing, retiring, finding, restoring.
+
+What points to a checkpoint (the `checkpoint` file, info.json) is written after it is whole.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from runner.checkpoints import checkpoint_files, compatibility, extra_state, recovery, retention
+from runner.checkpoints.checkpoint_files import latest as latest
+from runner.core import heartbeat
+from runner.errors import ConfigError, RunnerError
+
+
+class UnreadableError(RunnerError):
+    """A checkpoint is damaged, or gone; `reason` is the message without its path."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.reason = f"cannot be read: {why}"
+        super().__init__(f"{path} {self.reason}")
+
+
+class Checkpoints:
+    """The checkpoints of one training run, `ckpt-<step>` in its folder.
+
+    A new one is flushed to the disk, then listed in the file `checkpoint`; then those that need not
+    be kept are removed, if the new one can be read. All that happens where it is written: in a
+    thread, if it is asynchronous. Those of earlier starts count as well.
+
+    Args:
+        checkpoint: What is saved. All its variables exist: an asynchronous save copies those that
+            it finds at its first call, and only those.
+        directory: The run's folder.
+        keep: Which are kept.
+        asynchronous: Write in a thread, from a copy, while training goes on.
+        best_folders: Where more are, which a run could go on from.
+        before_removal: Called with each that is about to be removed; an OSError keeps that one
+            until the next commit.
+        note: Is told why one that need not be kept is not removed.
+    """
+
+    def __init__(
+        self,
+        checkpoint: tf.train.Checkpoint,
+        directory: Path,
+        *,
+        keep: retention.Keep,
+        asynchronous: bool,
+        best_folders: Sequence[Path] = (),
+        before_removal: Callable[[Path], None] = lambda _: None,
+        note: heartbeat.Note = heartbeat.say,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._directory = directory
+        self._keep = keep
+        self._asynchronous = asynchronous
+        self._best_folders = tuple(best_folders)
+        self._before_removal = before_removal
+        self._note = note
+        self._removes = True
+        self._committed: int | None = None
+        self._before: int | None = None
+
+    @property
+    def committed(self) -> int | None:
+        """The step last committed or restored."""
+        return self._committed
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of `step` is, or would be."""
+        return self._directory / checkpoint_files.name_of(step)
+
+    def commit(self, step: int) -> None:
+        """Saves the present state as that of `step`, unless that is done.
+
+        Raises:
+            RunnerError: this commit, or an asynchronous one before it, could not be written. What
+                was committed earlier is untouched.
+        """
+        if self._committed == step:
+            return
+        self.wait()
+        path = self.path(step)
+        options = tf.train.CheckpointOptions(
+            enable_async=self._asynchronous,
+            experimental_write_callbacks=[self._written],
+        )
+        self._checkpoint.save_counter.assign_add(1)  # `restore` expects one in the file
+        try:
+            checkpoint_files.unshare(path)
+            self._checkpoint.write(str(path), options=options)
+        except checkpoint_files.UNWRITABLE as error:
+            raise self._not_written(step, error) from error
+        self._before, self._committed = self._committed, step
+
+    def wait(self) -> None:
+        """Returns when every commit is on the disk; raises as `commit` does where one is not."""
+        self._checkpoint.sync()
+        saver = self._checkpoint._async_checkpointer_impl
+        if saver is None or saver._async_error is None:  # `sync` keeps it to itself
+            return
+        error, saver._async_error = saver._async_error, None
+        step, self._committed = self._committed, self._before
+        if step is None or not isinstance(error, checkpoint_files.UNWRITABLE):
+            raise error
+        raise self._not_written(step, error) from error
+
+    def way_back(self) -> int | None:
+        """The step of the newest whole checkpoint that fell due; failing that, of the newest whole.
+
+        Not of one that a signal asked for: a run that got none would not have it to go back to.
+        None where there is no whole checkpoint.
+        """
+        self.wait()
+        names = checkpoint_files.names(self._directory)
+        steps = [checkpoint_files.step_in(name) or 0 for name in reversed(names)]
+        for step in sorted(steps, key=self._keep.is_due, reverse=True):
+            if recovery.damage(self.path(step)) is None:
+                return step
+        return None
+
+    def discard_after(self, step: int) -> None:
+        """Removes the checkpoints after `step`, the best ones too: training goes another way."""
+        below = [folder / checkpoint_files.TRAINING for folder in self._best_folders]
+        for folder in (*self._best_folders, *below, self._directory):
+            for path in checkpoint_files.there(folder):
+                if (checkpoint_files.step_in(path.name) or 0) > step:
+                    (folder / "info.json").unlink(missing_ok=True)  # best ones are named in it
+                    checkpoint_files.remove(path)
+        self._list(checkpoint_files.name_of(step))
+
+    def restore(self, path: Path) -> None:
+        """Restores everything from `path`, and knows that its step is committed."""
+        self.wait()
+        restore(self._checkpoint, path)
+        self._committed = step_of(path)
+
+    def _written(self, prefix: str) -> None:
+        """Makes what was just written count; it is the newest, whatever its step."""
+        checkpoint_files.flush(prefix)
+        newest = Path(prefix)
+        steps = self._list(newest.name)
+        removable = self._keep.removable(steps)
+        if removable and self._good(newest):
+            for step in removable:
+                self._remove(self.path(step))
+            self._list(newest.name)
+
+    def _list(self, newest: str) -> list[int]:
+        """Lists what is there, `newest` last, and returns the steps."""
+        older = [name for name in checkpoint_files.names(self._directory) if name != newest]
+        checkpoint_files.list_committed(self._directory, [*older, newest])
+        return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]
+
+    def _good(self, newest: Path) -> bool:
+        """Whether `newest` makes older ones dispensable."""
+        reason = recovery.damage(newest)
+        if reason:
+            self._note(f"{newest} is damaged ({reason}): nothing is removed for it")
+        return reason is None
+
+    def _remove(self, path: Path) -> None:
+        try:
+            self._before_removal(path)
+            checkpoint_files.remove(path)
+            self._removes = True
+        except OSError as error:
+            if self._removes:  # said once for as long as it lasts
+                why = checkpoint_files.reason(error)
+                self._note(f"{path} stays though it need not be kept: {why}")
+            self._removes = False
+
+    def _not_written(self, step: int, error: Exception) -> RunnerError:
+        """Clears away what a failed commit left, and says what there is without it."""
+        path = self.path(step)
+        with contextlib.suppress(OSError):  # a folder that cannot be written
+            recovery.clear_save(path)
+        there = checkpoint_files.there(self._directory)
+        newest = f"the newest checkpoint is {there[-1]}" if there else "there is no earlier one"
+        failed = self._directory / "checkpoint" if path in there else path  # whole, but not listed
+        return checkpoint_files.not_written(failed, error, kept=newest)
+
+
+def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False) -> None:
+    """Reads `path` into `checkpoint`.
+
+    Args:
+        checkpoint: Its variables must all be in the file.
+        path: The checkpoint, without `.index`.
+        partly: The file may hold more (an evaluator needs no optimizer).
+
+    Raises:
+        UnreadableError: the file is damaged, or gone.
+        ConfigError: it was written for another model; the message lists the differences.
+    """
+    try:
+        with _without_logs(checkpoint, path):
+            report = compatibility.compare(checkpoint, path)
+            complaint = "" if report.different else _read(checkpoint, path, partly=partly)
+    except recovery.UNREADABLE as error:
+        why = recovery.damage(path) or checkpoint_files.reason(error)
+        raise UnreadableError(path, why) from error
+    if report.different or complaint:
+        differences = report.render(unexpected=not partly) or f"  {complaint}"
+        written, advice = _misfit(report, partly=partly)
+        raise ConfigError(f"{path} was written {written}:\n{differences}\n{advice}")
+
+
+@contextlib.contextmanager
+def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
+    """Inside, `checkpoint` has no `memory.Logs` where `path` was written before there were any."""
+    logs = getattr(checkpoint, extra_state.Logs.NAME, None)
+    if logs is None or extra_state.Logs.of(path) is not None:
+        yield
+        return
+    delattr(checkpoint, extra_state.Logs.NAME)
+    try:
+        yield
+    finally:
+        setattr(checkpoint, extra_state.Logs.NAME, logs)
+
+
+def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
+    """What a checkpoint that does not fit was written for, and what to do."""
+    if partly:
+        advice = "evaluate with the run's own configuration: its folder has it as config.gin"
+        return "for another model", advice
+    advice = "this can be its task's init_checkpoint"
+    names = [*report.missing, *report.unexpected, *report.different]
+    if names and all(name.startswith("train_metrics/") for name in names):
+        return "with other training metrics", (
+            "A run keeps the metrics it began with (of the task's build_metrics, and of "
+            f"RunConfig.log_gradient_norm); one with others starts in a new model_dir; {advice}"
+        )
+    return "for another model", f"A changed model starts in a new model_dir; {advice}"
+
+
+def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
+    """Reads what TensorFlow can read, and returns its complaint about the rest, if any."""
+    name = checkpoint_files.as_read(path)
+    status = checkpoint.read(name) if partly else checkpoint.restore(name)
+    try:
+        if not partly:
+            status.assert_consumed()
+        status.assert_existing_objects_matched()
+    except AssertionError as error:
+        return str(error).strip().partition("\n")[0]
+    finally:
+        status.expect_partial()  # else it logs the same when it is deleted
+        _forget(checkpoint)
+    return ""
+
+
+def _forget(checkpoint: tf.train.Checkpoint) -> None:
+    """Has TensorFlow let go of what it found no object for.
+
+    It keeps that, and with it all that belongs to the reading, for objects that are still to come;
+    here all exist, and who restores often would need more and more memory.
+    """
+    for each in tf.train.TrackableView(checkpoint).descendants():
+        each._deferred_dependencies.clear()
+
+
+def step_of(path: Path) -> int:
+    """The training step in a checkpoint's name, else the one it holds (0 where it holds none)."""
+    step = checkpoint_files.step_in(path.name)
+    if step is not None:
+        return step
+    reader = checkpoint_files.open_reader(path)
+    key = "global_step/.ATTRIBUTES/VARIABLE_VALUE"
+    return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0

@@ -1,0 +1,172 @@
+"""Which checkpoint a run goes on from: the newest that is whole.
+
+A save that was killed is cleared away. A checkpoint that was committed and is damaged now is moved
+to `damaged/`, and said: training that was done is going to be done again.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from runner.checkpoints import checkpoint_files
+from runner.errors import RunnerError
+
+UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+"""What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
+
+_SAVE = re.compile(r"((ckpt|averaged)-\d+)_temp")  # TensorFlow removes it when all is written
+_TEMPORARY = re.compile(r"checkpoint\.tmp[0-9a-f]{32}|\..+\.(?P<pid>\d+)\.tmp")
+
+
+def damage(path: Path) -> str | None:
+    """Why the checkpoint at `path` cannot be trusted, None where it can.
+
+    Every tensor is read once: TensorFlow compares the checksums of tensors and of the index. Not
+    read is a tensor of type variant, which only another program writes (an iterator as such):
+    TensorFlow's reader of a damaged one ends the process.
+    """
+    missing = _missing(path)
+    if missing:
+        return missing
+    place = "its index"
+    try:
+        reader = checkpoint_files.open_reader(path)
+        for name, dtype in reader.get_variable_to_dtype_map().items():
+            place = name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
+            if dtype != tf.variant:
+                reader.get_tensor(name)
+    except UNREADABLE as error:
+        return f"{place}: {checkpoint_files.reason(error)}"
+    return None
+
+
+def newest_good(
+    model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
+) -> Path | None:
+    """The newest checkpoint that is whole, in `model_dir`; None where nothing was ever committed.
+
+    One that only a folder of best checkpoints still has is linked back. What a kill left behind is
+    cleared, and afterwards the file `checkpoint` lists exactly what is there.
+
+    Args:
+        model_dir: The run's folder.
+        best_folders: The names of the folders of best checkpoints in it.
+        note: Is told about each damaged checkpoint.
+
+    Raises:
+        RunnerError: all that were committed are damaged. They are left as they are.
+    """
+    clear_leftovers(model_dir)
+    listed = [path.name for path in checkpoint_files.committed(model_dir)]
+    found: Path | None = None
+    damaged: dict[Path, str] = {}
+    for path in _candidates(model_dir, best_folders, listed):
+        reason = damage(path)
+        if reason is None:
+            found = path
+            break
+        damaged[path] = reason
+    if damaged and found is None:
+        raise RunnerError(_nothing_left(model_dir, damaged))
+    for path, reason in damaged.items():
+        _put_aside(path, model_dir)
+        note(f"{path} is damaged ({reason}): going on from {found}; its remains are in damaged/")
+    if found is not None and found.parent != model_dir:
+        checkpoint_files.link(found, model_dir / found.name)
+    names = [path.name for path in checkpoint_files.there(model_dir)]
+    if names != listed or not names:
+        checkpoint_files.list_committed(model_dir, names)
+    return model_dir / found.name if found else None
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Removes from a folder of checkpoints what killed writers left half-done.
+
+    These are saves that were not finished, temporary files of TensorFlow's and of
+    `runner.core.files` (but for this process's own), and data that lost their index
+    while they were being pruned.
+    """
+    for entry in list(folder.iterdir()) if folder.is_dir() else ():
+        if save := _SAVE.fullmatch(entry.name):
+            clear_save(folder / save[1])
+        elif _is_temporary(entry.name) or _is_orphan(entry):
+            entry.unlink(missing_ok=True)
+
+
+def clear_save(path: Path) -> None:
+    """Removes what a save of `path` left that did not come to its end; keeps `path` if it is whole.
+
+    TensorFlow writes into a temporary folder, moves the data in place, writes the index there and
+    removes the folder: while that is there, even a committed checkpoint's index may be half of one.
+    """
+    temporary = path.with_name(f"{path.name}_temp")
+    if not temporary.exists():
+        return
+    if damage(path):
+        checkpoint_files.remove(path)
+    if temporary.is_dir():
+        shutil.rmtree(temporary)
+    else:
+        temporary.unlink()
+
+
+def _is_temporary(name: str) -> bool:
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and match["pid"] != str(os.getpid())
+
+
+def _is_orphan(entry: Path) -> bool:
+    """Whether a data file has no index, and no right to one: the newest committed one's is lost."""
+    name, is_data, _ = entry.name.rpartition(".data-")
+    if not is_data or checkpoint_files.exists(entry.with_name(name)):
+        return False
+    return name not in [path.name for path in checkpoint_files.committed(entry.parent)[-1:]]
+
+
+def _missing(path: Path) -> str | None:
+    """Which of the checkpoint's files are not there."""
+    if not checkpoint_files.exists(path):
+        return "its index is missing"
+    data = checkpoint_files.data(path)
+    if not data:
+        return "its data are missing"
+    total = int(data[0].name[-5:])
+    return f"{total - len(data)} of its {total} data files missing" if len(data) < total else None
+
+
+def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str]) -> list[Path]:
+    """What a run could go on from, the newest first; of equals the one in `model_dir`.
+
+    Among them is the newest that was committed, even if it is gone.
+    """
+    names = {path.name for path in checkpoint_files.there(model_dir)} | set(listed[-1:])
+    paths = [model_dir / name for name in names]
+    for folder in best_folders:  # averaged weights have what training goes on from below them
+        below = model_dir / folder / checkpoint_files.TRAINING
+        paths += checkpoint_files.there(below if below.is_dir() else model_dir / folder)
+    known = [path for path in paths if checkpoint_files.step_in(path.name) is not None]
+    return sorted(
+        known,
+        key=lambda path: (checkpoint_files.step_in(path.name), path.parent == model_dir),
+        reverse=True,
+    )
+
+
+def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
+    reasons = "; ".join(f"{path.relative_to(model_dir)}: {why}" for path, why in damaged.items())
+    return (
+        f"every checkpoint in {model_dir} is damaged ({reasons}); put a whole one there, or start "
+        "anew in another model_dir"
+    )
+
+
+def _put_aside(path: Path, model_dir: Path) -> None:
+    """Moves a damaged checkpoint out of the way; a best one makes room for another."""
+    if path.parent != model_dir:
+        (path.parent / "info.json").unlink(missing_ok=True)
+        (path.parent / "checkpoint").unlink(missing_ok=True)
+    checkpoint_files.move(path, model_dir / "damaged" / path.name)

@@ -1,0 +1,86 @@
+"""Which checkpoints `--checkpoint` names."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from runner.checkpoints import checkpoint_files
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+
+_STEPS = re.compile(r"(\d+|\d*:\d*)(,(\d+|\d*:\d*))*")
+
+
+def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
+    """The checkpoints that `--checkpoint` names, oldest first.
+
+    Args:
+        model_dir: The run's folder.
+        which: `latest`; `best`; `all`, the best ones included; steps and ranges of steps, as in
+            `1000,2000` and `1000:5000`, whose ends count and may be left out; or the path, from
+            here or from `model_dir`, of a checkpoint or a folder. A folder stands for its latest,
+            and one of best checkpoints for its best.
+        best: The names of the folders of best checkpoints, the first of them that of `best`.
+
+    Returns:
+        Paths without `.index`, none where `latest` is asked for and there is none.
+
+    Raises:
+        ConfigError: there is no such checkpoint; the message lists those there are.
+    """
+    if which == "latest":
+        return _at(model_dir)
+    there = _by_step([model_dir, *(model_dir / name for name in best)])
+    if which == "all":
+        found = list(there.values())
+    elif _STEPS.fullmatch(which):
+        found = [there[step] for step in _steps(which, there)]
+    elif which == "best" or which in best:
+        found = _at(model_dir / (best[0] if which == "best" and best else which))
+    else:
+        found = _at(model_dir / which) or _at(Path(which))
+    if not found:
+        raise ConfigError(_nothing(which, model_dir, there, best))
+    return found
+
+
+def _by_step(folders: Iterable[Path]) -> dict[int, Path]:
+    """The checkpoints of several folders by step, each from the first folder that has it."""
+    found: dict[int, Path] = {}
+    for folder in folders:
+        for path in checkpoint_files.there(folder):
+            found.setdefault(checkpoint_files.step_in(path.name) or 0, path)
+    return dict(sorted(found.items()))
+
+
+def _steps(which: str, there: Iterable[int]) -> list[int]:
+    """The steps that `which` lists, none where a step or a range of them has no checkpoint."""
+    found: set[int] = set()
+    for part in which.split(","):
+        low, _, high = part.partition(":") if ":" in part else (part, "", part)
+        steps = {
+            step
+            for step in there
+            if (not low or step >= int(low)) and (not high or step <= int(high))
+        }
+        if not steps:
+            return []
+        found |= steps
+    return sorted(found)
+
+
+def _at(path: Path) -> list[Path]:
+    """The checkpoint that a path means, if there is one."""
+    if path.is_dir():
+        newest = checkpoint_files.latest(path)
+        return [newest] if newest else []
+    name = path.name.removesuffix(".index")
+    return [path.with_name(name)] if name and checkpoint_files.exists(path.with_name(name)) else []
+
+
+def _nothing(which: str, model_dir: Path, there: Iterable[int], best: Sequence[str]) -> str:
+    steps = ", ".join(map(str, there))
+    folders = [name for name in best if _at(model_dir / name)]
+    known = f"there are {', '.join([steps, *folders])}" if steps else "there is none yet"
+    meant = did_you_mean(which, ["latest", "best", "all", *folders])
+    return f"--checkpoint={which}: no such checkpoint in {model_dir}; {known}{meant}"

@@ -1,0 +1,89 @@
+"""Starting from another run's weights: what fits is loaded, the rest is reported."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from runner.checkpoints import checkpoint_files, compatibility, recovery
+from runner.errors import ConfigError, RunnerError
+
+
+def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
+    """Loads into `model` what fits from a checkpoint, and leaves the rest as it is.
+
+    A model's `checkpoint_items` say what is loaded and under which names it was saved, as for
+    official's tasks; else it is the model itself, saved as `model` (training checkpoints are) or as
+    the root of the checkpoint (Keras's `save_weights`).
+
+    Args:
+        model: Its variables exist.
+        path: A checkpoint, or a folder, which stands for the newest one in it.
+        whole: Every weight of the model is to be loaded.
+
+    Returns:
+        What was loaded, and what not: all of the model's variables count.
+
+    Raises:
+        ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model.
+        RunnerError: it is damaged.
+    """
+    saved = compatibility.Saved(find(path))
+    items: Mapping[str, Any] = getattr(model, "checkpoint_items", {"model": model})
+    for roots in (items, {"model": model}, {"": model}):
+        starts = saved.starts(roots)
+        found = saved.match(starts)
+        fitting = [pair for pair in saved.pairs(found) if not pair.difference]
+        if not fitting:
+            continue
+        report = compatibility.report(saved, roots, found, below=starts)
+        left = _left(model, roots, [pair.variable for pair in saved.pairs(found)])
+        report = dataclasses.replace(report, missing=list(dict.fromkeys([*report.missing, *left])))
+        if whole and (left or report.different):
+            raise ConfigError(f"{path} is not the whole model:\n{report.render(unexpected=False)}")
+        for pair in fitting:
+            pair.variable.assign(saved.reader.get_tensor(pair.key))
+        return report
+    ours = [
+        compatibility.describe(name, each) for name, each in compatibility.variables({"": model})
+    ]
+    raise ConfigError(
+        f"nothing in {path} fits this model: it holds {_some(saved.describe([0]))}; the model has "
+        f"{_some(ours)}"
+    )
+
+
+def _left(
+    model: tf_keras.Model, roots: Mapping[str, Any], found: Iterable[tf.Variable]
+) -> list[str]:
+    """A line for each weight of the model that is not among those found."""
+    left = {id(each) for each in model.variables} - {id(each) for each in found}
+    there = compatibility.variables({"": model, **roots})
+    return [compatibility.describe(path, each) for path, each in there if id(each) in left]
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+    return ", ".join(lines[:3]) + more
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that `init_checkpoint` names, whole.
+
+    Raises:
+        ConfigError: there is none.
+        RunnerError: it is damaged.
+    """
+    found = checkpoint_files.latest(path) if path.is_dir() else path
+    found = found and found.with_name(found.name.removesuffix(".index"))
+    if found is None or not checkpoint_files.exists(found):
+        folder = path if path.is_dir() else path.parent
+        names = sorted(file.stem for file in folder.glob("*.index"))
+        there = f"; {folder} has {', '.join(names)}" if names else ""
+        raise ConfigError(f"init_checkpoint = {str(path)!r}: there is no checkpoint{there}")
+    if why := recovery.damage(found):
+        raise RunnerError(f"{found} is damaged: {why}")
+    return found

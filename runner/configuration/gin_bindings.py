@@ -1,0 +1,165 @@
+"""The bindings of gin files, resolved: of known parameters, to values that fit them."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import gin
+
+from runner.configuration import gin_names, gin_parser, typecheck
+from runner.core import spelling
+from runner.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True)
+class Link(typecheck.Pending):
+    """A reference to a class or function that was found."""
+
+    scope: str
+    named: gin_names.Named
+
+    def __str__(self) -> str:
+        return f"@{self.named.name}{'()' if self.called else ''}"
+
+    def __repr__(self) -> str:
+        """As gin reads it; official takes a dict for the section that names something."""
+        if self.by_name:
+            return repr({"name": self.named.path})
+        return f"@{_scoped(self.scope, self.named.path)}{'()' if self.called else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A binding of a parameter that exists, to a value that fits it."""
+
+    scope: str
+    named: gin_names.Named
+    parameter: str
+    value: Any
+    place: str
+
+    @property
+    def name(self) -> str:
+        """As messages name it: `TrainerConfig.train_steps`."""
+        return f"{_scoped(self.scope, self.named.name)}.{self.parameter}"
+
+    def __str__(self) -> str:
+        """As gin reads it."""
+        name = f"{_scoped(self.scope, self.named.path)}.{self.parameter}"
+        return f"{name} = {gin_parser.literal(self.value)}"
+
+
+def resolve(
+    statements: Sequence[gin_parser.Statement], *, known: Iterable[type] = ()
+) -> tuple[list[Bound], list[str]]:
+    """All bindings in their order, with macros replaced by their values.
+
+    Args:
+        statements: Of all files.
+        known: Classes that need no import.
+
+    Returns:
+        Those that nothing is wrong with, and a line for each other one: an unknown class, parameter
+        or macro, or a value of a wrong type.
+
+    Raises:
+        ConfigError: a module cannot be imported.
+    """
+    resolver = _Resolver(statements, known)
+    bound = []
+    problems: dict[str, str] = {}
+    for each in statements:
+        if isinstance(each, gin_parser.Binding) and each.parameter:
+            try:
+                bound.append(resolver.bound(each))
+            except ConfigError as error:
+                problems.setdefault(str(error), each.place)  # A block repeats its unknown class.
+    return bound, [f"{place}: {what}" for what, place in problems.items()]
+
+
+def unused_macros(statements: Sequence[gin_parser.Statement]) -> Iterator[tuple[str, str]]:
+    """Place and name of each macro that no value refers to."""
+    bindings = [each for each in statements if isinstance(each, gin_parser.Binding)]
+    parts = [part for each in bindings for part in gin_parser.parts(each.value)]
+    used = {part.name for part in parts if isinstance(part, gin_parser.Macro)}
+    for each in bindings:
+        if not each.parameter and _macro(each) not in used:
+            yield each.place, _macro(each)
+
+
+class _Resolver:
+    def __init__(self, statements: Sequence[gin_parser.Statement], known: Iterable[type]):
+        self._names = gin_names.Names(statements, known)
+        self._macros = {
+            _macro(each): each
+            for each in statements
+            if isinstance(each, gin_parser.Binding) and not each.parameter
+        }
+
+    def bound(self, binding: gin_parser.Binding) -> Bound:
+        """The binding, resolved; a ConfigError says what is wrong with it, and not where."""
+        named = self._names.find(binding.target, binding.source)
+        known = typecheck.parameters(named.target)
+        parameter = known.get(binding.parameter) or known.get("**")
+        if parameter is None:
+            meant = spelling.did_you_mean(binding.parameter, known)
+            meant = meant or self._elsewhere(binding.parameter)
+            raise ConfigError(f"{named.name} has no parameter {binding.parameter!r}{meant}")
+        value = self._value(binding.value, binding.source)
+        if value is not gin.REQUIRED:
+            try:
+                value = typecheck.convert(value, parameter.hint)
+            except typecheck.MismatchError as error:
+                raise ConfigError(f"{named.name}.{binding.parameter}: {error}") from None
+        return Bound(binding.scope, named, binding.parameter, value, binding.place)
+
+    def _elsewhere(self, parameter: str) -> str:
+        """Which other section has a parameter, as well as that can be told."""
+        holder = self._names.holder(parameter)
+        found = f"; did you mean {holder}.{parameter}?" if holder else ""
+        return spelling.elsewhere(parameter) or found
+
+    def _value(self, value: Any, source: gin_parser.Source, within: tuple[str, ...] = ()) -> Any:
+        """A value, or a part of one, with references resolved; `within` are the macros around."""
+        match value:
+            case gin_parser.Reference():
+                # As in gin, what stands in a macro is built in a scope of the macro's name.
+                scope = value.scope or "".join(within[-1:])
+                return self._link(dataclasses.replace(value, scope=scope), source)
+            case gin_parser.Macro(name) if name in within:
+                raise ConfigError(f"%{name} refers to itself")
+            case gin_parser.Macro(name) if name in self._macros:
+                macro = self._macros[name]
+                return self._value(macro.value, macro.source, (*within, name))
+            case gin_parser.Macro(name):
+                return self._constant(name)
+            case dict():
+                parts = self._value([*value.items()], source, within)
+                return dict(parts)
+            case list() | tuple():
+                return type(value)(self._value(each, source, within) for each in value)
+        return value
+
+    def _link(self, reference: gin_parser.Reference, source: gin_parser.Source) -> Link:
+        named = self._names.find(reference.name, source)
+        produces = named.target
+        if not inspect.isclass(produces):
+            produces = typecheck.type_hints(produces).get("return")
+        known = produces if inspect.isclass(produces) else None
+        return Link(known, reference.called, scope=reference.scope, named=named)
+
+    def _constant(self, name: str) -> Any:
+        try:
+            return gin.query_parameter(name)
+        except (KeyError, ValueError):
+            meant = spelling.did_you_mean(name, self._macros)
+            raise ConfigError(f"nothing defines %{name}{meant}") from None
+
+
+def _macro(definition: gin_parser.Binding) -> str:
+    return _scoped(definition.scope, definition.target)
+
+
+def _scoped(scope: str, name: str) -> str:
+    return f"{scope}/{name}" if scope else name

@@ -1,0 +1,220 @@
+"""From gin files to one object: everything in them is checked, then gin builds it.
+
+gin itself stops at the first mistake, accepts any type, knows no near names and ignores a binding
+that nothing instantiates. So the statements of all files first become a list of bindings, complete
+with classes, checked values and places. gin then gets those that count as one text, in which every
+name is a full path and every macro is replaced by its value.
+"""
+
+import contextlib
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import gin
+from official.modeling.hyperparams import base_config
+
+from runner.configuration import gin_bindings, gin_names, gin_parser, gin_tree, sections
+from runner.core import spelling, user_code
+from runner.errors import ConfigError
+
+T = TypeVar("T")
+
+_GIN = threading.RLock()  # gin keeps all its state in globals of its module.
+
+
+class Made(NamedTuple):
+    """What gin made.
+
+    Attributes:
+        origins: By path (`trainer.train_steps`), the place where each given value is written.
+        problems: What is wrong with bindings that were left out for it, a line each.
+    """
+
+    origins: dict[str, str]
+    problems: list[str]
+
+
+def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T, Made]:
+    """Has gin build a `root` from files and `Name.param=value` strings, applied in that order.
+
+    The working folder and the folders of the files become importable, and stay so. What gin had
+    been told before, by an earlier call or by somebody else, is forgotten.
+
+    Raises:
+        ConfigError: what is wrong is such that nothing can be built, each mistake on a line.
+    """
+    with _cleared():
+        statements = list(gin_parser.read(files, params))
+        unset = f"nothing sets {root.__name__}; a file needs: include 'base.gin'"
+        if not any(_sets(each, root) for each in statements):
+            raise ConfigError(unset)
+        _make_importable(statements)
+        bound, problems = gin_bindings.resolve(statements)
+        if not any(each.named.target is root for each in bound):
+            raise ConfigError("\n".join([*problems, unset]))
+        tree = gin_tree.Tree(bound)
+        tree.grow(root)
+        _hand_over(tree, statements, problems)
+        try:
+            made = gin.get_configurable(root)()
+            _give_arguments(made, tree)
+            return made, Made(tree.origins, problems)
+        except Exception as error:  # Whatever a user's constructor may raise.
+            raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
+
+
+def override(base: base_config.Config, files: Iterable[str], params: Iterable[str]) -> Made:
+    """Sets what files and parameters bind in an object that is there already, section by section.
+
+    A binding counts for every section of its class. Sections that the bindings refer to (`@...()`)
+    are built by gin and replace those that were there. Their classes need no import in the files.
+
+    Args:
+        base: Not locked.
+        files: As for `build`.
+        params: As for `build`.
+
+    Raises:
+        ConfigError: as `build` does.
+    """
+    with _cleared():
+        statements = list(gin_parser.read(files, params))
+        _make_importable(statements)
+        kinds = list(dict.fromkeys(type(each) for _, each in sections.walk(base)))
+        bound, problems = gin_bindings.resolve(statements, known=kinds)
+        tree = gin_tree.Tree(bound)
+        tree.adopt(base)
+        _hand_over(tree, statements, problems)
+        try:
+            _set(base, tree)
+            _give_arguments(base, tree)
+        except Exception as error:  # Whatever a user's constructor may raise.
+            raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
+        return Made(tree.origins, problems)
+
+
+def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
+    """Imports what the files import: a user's module may register an experiment.
+
+    Raises:
+        ConfigError: a file or a module is missing or broken.
+    """
+    statements = list(gin_parser.read(files, params))
+    _make_importable(statements)
+    gin_names.Names(statements)
+
+
+@contextlib.contextmanager
+def _cleared() -> Iterator[None]:
+    with _GIN, gin.unlock_config(), gin.config.interactive_mode():
+        gin.clear_config()
+        yield
+
+
+def _hand_over(
+    tree: gin_tree.Tree, statements: Sequence[gin_parser.Statement], known: Sequence[str]
+) -> None:
+    """Gives gin the bindings that count, unless something is wrong with the tree.
+
+    Where single bindings are wrong (`known`), others may have no effect only because of that.
+    """
+    problems = list(tree.problems)
+    if not known:
+        problems += tree.unused()
+        for place, macro in gin_bindings.unused_macros(statements):
+            use = f"; to set a parameter: {tree.owner(macro)}.{macro} = ..."
+            problems.append(f"{place}: nothing uses {macro}{spelling.elsewhere(macro) or use}")
+    if problems:
+        raise ConfigError("\n".join([*known, *problems]))
+    _parse(tree.bindings)
+
+
+def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
+    """Sets what is bound in a section, and in those below it that were there before."""
+    bound = {each.parameter: each.value for each in tree.of("", type(section))}
+    for name, value in vars(section).items():
+        below = value if isinstance(value, (list, tuple)) else [value]
+        for each in below if name not in bound else ():
+            if isinstance(each, base_config.Config):
+                _set(each, tree)
+    for name, value in bound.items():
+        vars(section)[name] = None  # or official puts a list into the one that is there
+        setattr(section, name, _built(value))
+
+
+def _give_arguments(root: Any, tree: gin_tree.Tree) -> None:
+    """Gives the sections that name functions what is bound of these functions' parameters."""
+    there = dict(sections.walk(root)) if tree.functions else {}
+    for path, arguments in tree.functions.items():
+        there[path].arguments = base_config.Config(arguments)
+
+
+def _built(value: Any) -> Any:
+    """A value with its references built by gin."""
+    if isinstance(value, gin_bindings.Link) and value.by_name:
+        return {"name": value.named.path}
+    if isinstance(value, gin_bindings.Link):
+        with gin.config_scope(value.scope or None):
+            made = gin.get_configurable(value.named.target)
+            return made() if value.called else made
+    if isinstance(value, dict):
+        return {key: _built(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_built(item) for item in value)
+    return value
+
+
+def _sets(statement: gin_parser.Statement, root: type) -> bool:
+    """Whether it binds a parameter of `root`, as far as its spelling tells."""
+    return (
+        isinstance(statement, gin_parser.Binding)
+        and statement.target.rpartition(".")[2] == root.__name__
+    )
+
+
+def _make_importable(statements: Iterable[gin_parser.Statement]) -> None:
+    ours = (gin_parser.PACKAGE, gin_parser.EXPERIMENTS)
+    folders = [each.source.folder for each in statements if each.source.folder not in ours]
+    for folder in reversed(dict.fromkeys([Path.cwd(), *folders])):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+
+
+def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
+    """Hands bindings to gin."""
+    values = [part for each in bindings for part in gin_parser.parts(each.value)]
+    links = [part for part in values if isinstance(part, gin_bindings.Link)]
+    named = [each.named for each in bindings] + [link.named for link in links]
+    modules = {each.module for each in named}
+    header = ["from __gin__ import dynamic_registration"]
+    header += [f"import {module}" for module in sorted(modules)]
+    try:
+        gin.parse_config([*header, *map(str, bindings)])
+    except Exception as error:  # What gin has against a binding that the signature allows.
+        what, _, where = str(error).partition("\n  In ")
+        line = re.search(r"line (\d+)", where)
+        number = int(line.group(1)) - len(header) if line else 0
+        raise ConfigError(f"{bindings[number - 1].place}: {what}") from error
+
+
+def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
+    """What a constructor has against its values, without gin's account of the calls."""
+    what, *calls = str(error).split("\n  In call to configurable '")
+    name = calls[0].partition("'")[0] if calls else ""
+    if isinstance(error, ValueError):
+        what = f"{name}: {what}"
+    elif what.startswith("Unknown type"):
+        what = f"{name} holds more than numbers, strings, lists and official Configs: {what}"
+    else:
+        what = f"{name} cannot be built: {type(error).__name__}: {what} ({user_code.blame(error)})"
+    references = [place for (_, each), place in tree.built.items() if each.__name__ == name]
+    values = [
+        each.place
+        for each in tree.bindings
+        if each.named.name == name and re.search(rf"\b{each.parameter}\b", what)
+    ]
+    return ": ".join([*[*values, *references][:1], what])

@@ -1,0 +1,89 @@
+"""An experiment written as a gin file that alone builds it again: `config.gin`."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from official.modeling.hyperparams import base_config
+
+from runner.configuration import gin_parser
+
+_HEADER = """\
+# Generated from the resolved configuration. It builds the same experiment without any other file:
+#   runner --mode=... --model_dir=... --gin_file=config.gin
+"""
+
+
+def write(experiment: base_config.Config, imports: Iterable[str] = ()) -> str:
+    """The text of a gin file that builds an equal experiment, defaults included.
+
+    Args:
+        experiment: Of importable classes.
+        imports: Modules that have to be imported besides, such as those that register a task.
+
+    Raises:
+        ValueError: it holds what gin cannot spell: NaN, or a class that cannot be imported.
+    """
+    writer = _Writer()
+    lines = list(writer.section(experiment, ""))
+    modules = sorted({*imports, *writer.modules})
+    head = ["from __gin__ import dynamic_registration", *(f"import {each}" for each in modules)]
+    return "\n".join([_HEADER, *head, "", *lines]) + "\n"
+
+
+class _Reference(str):
+    """A reference: gin wants no quotes around it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self._scopes: set[str] = set()
+
+    def section(self, section: base_config.Config, scope: str) -> Iterator[str]:
+        """A block for a section, and one for each section below it."""
+        below: list[tuple[base_config.Config, str]] = []
+        name = self._name(type(section))
+        yield f"{scope}/{name}:" if scope else f"{name}:"
+        for field in dataclasses.fields(section):
+            value = self._value(getattr(section, field.name), f"{scope}_{field.name}", below)
+            try:
+                yield f"  {field.name} = {gin_parser.literal(value)}"
+            except ValueError as error:
+                raise ValueError(f"{type(section).__name__}.{field.name}: {error}") from None
+        yield ""
+        for each, within in below:
+            yield from self.section(each, within)
+
+    def _value(self, value: Any, scope: str, below: list[tuple[base_config.Config, str]]) -> Any:
+        """A value as `gin_files.literal` takes it; sections are noted in `below`."""
+        if isinstance(value, base_config.Config):
+            if not dataclasses.fields(value):  # free of form
+                return value.as_dict()
+            own = self._scope(scope)
+            below.append((value, own))
+            return _Reference(f"@{own}/{self._name(type(value))}()")
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._value(v, f"{scope}_{n}", below) for n, v in enumerate(value))
+        return value
+
+    def _name(self, kind: type) -> str:
+        """`module.Class`, its module imported."""
+        if "<" in kind.__qualname__ or kind.__module__ == "__main__":
+            raise ValueError(f"{kind.__qualname__} cannot be imported")
+        self.modules.add(kind.__module__)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _scope(self, path: str) -> str:
+        """A scope of its own, so that no section takes values from another."""
+        name = re.sub(r"\W", "_", path).strip("_")
+        while name in self._scopes:
+            name += "_"
+        self._scopes.add(name)
+        return name

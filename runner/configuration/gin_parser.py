@@ -1,0 +1,235 @@
+"""gin files as statements: found, read with what they include, each statement with its place.
+
+Only syntax happens here, by gin's own parser: what a file names stays a name (`gin_names` says what
+it stands for), so neither TensorFlow nor a user's module is imported.
+"""
+
+import contextlib
+import dataclasses
+import io
+import math
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gin import config_parser
+
+from runner.core import spelling
+from runner.errors import ConfigError
+
+PACKAGE = Path(__file__).parent
+EXPERIMENTS = PACKAGE.parent / "experiments"
+
+_LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """`@scope/name` or, where it is `called`, `@scope/name()`."""
+
+    scope: str
+    name: str
+    called: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Macro:
+    """`%name`."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A gin file, or the text of one `--gin_params`."""
+
+    label: str
+    folder: Path
+    is_file: bool
+
+    def place(self, line: int) -> str:
+        """Where a line stands, as messages name it: `digits.gin:7`, or the flag."""
+        return f"{self.label}:{line}" if self.is_file else self.label
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """`import module`; in its file, `name` stands for the module `stands_for`."""
+
+    module: str
+    name: str
+    stands_for: str
+    source: Source
+    place: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """`scope/target.parameter = value`; without a parameter, `target` names a macro."""
+
+    scope: str
+    target: str
+    parameter: str
+    value: Any
+    source: Source
+    place: str
+
+
+Statement = Import | Binding
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """A value and, where it is a container, all that it holds."""
+    yield value
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from parts(item)
+
+
+def literal(value: Any) -> str:
+    """A value as gin reads it; what is infinite needs another spelling than Python's.
+
+    Raises:
+        ValueError: it is NaN, for which gin has no spelling.
+    """
+    if isinstance(value, dict):
+        items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{literal(item)}, ' for item in value).rstrip()})"
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("gin cannot spell NaN")
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return repr(value)
+
+
+def find(name: str, including_folder: Path | None = None) -> Path:
+    """The gin file called `name`.
+
+    Searched are the working folder, the folder of the file that includes it, the project's
+    experiments and the package's own files.
+
+    Raises:
+        ConfigError: there is none; the message lists where it looked, and a near name.
+    """
+    path = Path(name).expanduser()
+    searched = [Path.cwd(), including_folder, EXPERIMENTS, PACKAGE]
+    if path.is_absolute():
+        searched = [path.parent]
+    folders = list(dict.fromkeys(folder for folder in searched if folder))
+    for folder in folders:
+        if (folder / path).is_file():
+            return folder / path
+    near = [file for folder in folders for file in folder.glob("*.gin")]
+    near += [file for folder in folders for file in (folder / path.parent).glob("*.gin")]
+    meant = spelling.did_you_mean(f"{path.stem}.gin", [file.name for file in near])
+    raise ConfigError(
+        f"no gin file {name!r} in {', '.join(str(folder) for folder in folders)}{meant}"
+    )
+
+
+def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statement]:
+    """All statements in the order in which they apply: the files, then the parameters.
+
+    An `include` stands for the statements of the file; included again, a file adds nothing.
+
+    Raises:
+        ConfigError: a file is missing, or a line is not gin.
+    """
+    included: set[Path] = set()
+    for name in gin_files:
+        yield from _from_file(find(str(name)), included)
+    for text in gin_params:
+        quote = "'" if '"' in text else '"'
+        source = Source(f"--gin_params {quote}{text}{quote}", Path.cwd(), is_file=False)
+        yield from _from_text(text, source, included)
+
+
+def _from_file(path: Path, included: set[Path]) -> Iterator[Statement]:
+    included.add(path.resolve())
+    label = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{label}: cannot be read: {error}") from error
+    yield from _from_text(text, Source(str(label), path.parent, is_file=True), included)
+
+
+def _from_text(text: str, source: Source, included: set[Path]) -> Iterator[Statement]:
+    for statement in _parse(text, source):
+        place = source.place(statement.location.line_num)
+        match statement:
+            case config_parser.BindingStatement(scope, target, parameter, value):
+                yield Binding(scope, target, parameter, value, source, place)
+            case config_parser.ImportStatement(module="__gin__.dynamic_registration"):
+                continue  # Every file here is read in this way.
+            case config_parser.ImportStatement(module=module):
+                name = statement.bound_name()
+                whole = statement.is_from or statement.alias
+                yield Import(module, name, module if whole else name, source, place)
+            case config_parser.IncludeStatement(filename):
+                try:
+                    path = find(filename, source.folder)
+                except ConfigError as error:
+                    raise ConfigError(f"{place}: {error}") from None
+                if path.resolve() not in included:
+                    yield from _from_file(path, included)
+
+
+class _Names(config_parser.ParserDelegate):
+    """Has gin's parser leave references and macros as the names they are."""
+
+    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
+        scope, _, name = scoped_configurable_name.rpartition("/")
+        return Reference(scope, name, evaluate)
+
+    def macro(self, macro_name: str) -> Macro:
+        return Macro(macro_name)
+
+
+def _parse(text: str, source: Source) -> list[Any]:
+    try:
+        return list(config_parser.ConfigParser(text, _Names()))
+    except tokenize.TokenError as error:
+        place = source.place(_opened(text) or error.args[1][0])
+        raise ConfigError(f"{place}: a bracket or quote is not closed") from None
+    except SyntaxError as error:
+        line = error.lineno or 1
+        written = "".join(text.splitlines()[line - 1 : line])
+        raise ConfigError(f"{source.place(line)}: {_meaning(written, str(error))}") from None
+
+
+def _opened(text: str) -> int:
+    """The line of the innermost bracket that is open at the end of a text, or 0."""
+    lines: list[int] = []
+    with contextlib.suppress(tokenize.TokenError):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.string in ("(", "[", "{"):
+                lines.append(token.start[0])
+            elif token.string in (")", "]", "}"):
+                del lines[-1:]
+    return lines[-1] if lines else 0
+
+
+def _meaning(line: str, error: str) -> str:
+    """What is likely wrong with a line that gin's parser refused."""
+    if re.match(r"\s*include\b", line):
+        return "a file's name needs quotes: include 'base.gin'"
+    key, equals, value = (part.strip() for part in line.partition("#")[0].partition("="))
+    token = re.search(r"Failed to parse token '(\w+)'", error)
+    word = value if re.fullmatch(r"[\w./:~+*-]+", value) else token and token.group(1)
+    if equals and not value:
+        return f"{key} has no value"
+    if word and word.lower() in _LITERALS:
+        return f"write {_LITERALS[word.lower()]} for {word}"
+    if word and not word[0].isdigit():
+        quoted = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", f'"{word}"', value, count=1)
+        return f"a string needs quotes: {key} = {quoted}"
+    return f"cannot read {line.strip()!r}; expected Name.parameter = value"

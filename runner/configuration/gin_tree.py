@@ -1,0 +1,180 @@
+"""The tree of objects that gin builds from bindings, known before gin builds it."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import gin
+from official.modeling.hyperparams import base_config
+
+from runner.configuration import gin_bindings, gin_names, sections, typecheck
+
+
+class Tree:
+    """What gin builds for a root, by gin's rules.
+
+    The last binding counts, an inner scope's before an outer one's, and a reference with a scope
+    leaves the scope of the object that holds it.
+
+    Attributes:
+        bindings: Those that count.
+        built: The classes and functions that are called, by scope, with the place of a reference.
+        origins: The place of each given value, by its path in the root: `trainer.train_steps`.
+        functions: What is bound of the parameters of functions, by the path of the section that
+            names one.
+        problems: What is wrong with the tree, a line each.
+    """
+
+    def __init__(self, bound: Sequence[gin_bindings.Bound]):
+        self.bindings = list({_key(b): b for b in bound}.values())
+        self._order = {_key(b): number for number, b in enumerate(bound)}
+        self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
+        self.built: dict[tuple[str, Any], str] = {}
+        self.origins: dict[str, str] = {}
+        self.functions: dict[str, dict[str, Any]] = {}
+        self.problems: list[str] = []
+
+    def grow(self, root: type) -> None:
+        """Follows what gin builds for a root."""
+        named = gin_names.Named(root, root.__module__, root.__name__)
+        self._grow(gin_bindings.Link(produces=root, called=True, scope="", named=named))
+
+    def adopt(self, root: base_config.Config) -> None:
+        """Follows what gin builds for an object that is there already, and sets in it."""
+        for path, section in sections.walk(root):
+            if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
+                continue  # A binding puts another in its place.
+            self.built.setdefault(("", type(section)), path)
+            for each in self.of("", type(section)):
+                self._won.add(_key(each))
+                self._follow(each, path, "", ())
+
+    def of(self, scope: str, target: Any) -> list[gin_bindings.Bound]:
+        """The bindings of a class or function in a scope."""
+        return [
+            each for each in self.bindings if (each.scope, each.named.target) == (scope, target)
+        ]
+
+    def unused(self) -> Iterator[str]:
+        """A line for each binding that nothing builds, with what would build it."""
+        for each in self.bindings:
+            target, name = each.named.target, each.named.name
+            scopes = [scope for scope, built in self.built if built is target]
+            if each.scope not in scopes:
+                inner = ", ".join(scope for scope in scopes if scope)
+                only = f" in the scope {each.scope}{inner and f', only in {inner}'}"
+                what = f"{name}{only if scopes else self._holder(each.named)}"
+                yield f"{each.place}: {each.name} has no effect, since nothing builds {what}"
+            elif before := self._shadowing(each):
+                found = " and ".join(f"{other.name} ({other.place})" for other in before)
+                yield f"{each.place}: {each.name} has no effect, since inner scopes count: {found}"
+
+    def _shadowing(self, each: gin_bindings.Bound) -> list[gin_bindings.Bound]:
+        """The bindings in inner scopes that leave nothing to `each`, though it came after them.
+
+        One that came before them is what they were written over.
+        """
+        if _key(each) in self._won:
+            return []
+        found = [
+            other
+            for other in self.bindings
+            if _key(other)[1:] == _key(each)[1:]
+            and each.scope in _around(other.scope)
+            and _key(other) in self._won
+        ]
+        later = all(self._order[_key(other)] < self._order[_key(each)] for other in found)
+        return found if later else []
+
+    def owner(self, parameter: str) -> str:
+        """The name of a class that is built and takes the parameter as a value, or `Name`."""
+        takes = (built for _, built in self.built if _takes(built, parameter))
+        return next((each.__name__ for each in takes), "Name")
+
+    def _grow(
+        self, link: gin_bindings.Link, path: str = "", place: str = "", above: Sequence[Any] = ()
+    ) -> None:
+        """Follows an object that is built for the field at `path`, and all that it holds."""
+        target, name = link.named.target, link.named.name
+        if (link.scope, target) in above:
+            self.problems.append(f"{place}: {name} is built from itself")
+            return
+        given: dict[str, gin_bindings.Bound] = {}
+        for scope in _around(link.scope):
+            self.built.setdefault((scope, target), place)
+            given |= {each.parameter: each for each in self.of(scope, target)}
+        if link.by_name:
+            self._name(path, given.values(), place)
+            return
+        for parameter, known in typecheck.parameters(target).items():
+            if known.required and parameter not in given:
+                self.problems.append(f"{place}: {name}.{parameter} must be given")
+        for each in given.values():
+            self._won.add(_key(each))
+            self._follow(each, path, link.scope, [*above, (link.scope, target)])
+
+    def _name(self, path: str, given: Iterable[gin_bindings.Bound], place: str) -> None:
+        """Notes what is bound of a function that the section at `path` names."""
+        self.origins[f"{path}.name"] = place
+        arguments = self.functions.setdefault(path, {})
+        for each in given:
+            self._won.add(_key(each))
+            self.origins[f"{path}.arguments.{each.parameter}"] = each.place
+            arguments[each.parameter] = each.value
+            if [*_links(each.value, "")]:
+                needs = "expected numbers, strings, lists or dicts, since it is called later"
+                self.problems.append(f"{each.place}: {each.name}: {needs}")
+
+    def _follow(
+        self, bound: gin_bindings.Bound, path: str, scope: str, above: Sequence[Any]
+    ) -> None:
+        """Notes the place of what a binding sets in the object at `path`, and what it builds."""
+        field = f"{path}.{bound.parameter}".removeprefix(".")
+        self.origins[field] = bound.place
+        if bound.value is gin.REQUIRED:
+            self.problems.append(f"{bound.place}: {bound.name} must be given")
+        for below, item in _links(bound.value, field):
+            inherits = dataclasses.replace(below, scope=below.scope or scope)
+            self._grow(inherits, item, bound.place, above)
+
+    def _holder(self, named: gin_names.Named) -> str:
+        """What would build `named`: a reference in the field that is made for the fewest others."""
+        fields = [
+            (len(around.__mro__), f"{holder.__name__}.{field}")
+            for _, holder in self.built
+            for field, hint in typecheck.type_hints(holder).items()
+            for around in typecheck.classes(hint)
+            if inspect.isclass(named.target) and issubclass(named.target, around)
+        ]
+        return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
+
+
+def _takes(target: Any, parameter: str) -> bool:
+    """Whether a class or function has a parameter that is no section."""
+    known = typecheck.parameters(target).get(parameter)
+    kinds = typecheck.classes(known.hint) if known else [base_config.Config]
+    return not any(issubclass(kind, base_config.Config) for kind in kinds)
+
+
+def _key(bound: gin_bindings.Bound) -> tuple[str, Any, str]:
+    """Of bindings with the same, the last counts."""
+    return bound.scope, bound.named.target, bound.parameter
+
+
+def _around(scope: str) -> list[str]:
+    """A scope and those around it, the outermost first: "", "a", "a/b"."""
+    parts = scope.split("/") if scope else []
+    return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+
+
+def _links(value: Any, path: str) -> Iterator[tuple[gin_bindings.Link, str]]:
+    """The references within a value, each with its own path."""
+    if isinstance(value, gin_bindings.Link):
+        yield value, path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _links(item, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _links(item, f"{path}[{index}]")

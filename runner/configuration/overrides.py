@@ -1,0 +1,93 @@
+"""Values from YAML put over an experiment, strictly: known names, fitting types, all or nothing."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from official.modeling.hyperparams import base_config
+
+from runner.configuration import typecheck, yaml_files
+from runner.core import spelling
+from runner.errors import ConfigError
+
+
+def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, str]:
+    """Overrides values of `experiment`, which is not locked, by those of `layer`.
+
+    A mapping overrides single fields of a section. A list replaces the list that was there, as a
+    whole, also one of sections. Numbers are what the field's annotation says: 1e3 is an int there.
+
+    Returns:
+        By path, the place of each given value.
+
+    Raises:
+        ConfigError: unknown names and wrong types, all of them, a line each with its place.
+    """
+    problems = list(_override(experiment, layer.values, "", layer.places))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return dict(layer.places)
+
+
+def _override(
+    section: base_config.Config, values: Mapping[str, Any], path: str, places: Mapping[str, str]
+) -> Iterator[str]:
+    """Sets what fits; yields a line for what does not."""
+    fields = [name for name in vars(section) if name not in section.RESERVED_ATTR]
+    hints = typecheck.parameters(type(section))
+    for name, value in values.items():
+        below = f"{path}.{name}".removeprefix(".")
+        place = _place(places, below)
+        known = vars(section).get(name)
+        if name not in fields and (fields or type(section) is not base_config.Config):
+            what = type(section).__name__
+            meant = spelling.did_you_mean(name, fields) or spelling.elsewhere(name)
+            yield f"{place}: {what} has no {name!r}{meant}"
+        elif isinstance(known, base_config.Config) and isinstance(value, Mapping):
+            yield from _override(known, value, below, places)
+        else:
+            hint = hints[name].hint if name in hints else Any
+            made = _Made(places)
+            fitting = made.value(value, hint, below)
+            yield from made.problems
+            if not made.problems:
+                vars(section)[name] = None  # or official puts a list into the one that is there
+                setattr(section, name, fitting)
+
+
+class _Made:
+    """A value made to fit an annotation; a mapping becomes the config class that it names."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self.problems: list[str] = []
+
+    def value(self, value: Any, hint: Any, path: str) -> Any:
+        configs = [c for c in typecheck.classes(hint) if issubclass(c, base_config.Config)]
+        if isinstance(value, Mapping) and configs:
+            section = self._section(configs[0], path)
+            if section is not None:
+                self.problems += _override(section, value, path, self._places)
+            return section
+        if isinstance(value, list) and configs and any(isinstance(v, Mapping) for v in value):
+            items = [self.value(v, configs[0], f"{path}[{n}]") for n, v in enumerate(value)]
+            return items
+        try:
+            return typecheck.convert(value, hint)
+        except typecheck.MismatchError as error:
+            self.problems.append(f"{_place(self._places, path)}: {path}: {error}")
+            return None
+
+    def _section(self, kind: type[base_config.Config], path: str) -> base_config.Config | None:
+        try:
+            return kind()
+        except Exception as error:  # whatever a constructor may raise
+            place = _place(self._places, path)
+            self.problems.append(f"{place}: {kind.__name__} cannot be built: {error}")
+            return None
+
+
+def _place(places: Mapping[str, str], path: str) -> str:
+    """The place of a value, else of the nearest around it that has one."""
+    while path not in places and path:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return places.get(path, "")

@@ -1,0 +1,69 @@
+"""Experiments that are registered under a name, as Model Garden registers its own."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from official.core import config_definitions as cfg
+from official.core import exp_factory, registry, task_factory
+
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+
+OFFICIAL = "official.common.registry_imports"
+"""What has to be imported for Model Garden's own experiments and tasks to be registered."""
+
+
+def experiment(name: str) -> cfg.ExperimentConfig:
+    """A new configuration of the experiment that is registered as `name`.
+
+    Official's vision and language experiments are imported only where nothing else, such as an
+    import in a gin file, has registered the name.
+
+    Raises:
+        ConfigError: there is no such experiment; the message names near ones.
+    """
+    try:
+        return exp_factory.get_exp_config(name)
+    except LookupError:
+        _import_official()
+    try:
+        return exp_factory.get_exp_config(name)
+    except LookupError:
+        known = sorted(names())
+        raise ConfigError(
+            f"--experiment={name}: no such experiment{did_you_mean(name, known)}; "
+            f"registered are {', '.join(known)}. One of your own needs its module imported: "
+            "--gin_file=mine.gin, with the line: import my_module"
+        ) from None
+
+
+def names() -> Iterator[str]:
+    """The names of all experiments that are registered by now: `bert/pretraining`."""
+    yield from _names(exp_factory._REGISTERED_CONFIGS, "")
+
+
+def task_module(task: cfg.TaskConfig) -> str | None:
+    """The module whose import registers the task of a configuration; None where none is."""
+    try:
+        return str(registry.lookup(task_factory._REGISTERED_TASK_CLS, task.__class__).__module__)
+    except LookupError:
+        return None
+
+
+def _names(collection: Mapping[str, Any], above: str) -> Iterator[str]:
+    for name, entry in collection.items():
+        if isinstance(entry, Mapping):
+            yield from _names(entry, f"{above}{name}/")
+        else:
+            yield f"{above}{name}"
+
+
+def _import_official() -> None:
+    try:
+        importlib.import_module(OFFICIAL)
+    except ImportError as error:
+        raise ConfigError(
+            f"Model Garden's experiments cannot be imported: {error}; is one of the packages "
+            "that tf-models-official needs missing?"
+        ) from error

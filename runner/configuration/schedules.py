@@ -1,0 +1,111 @@
+"""The learning rate's schedule beside the run's length: what follows it, and what does not fit."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+from official.modeling.optimization.configs import learning_rate_config
+
+from runner.configuration.epochs import DECAYS, Field
+
+FOLLOWS = "follows TrainerConfig.train_steps"
+"""The place of a value that nobody gave: it is what the run's length makes it."""
+
+_OPTIMIZATION = "trainer.optimizer_config"
+_SAMPLES = 100  # of the steps, at which a schedule is looked at
+_MUCH = 0.1  # the share of the steps without a rate that is worth a word
+
+
+def follow(experiment: cfg.ExperimentConfig) -> None:
+    """Has the chosen schedule end with the run, where its own length is left empty or 0.
+
+    Doing it again changes nothing, unless the run's length has changed.
+    """
+    field, end = _length(experiment), experiment.trainer.train_steps
+    if field is None or not end or end < 1:
+        return
+    origins = vars(experiment).get("_origins", {})
+    if field.value and origins.get(field.origin) != FOLLOWS:
+        return
+    # Past the lock, which a copy of a locked experiment keeps below its top.
+    vars(field.section)[field.name] = max(end - _offset(field.section), 1)
+    origins[field.origin] = FOLLOWS
+
+
+def complaints(
+    experiment: cfg.ExperimentConfig, rates: Callable[[Sequence[int]], Sequence[float]]
+) -> Iterator[str]:
+    """A line for each of the schedule and the warm-up that does not fit the run.
+
+    Args:
+        experiment: All values.
+        rates: The learning rates at some steps.
+    """
+    origins = vars(experiment).get("_origins", {})
+    end = experiment.trainer.train_steps
+    chosen = experiment.trainer.optimizer_config.learning_rate
+    warmup = _field(experiment, "warmup", "warmup_steps")
+    if warmup and warmup.value > end:
+        yield warmup.line(origins, f"the warm-up is longer than the run's {end:,} steps")
+    if chosen.type == "constant":
+        return
+    field = _end_field(experiment)
+    share = _share_of_zero(rates, end, warmup.value if warmup else 0)
+    if share > _MUCH:
+        what = field or Field(f"{_OPTIMIZATION}.learning_rate", chosen, "type")
+        said = f"the learning rate is 0 for {share:.0%} of the run's {end:,} steps"
+        yield what.line(origins, f"{said}{_advice(field)}")
+    elif field and (misfit := _misfit(field, end)):
+        yield field.line(origins, f"{misfit}{_advice(field)}")
+
+
+def _share_of_zero(
+    rates: Callable[[Sequence[int]], Sequence[float]], end: int, warmup: int
+) -> float:
+    """The share of the run's steps at which nothing is learnt, those of the warm-up apart."""
+    steps = sorted({number * end // _SAMPLES for number in range(_SAMPLES)})
+    pairs = zip(steps, rates(steps), strict=True)
+    return sum(rate == 0 and step >= warmup for step, rate in pairs) / len(steps)
+
+
+def _misfit(field: Field, end: int) -> str:
+    """How a schedule that ends, or takes its steps, at `field` misses the end of the run."""
+    offset = _offset(field.section)
+    if isinstance(field.section, learning_rate_config.StepwiseLrConfig):
+        late = [each + offset for each in field.value if each + offset >= end - 1]  # it holds after
+        return f"the run ends at step {end:,}, before {late[0]:,} takes effect" if late else ""
+    last = offset + (field.value if field.name in DECAYS else field.value[-1])
+    return "" if last == end else f"the schedule ends at step {last:,}, the run at {end:,}"
+
+
+def _advice(field: Field | None) -> str:
+    return "; 0 has it follow the run's length" if field and field.name in DECAYS else ""
+
+
+def _end_field(experiment: cfg.ExperimentConfig) -> Field | None:
+    """The field that says where the schedule ends; None where it goes on for ever."""
+    kind = experiment.trainer.optimizer_config.learning_rate.type
+    field = _length(experiment) or _field(experiment, "learning_rate", "boundaries")
+    goes_on = kind == "exponential" or (field and getattr(field.section, "cycle", False))
+    return None if goes_on else field
+
+
+def _length(experiment: cfg.ExperimentConfig) -> Field | None:
+    """The field that holds the chosen schedule's length in steps, if it has one."""
+    found = (_field(experiment, "learning_rate", name) for name in DECAYS)
+    return next(filter(None, found), None)
+
+
+def _field(experiment: cfg.ExperimentConfig, choice: str, name: str) -> Field | None:
+    """A field of the chosen schedule or warm-up."""
+    chosen = getattr(experiment.trainer.optimizer_config, choice)
+    section: Any = getattr(chosen, chosen.type, None) if chosen.type else None
+    if isinstance(section, base_config.Config) and hasattr(section, name):
+        return Field(f"{_OPTIMIZATION}.{choice}.{chosen.type}", section, name)
+    return None
+
+
+def _offset(section: base_config.Config) -> int:
+    """The step at which a schedule begins."""
+    return getattr(section, "offset", 0)

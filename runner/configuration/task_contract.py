@@ -1,0 +1,218 @@
+"""What a task has to return, checked where it returns it, before the first step.
+
+Official's `Task` is a contract of a few methods that nothing checks: what breaks it fails much
+later, a hundred lines deep in AutoGraph, or trains something else without a word.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, task_factory
+from official.core import config_definitions as cfg
+
+from runner.configuration import registry
+from runner.core import user_code
+from runner.errors import ConfigError
+
+
+def build_task(config: cfg.TaskConfig, logging_dir: str) -> base_task.Task:
+    """The task that is registered for `config`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    kind = config.__class__  # `runner.configuration.unused_values` gives it another type
+    if getattr(config, "BUILDER", None) is None and registry.task_module(config) is None:
+        raise ConfigError(
+            f"{user_code.place(kind)}: no task is registered for {kind.__name__}: write "
+            f"@task_factory.register_task_cls({kind.__name__}) above the task's class, and import "
+            "its module in the gin file"
+        )
+    return task_factory.get_task(config, logging_dir=logging_dir)
+
+
+def build_model(task: base_task.Task) -> tf_keras.Model:
+    """The task's model.
+
+    Raises:
+        ConfigError: it is none, or one that official's steps cannot train and evaluate.
+    """
+    return _checked(task, task.build_model, task.build_model(), _wrong_model)
+
+
+def build_inputs(task: base_task.Task, *arguments: Any) -> Any:
+    """The task's inputs.
+
+    Raises:
+        ConfigError: they are no datasets.
+    """
+    return _checked(task, task.build_inputs, task.build_inputs(*arguments), _wrong_inputs)
+
+
+@contextlib.contextmanager
+def kept(task: base_task.Task) -> Iterator[None]:
+    """Inside, what official's trainer has the task return is checked, and otherwise as it was.
+
+    Raises:
+        ConfigError: metrics that are none, or a loss that is none or cannot be meant.
+    """
+    own = vars(task)
+    methods = {name: getattr(task, name) for name in ("build_metrics", "build_losses")}
+    before = {name: own[name] for name in methods if name in own}
+    own["build_metrics"] = _checking_metrics(task, methods["build_metrics"])
+    own["build_losses"] = _checking_losses(task, methods["build_losses"])
+    try:
+        yield
+    finally:
+        for name in methods:
+            del own[name]
+        own.update(before)
+
+
+def _checked(
+    task: base_task.Task,
+    method: Callable[..., Any],
+    found: Any,
+    wrong: Callable[[base_task.Task, Any], str | None],
+) -> Any:
+    """`found`, which the method has returned; or a ConfigError that says what is `wrong`."""
+    if mistake := wrong(task, found):
+        raise ConfigError(f"{_named(task, method)} {mistake}")
+    return found
+
+
+def _checking_metrics(task: base_task.Task, method: Callable[..., Any]) -> Callable[..., Any]:
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        return _checked(task, method, method(*args, **kwargs), _wrong_metrics)
+
+    return checking
+
+
+def _checking_losses(task: base_task.Task, method: Callable[..., Any]) -> Callable[..., Any]:
+    """AutoGraph converts what this returns, and the task's method with it."""
+
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        before = _operations()
+        loss = method(*args, **kwargs)
+        _check_losses(task, method, args, kwargs, loss, before)
+        return loss
+
+    return checking
+
+
+def _wrong_model(task: base_task.Task, model: Any) -> str | None:
+    if model is None:
+        return "returns None; return the model"
+    if any(kind.__module__.partition(".")[0] == "keras" for kind in type(model).__mro__):
+        return (
+            "returns a Keras 3 model, and Model Garden's tasks are for tf_keras, which is Keras 2: "
+            "import tf_keras, and build it of tf_keras.layers (tf.keras is Keras 3, unless "
+            "TF_USE_LEGACY_KERAS=1 is in the environment)"
+        )
+    official = base_task.Task
+    steps = type(task).train_step is official.train_step
+    steps &= type(task).validation_step is official.validation_step
+    if steps and getattr(model, "compiled_loss", None):
+        return (
+            "returns a compiled model, whose loss no evaluation would see: leave out compile(); "
+            "build_losses gives the loss, build_metrics the metrics, OptimizerConfig the optimizer"
+        )
+    return None
+
+
+def _wrong_inputs(_: base_task.Task, inputs: Any) -> str | None:
+    kinds = (tf.data.Dataset, tf.distribute.DistributedDataset)
+    parts = tf.nest.flatten(inputs)
+    if parts and all(isinstance(part, kinds) for part in parts):
+        return None
+    return (
+        f"returns {_described(inputs)}; return a tf.data.Dataset of batches, such as "
+        "runner.inputs.place makes, or tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(n)"
+    )
+
+
+def _wrong_metrics(_: base_task.Task, metrics: Any) -> str | None:
+    if not isinstance(metrics, list):
+        return f"returns {_described(metrics)}; return a list of tf_keras.metrics, [] for none"
+    for metric in metrics:
+        if not isinstance(metric, tf_keras.metrics.Metric) and not hasattr(metric, "reset_state"):
+            return f"returns {_described(metric)} in its list; return tf_keras.metrics"
+    return None
+
+
+@tf.autograph.experimental.do_not_convert
+def _operations() -> int:
+    """How many there are in the graph that is being traced; none where steps run eagerly."""
+    return 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
+
+
+@tf.autograph.experimental.do_not_convert
+def _check_losses(
+    task: base_task.Task,
+    method: Callable[..., Any],
+    args: tuple,
+    kwargs: dict[str, Any],
+    loss: Any,
+    before: int,
+) -> None:
+    if loss is None:
+        raise ConfigError(f"{_named(task, method)} returns None; return the loss")
+    if tf.executing_eagerly():
+        return
+    try:
+        given = inspect.signature(method).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return
+    made = tf.compat.v1.get_default_graph().get_operations()[before:]
+    if found := _spread(given.get("labels"), given.get("model_outputs"), made):
+        operation, labels, outputs = found
+        (result,) = operation.outputs
+        users = user_code.users(operation.traceback)
+        place = users[-1].place if users else user_code.place(method)
+        raise ConfigError(
+            f"{place}: labels {labels} against outputs {outputs} make {result.shape}: each label "
+            "meets the output of every example. Give the labels a last axis of one "
+            "(labels[:, None]), or take it from the outputs (tf.squeeze(model_outputs, -1))"
+        )
+
+
+@tf.autograph.experimental.do_not_convert
+def _spread(labels: Any, outputs: Any, made: Iterable[tf.Operation]) -> Any:
+    """The operation that sets labels [n] against outputs [n, 1], and spreads them to [n, n].
+
+    Seen are the labels and outputs themselves and what keeps their shape, such as a cast or a
+    logarithm; what a function within the loss does in a graph of its own is not.
+    """
+    origin = {
+        tensor.ref(): (name, tensor.shape)
+        for name, tensors, rank in (("labels", labels, 1), ("outputs", outputs, 2))
+        for tensor in tf.nest.flatten(tensors)
+        if isinstance(tensor, tf.Tensor) and tensor.shape.rank == rank
+        if name == "labels" or tensor.shape[-1] == 1
+    }
+    for operation in made:
+        if len(operation.outputs) != 1:
+            continue
+        (result,) = operation.outputs
+        sized = [tensor for tensor in operation.inputs if tensor.shape.rank != 0]
+        found = dict(origin[tensor.ref()] for tensor in sized if tensor.ref() in origin)
+        if len(sized) == 1 and found and result.shape.as_list() == sized[0].shape.as_list():
+            origin[result.ref()] = origin[sized[0].ref()]
+        both = len(sized) == len(found) == 2 and result.shape.rank == 2 and result.shape[-1] != 1
+        if both and found["labels"].is_compatible_with(found["outputs"][:1]):
+            return operation, found["labels"], found["outputs"]
+    return None
+
+
+def _named(task: base_task.Task, method: Callable[..., Any]) -> str:
+    return f"{user_code.place(method)}: {type(task).__name__}.{method.__name__}"
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {', '.join(type(part).__name__ for part in value)}"
+    return "None" if value is None else f"a {type(value).__name__}"

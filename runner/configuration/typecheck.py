@@ -1,0 +1,228 @@
+"""What a class or function takes, and values against its annotations."""
+
+import collections.abc
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runner.configuration.functions import FunctionConfig
+from runner.core import spelling
+
+# What official itself gives to fields that it annotates otherwise.
+_DOCUMENTED = {
+    "continuous_eval_timeout": int | None,
+    "include_in_weight_decay": list[str] | str | None,
+    "exclude_from_weight_decay": list[str] | str | None,
+    "input_size": list[int | None],
+    "sentencepiece_model_path": str | None,
+}
+# Every official Config's constructor takes these; they would get past all checks.
+_INHERITED = ("default_params", "restrictions")
+_NO_DEFAULT = (inspect.Parameter.empty, dataclasses.MISSING)
+_SEQUENCES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
+
+
+class MismatchError(Exception):
+    """A value that its annotation does not allow; the message says what was expected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending:
+    """Stands for a value that does not exist yet; only its type, where known, can be checked.
+
+    Attributes:
+        produces: The type of the value to come; None where nothing says it.
+        called: False where the value is the class or function itself.
+        by_name: Whether a section that names the class or function stands for it.
+    """
+
+    produces: type | None
+    called: bool
+    by_name: bool = dataclasses.field(default=False, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """What a parameter may be, and whether it must be given."""
+
+    hint: Any
+    required: bool
+
+
+def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters that a call of a class or function takes, by name; `**` takes any other.
+
+    A default that breaks its own annotation widens it: what the author wrote is no user's mistake.
+    """
+    hints = type_hints(target)
+    fields = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
+    defaults = {field.name: field.default for field in fields}
+    found = {}
+    for name, each in inspect.signature(target).parameters.items():
+        if each.kind is each.VAR_KEYWORD:
+            found["**"] = Parameter(Any, required=False)
+        elif each.kind is not each.VAR_POSITIONAL and name not in _INHERITED:
+            hint = _widened(hints.get(name, Any), defaults.get(name, each.default))
+            found[name] = Parameter(hint, required=each.default is each.empty)
+    return found
+
+
+def type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a class's fields, else of its constructor, else of a function.
+
+    Where a name in them cannot be resolved, nothing is known: {}.
+    """
+    if inspect.isclass(target) and not dataclasses.is_dataclass(target):
+        target = target.__init__
+    try:
+        hints = typing.get_type_hints(target)
+    except (NameError, AttributeError, TypeError):
+        return {}
+    return hints | {name: hint for name, hint in _DOCUMENTED.items() if name in hints}
+
+
+def convert(value: Any, hint: Any) -> Any:
+    """`value` as the annotation `hint` means it: 1e3 is an int, 1 a float, a list may be a tuple.
+
+    A dict in the place of a config class is checked against the fields of that class. What is no
+    type (a type variable, an unresolved name) allows everything.
+
+    Raises:
+        MismatchError: the annotation does not allow the value.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return convert(value, arguments[0])
+    if isinstance(hint, dataclasses.InitVar):
+        return convert(value, hint.type)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(value, hint)
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        raise _mismatch(value, hint)
+    expected = origin or (type(None) if hint is None else hint)
+    if not isinstance(expected, type) or expected in (Any, object):
+        return value
+    if isinstance(value, Pending):
+        return _check_pending(value, expected, hint)
+    if expected in _SEQUENCES and isinstance(value, (list, tuple)):
+        return _convert_sequence(value, hint, expected, arguments)
+    if isinstance(value, dict) and dataclasses.is_dataclass(expected):
+        return _convert_fields(value, expected)
+    return _convert_plain(value, expected, hint)
+
+
+def describe(hint: Any) -> str:
+    """The annotation in words: `int`, `float or None`, `list of int`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe(argument) for argument in arguments)
+    if origin is typing.Literal:
+        return " or ".join(repr(argument) for argument in arguments)
+    if hint in (None, type(None)):
+        return "None"
+    if hint is FunctionConfig:
+        return "a function (in gin @module.name, in YAML {name: module.name})"
+    if origin and arguments and origin in _SEQUENCES:
+        items = arguments[:1] if arguments[-1] is ... else tuple(dict.fromkeys(arguments))
+        return f"{origin.__name__.lower()} of {' and '.join(describe(item) for item in items)}"
+    return getattr(hint, "__name__", str(hint))
+
+
+def classes(hint: Any) -> Iterable[type]:
+    """The classes that an annotation names, those within unions and sequences included."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from classes(argument)
+
+
+def _widened(hint: Any, default: Any) -> Any:
+    if any(default is nothing for nothing in _NO_DEFAULT):
+        return hint
+    try:
+        convert(default, hint)
+    except MismatchError:
+        return typing.Union[hint, type(default)]  # noqa: UP007, since a hint may be no type.
+    return hint
+
+
+def _mismatch(value: Any, hint: Any) -> MismatchError:
+    got = repr(value) if value is None else f"{type(value).__name__} {value!r}"
+    return MismatchError(f"expected {describe(hint)}, got {got}")
+
+
+def _convert_union(value: Any, hint: Any) -> Any:
+    """The member that holds the value as it is comes before one that would convert it."""
+    converted = []
+    for member in typing.get_args(hint):
+        try:
+            converted.append(convert(value, member))
+        except MismatchError:
+            continue
+    if not converted:
+        raise _mismatch(value, hint) if not isinstance(value, Pending) else _pending(value, hint)
+    return next((each for each in converted if type(each) is type(value)), converted[0])
+
+
+def _pending(value: Pending, hint: Any) -> MismatchError:
+    if value.called and FunctionConfig in classes(hint):
+        return MismatchError(f"{value} calls it; {str(value).removesuffix('()')} names it")
+    if not value.called:
+        return MismatchError(f"{value} is the class itself; {value}() builds it")
+    wanted, got = describe(hint), str(value)
+    if value.produces is not None and value.produces.__name__ == wanted:  # of two modules
+        wanted, got = f"{hint.__module__}.{wanted}", f"{got} of {value.produces.__module__}"
+    return MismatchError(f"expected {wanted}, got {got}")
+
+
+def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:
+    if expected is FunctionConfig and not value.called:
+        return dataclasses.replace(value, by_name=True)
+    if not value.called:
+        fits = expected in (type, collections.abc.Callable)
+    else:
+        unknown = expected not in (FunctionConfig, type(None))  # which nothing needs to make
+        fits = unknown if value.produces is None else issubclass(value.produces, expected)
+    if not fits:
+        raise _pending(value, hint)
+    return value
+
+
+def _convert_sequence(value: Any, hint: Any, expected: type, arguments: tuple[Any, ...]) -> Any:
+    fixed = expected is tuple and arguments and arguments[-1] is not ...
+    if fixed and len(value) != len(arguments):
+        raise MismatchError(f"expected {len(arguments)} values, got {len(value)}: {value!r}")
+    item_hints = arguments if fixed else (arguments[0] if arguments else Any,) * len(value)
+    try:
+        items = [convert(item, each) for item, each in zip(value, item_hints, strict=True)]
+    except MismatchError as error:
+        raise MismatchError(f"expected {describe(hint)}; in {value!r}: {error}") from None
+    return expected(items) if expected in (list, tuple) else type(value)(items)
+
+
+def _convert_fields(value: dict[str, Any], expected: type) -> dict[str, Any]:
+    """A dict for a config class; one without fields takes any."""
+    known = {field.name for field in dataclasses.fields(expected)}
+    hints = type_hints(expected)
+    for name in value if known else ():
+        if name not in known:
+            raise MismatchError(
+                f"{expected.__name__} has no {name!r}{spelling.did_you_mean(name, known)}"
+            )
+    return {name: convert(item, hints.get(name, Any)) for name, item in value.items()}
+
+
+def _convert_plain(value: Any, expected: type, hint: Any) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if expected is float and number:
+        return float(value)
+    if expected is int and number and float(value).is_integer():
+        return int(value)
+    if isinstance(value, expected) and not (isinstance(value, bool) and expected is int):
+        return value
+    raise _mismatch(value, hint)

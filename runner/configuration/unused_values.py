@@ -1,0 +1,203 @@
+"""Which given values nothing has read: settings that had no effect.
+
+While it is counted, each section is of a subclass of its class that notes what is read. To
+`isinstance`, `__class__` and whoever looks up a task by its configuration's class, it is the same.
+"""
+
+import contextlib
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from official.modeling.hyperparams import base_config
+
+from runner.configuration import printing, sections
+
+# What another mode or a later moment reads: these are never said to have had no effect.
+_ELSEWHERE = (
+    "run.evaluator*",
+    "run.epochs*",
+    "run.variable_groups*.initializer",
+    "task.init_checkpoint*",
+    "trainer.continuous_eval_timeout",
+)
+_IN_EVALUATION = (
+    "run.evaluation_sets*",
+    "run.test*",
+    "run.retention*",
+    "task.validation_data*",
+    "trainer.best_checkpoint_*",
+    "trainer.eval_*",
+    "trainer.validation_*",
+)
+
+
+def concerned(given: Iterable[str], *, evaluates: bool) -> Iterator[str]:
+    """Of the paths of given values, those that a mode that trains reads in its first loop."""
+    elsewhere = _ELSEWHERE if evaluates else (*_ELSEWHERE, *_IN_EVALUATION)
+    for path in given:
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in elsewhere):
+            yield path
+
+
+def replaced(
+    given: base_config.Config, built: base_config.Config, path: str, places: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each given value that another one has replaced where a task was built.
+
+    Args:
+        given: The section of the experiment.
+        built: The copy that the task had.
+        path: Of both: `task`.
+        places: By path, where a value was given.
+    """
+    others = dict(sections.walk(built, path))
+    for where, section in sections.walk(given, path):
+        for name in _changed(section) if where in others else ():
+            full, value = _join(where, name), vars(section)[name]
+            other = vars(others[where]).get(name)
+            if full in places and other != value:
+                yield (
+                    f"{places[full]}: {full} = {value!r} has no effect: building the model makes "
+                    f"it {other!r}, which follows from another value"
+                )
+
+
+class Reads:
+    """Counts the reads of values that were given.
+
+    Values that are the default of their class have no effect in any case, and are left out.
+
+    A section that is exported whole (`as_dict`, `dataclasses.replace`) is read whole. A copy of a
+    section counts as the section.
+
+    Used as a context manager, it gives the sections their classes back at the end.
+
+    Args:
+        experiment: All values.
+        given: The paths (`trainer.train_steps`) of those that matter.
+    """
+
+    def __init__(self, experiment: base_config.Config, given: Iterable[str]) -> None:
+        paths = frozenset(given)
+        self._given: set[str] = set()
+        self._read: set[str] = set()
+        self._counts = True
+        self._kinds: list[tuple[base_config.Config, type]] = []
+        for path, section in sections.walk(experiment):
+            fields = {name for name in _changed(section) if _join(path, name) in paths}
+            if fields:
+                self._given |= {_join(path, name) for name in fields}
+                self._kinds.append((section, type(section)))
+                kind = _counting(type(section), section.__class__, path, fields, self._note)
+                _set_class(section, kind)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for section, kind in self._kinds:
+            _set_class(section, kind)
+
+    def unread(self) -> list[str]:
+        """The paths that nothing has read so far, in order."""
+        return sorted(self._given - self._read)
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Inside, reads do not count: printing and saving are no use of a value."""
+        before, self._counts = self._counts, False
+        try:
+            yield
+        finally:
+            self._counts = before
+
+    def _note(self, path: str) -> None:
+        if self._counts:
+            self._read.add(path)
+
+
+class Report:
+    """An action: after the first loop, names the values that nothing has read.
+
+    Args:
+        reads: Counts them.
+        places: By path, where a value was given.
+        note: Told a line for each.
+        record: Told their paths.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        places: Mapping[str, str],
+        *,
+        note: Callable[[str], object],
+        record: Callable[[list[str]], object],
+    ) -> None:
+        self._reads = reads
+        self._places = places
+        self._note = note
+        self._record = record
+        self._done = False
+
+    def __call__(self, logs: Mapping[str, Any]) -> None:
+        """Does nothing after later loops."""
+        del logs
+        if self._done:
+            return
+        self._done = True
+        unread = self._reads.unread()
+        for path in unread:
+            self._note(f"{self._places[path]}: {path} had no effect: nothing has read it")
+        self._record(unread)
+
+
+def _counting(
+    kind: type[base_config.Config],
+    shown: type,
+    path: str,
+    fields: set[str],
+    note: Callable[[str], None],
+) -> type[base_config.Config]:
+    """A subclass of `kind` that notes the reads of `fields`, and passes for `shown`."""
+
+    class Counting(kind):
+        def __getattribute__(self, name: str) -> Any:
+            if name in fields:
+                note(_join(path, name))
+            return super().__getattribute__(name)
+
+        def as_dict(self) -> dict[str, Any]:
+            for name in fields:
+                note(_join(path, name))
+            return dict(super().as_dict())
+
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            return shown
+
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(Counting, name, getattr(kind, name))
+    return Counting
+
+
+def _changed(section: base_config.Config) -> Iterator[str]:
+    """The names of values, not sections, that are not the defaults: others have none anyway."""
+    default = printing.default_of(section)
+    known = vars(default) if default is not None else {}
+    for name, value in vars(section).items():
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(part, base_config.Config) for part in parts):
+            continue
+        if name not in known or known[name] != value:
+            yield name
+
+
+def _set_class(section: base_config.Config, kind: type) -> None:
+    """Past the section's lock, and past its own idea of its class."""
+    vars(object)["__class__"].__set__(section, kind)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}".removeprefix(".")

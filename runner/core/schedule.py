@@ -1,0 +1,96 @@
+"""When things fall due in a run, and what a finished loop is. Standard library only."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Action = Callable[[Mapping[str, Any]], Any]
+"""Orbit's action: called with the output of a loop or of an evaluation, names to tensors. One that
+returns a string stops the run, with the string as the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """When things fall due: at multiples of their interval and at the end.
+
+    The grid is absolute: it does not move with the step at which a run was resumed.
+
+    Attributes:
+        end: The last step.
+        loop: The longest inner loop; loops end on its multiples. 0: they are cut to a second.
+        summary: Training rows.
+        checkpoint: Commits.
+        evaluations: The intervals of evaluations.
+        evaluations_commit: Whether each evaluation commits first.
+    """
+
+    end: int
+    loop: int
+    summary: int
+    checkpoint: int
+    evaluations: tuple[int, ...] = ()
+    evaluations_commit: bool = True
+
+    def due(self, step: int, interval: int) -> bool:
+        """Whether what has this interval falls due at `step`."""
+        return step % interval == 0 or step == self.end
+
+    def evaluates(self, step: int) -> bool:
+        """Whether any evaluation falls due at `step`."""
+        return any(self.due(step, interval) for interval in self.evaluations)
+
+    def commits(self, step: int) -> bool:
+        """Whether a commit falls due at `step`; a signal or an action may ask for one anywhere."""
+        evaluates = self.evaluations_commit and self.evaluates(step)
+        return evaluates or self.due(step, self.checkpoint)
+
+    def describe_commits(self) -> str:
+        """At which steps commits fall due, as a person reads it."""
+        evaluations = [each for each in self.evaluations if each < self.end]
+        finer = any(each % self.checkpoint for each in evaluations)
+        commits = evaluations if self.evaluations_commit else []
+        every = sorted({each for each in (self.checkpoint, *commits) if each < self.end})
+        told = [n for n in every if not any(n % less == 0 for less in every if less < n)]
+        steps = " and ".join(f"every {n:,}" for n in told)
+        when = f"{steps} steps and at the end" if told else "at the end alone"
+        if finer and not self.evaluations_commit:
+            return f"{when}, and where an evaluation is among the best"
+        return f"{when}, since each evaluation commits first" if finer else when
+
+    def next(self, step: int, longest: int) -> int:
+        """Where the loop that starts at `step` ends: the nearest step at which anything is due.
+
+        Args:
+            step: The step.
+            longest: The most steps of a loop where `loop` is 0.
+        """
+        intervals = (self.summary, self.checkpoint, *self.evaluations)
+        cut = step - step % self.loop + self.loop if self.loop else step + longest
+        return min(self.end, cut, *(step - step % n + n for n in intervals))
+
+    def evaluations_after(self, step: int) -> int:
+        """How many evaluations are still to come after `step`."""
+        if not self.evaluations:
+            return 0
+        most = min(self.evaluations)
+        return math.ceil(self.end / most) - step // most
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """A finished inner loop.
+
+    Attributes:
+        step: The training step after it.
+        steps: How many steps it ran.
+        seconds: How long they took.
+        logs: What the trainer returned; reading a value waits for it.
+        summary: Whether a training row falls due.
+    """
+
+    step: int
+    steps: int
+    seconds: float
+    logs: Mapping[str, Any]
+    summary: bool

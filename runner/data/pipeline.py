@@ -1,0 +1,287 @@
+"""A task's inputs, from any batch on: what a resumed run, or one that skips a bad batch, is fed.
+
+Training inputs that are placed by step (`runner.inputs`) begin where they are told. Of others the
+iterator's state goes into the checkpoint, where TensorFlow can tell it; else they are built from
+the start and skip: the same batches in the same order, at the cost of reading them.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import orbit
+import tensorflow as tf
+from official.core import base_task, config_definitions
+
+from runner.configuration import task_contract
+from runner.core import heartbeat, user_code
+from runner.data import batches
+from runner.devices import strategy
+from runner.errors import ConfigError
+
+T = TypeVar("T")
+
+Window = tuple[int, int]
+"""Batches that training leaves out: the first, and the one after the last."""
+
+
+class Determinism:
+    """Of a process's inputs: given up where TensorFlow cannot keep it.
+
+    It refuses some random ops while a pipeline is built, and fails to rewrite some pipelines when
+    an iterator is made. Both look at the switch only then: steps that run later are as
+    deterministic as ever.
+
+    Args:
+        note: Told once why it is given up.
+
+    Attributes:
+        lost: Why it was given up; empty while it is kept.
+    """
+
+    def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
+        self._note = note
+        self.lost = ""
+
+    def begin(self, dataset: Any) -> Any:
+        """A new iterator over inputs that `training` or `validation` returned."""
+        return self.spare(lambda: tf.nest.map_structure(iter, dataset))
+
+    def spare(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done without determinism where it fails for that."""
+        try:
+            return work()
+        except Exception as error:
+            if "determinis" not in str(error):
+                raise
+            why = f"TensorFlow cannot make them deterministic: {user_code.summary(error)}"
+        with strategy.without_determinism():
+            made = work()
+        if not self.lost:
+            self.lost = why
+            self._note(why)
+        return made
+
+
+def training(
+    task: base_task.Task,
+    data: config_definitions.DataConfig,
+    *,
+    step: int = 0,
+    skipped: Iterable[Window] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    determinism: Determinism | None = None,
+) -> Any:
+    """The training inputs from `step` on, shared out to the replicas of the strategy in scope.
+
+    Args:
+        task: Builds the inputs.
+        data: Describes them.
+        step: The training step whose batch comes first.
+        skipped: Batches that no step is trained on.
+        seed: Taken where `data` has none, and by what draws from TensorFlow's.
+        threads: The size of a thread pool of their own; None shares TensorFlow's.
+        determinism: Of the run's inputs; None where nobody asks whether it was kept.
+
+    Raises:
+        ConfigError: `data` or `threads` ask for what tf.data does not have.
+    """
+    if getattr(data, "seed", 0) is None:
+        data = data.replace(seed=seed)
+
+    def build(context: tf.distribute.InputContext) -> Any:
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        parts = []
+        for first, count in segments(step, skipped):
+            strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
+            parts.append(_from(task, data, context, first, count, replicas))
+        return tf.nest.map_structure(_joined, *parts)
+
+    options = _options(data, threads)
+    return (determinism or Determinism()).spare(lambda: _distributed(task, build, options))
+
+
+def validation(
+    task: base_task.Task,
+    data: config_definitions.DataConfig,
+    *,
+    threads: int | None = None,
+    examples: int | None = None,
+    determinism: Determinism | None = None,
+) -> Any:
+    """Inputs to evaluate, shared out to the replicas of the strategy in scope.
+
+    Args:
+        task: Builds the inputs.
+        data: Describes them.
+        threads: The size of a thread pool of their own; None shares TensorFlow's.
+        examples: Only the first so many, None for all. Several input pipelines share the number:
+            the first of what each of them reads.
+        determinism: Of the inputs; None: a new one, `of_evaluations`.
+
+    Raises:
+        ConfigError: `data` or `threads` ask for what tf.data does not have.
+    """
+
+    def build(context: tf.distribute.InputContext) -> Any:
+        dataset = inputs_of(task, whole(data), context)
+        if examples is None:
+            return dataset
+        own, more = divmod(examples, context.num_input_pipelines)
+        own += context.input_pipeline_id < more
+        return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
+
+    options = _options(data, threads)
+    return (determinism or of_evaluations()).spare(lambda: _distributed(task, build, options))
+
+
+def of_evaluations() -> Determinism:
+    """What says itself that inputs of evaluations are not deterministic."""
+    said = "the inputs of evaluations may differ from one to the next, because"
+    return Determinism(lambda why: heartbeat.say(f"{said} {why}"))
+
+
+def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
+    """`data` with their last, partial batch, which official's default would drop."""
+    on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    if getattr(data, "drop_remainder", False) and not on_tpu:  # a TPU needs batches of one shape
+        return data.replace(drop_remainder=False)
+    return data
+
+
+def inputs_of(
+    task: base_task.Task,
+    data: config_definitions.DataConfig,
+    context: tf.distribute.InputContext | None,
+) -> Any:
+    """What the task builds. One that takes no context gives global batches, which are split."""
+    return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
+
+
+def is_placed(data: config_definitions.DataConfig) -> bool:
+    """Whether inputs of this kind begin where they are told, at no cost."""
+    return hasattr(data, "start_step")
+
+
+def advice(data: config_definitions.DataConfig) -> str:
+    """What may help where training waits for inputs of this kind."""
+    fields = [field.name for field in dataclasses.fields(data)]  # no value is read: see unread.py
+    name = type(data).__name__
+    wanted = ["num_parallel_calls"] if is_placed(data) else ["cycle_length", "cache"]
+    may_help = [f"{name}.{each}" for each in (*wanted, "prefetch_buffer_size") if each in fields]
+    return (
+        f"{', '.join(['RuntimeConfig.dataset_num_private_threads', *may_help])} may help; "
+        "--profile_steps=100:110 shows which op waits"
+    )
+
+
+def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
+    """What to read from `step` on: first batch and number of batches, None for all that follow."""
+    first, found = step, []
+    for start, end in _merged(skipped):
+        if start <= first:
+            first += end - start
+        else:
+            found.append((first, start - first))
+            first = end
+    return [*found, (first, None)]
+
+
+def batch_of(step: int, skipped: Iterable[Window]) -> int:
+    """The batch that `step` is trained on."""
+    return segments(step, skipped)[0][0]
+
+
+def _merged(windows: Iterable[Window]) -> list[Window]:
+    merged: list[Window] = []
+    for start, end in sorted(windows):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _from(
+    task: base_task.Task,
+    data: Any,
+    context: tf.distribute.InputContext,
+    first: int,
+    count: int | None,
+    replicas: int,
+) -> Any:
+    """`count` global batches from `first` on, each in a part for every replica of this pipeline."""
+    if is_placed(data):
+        dataset, first = inputs_of(task, data.replace(start_step=first), context), 0
+    else:
+        dataset = inputs_of(task, data, context)
+
+    def cut(part: tf.data.Dataset) -> tf.data.Dataset:
+        part = part.skip(first * replicas) if first else part
+        return part if count is None else part.take(count * replicas)
+
+    return tf.nest.map_structure(cut, dataset)
+
+
+def _joined(first: tf.data.Dataset, *others: tf.data.Dataset) -> tf.data.Dataset:
+    for other in others:
+        first = first.concatenate(other)
+    return first
+
+
+def _takes_context(task: base_task.Task) -> bool:
+    return "input_context" in inspect.signature(task.build_inputs).parameters
+
+
+def _distributed(
+    task: base_task.Task,
+    build: Callable[[tf.distribute.InputContext], Any],
+    options: tf.data.Options,
+) -> Any:
+    def with_options(input_context: tf.distribute.InputContext) -> Any:
+        dataset = build(input_context)
+        if options == tf.data.Options():
+            return dataset
+        return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
+
+    devices = tf.distribute.get_strategy()
+    if _takes_context(task):
+        return orbit.utils.make_distributed_dataset(devices, with_options)
+    return tf.nest.map_structure(
+        lambda part: orbit.utils.make_distributed_dataset(devices, part),
+        with_options(tf.distribute.InputContext()),
+    )
+
+
+def _options(data: Any, threads: int | None) -> tf.data.Options:
+    """Threads and autotuning as configured; a task's own kind of configuration may lack fields."""
+    options = tf.data.Options()
+    if threads:
+        if threads < 0:
+            raise ConfigError(
+                f"RuntimeConfig.dataset_num_private_threads={threads}: must be 1 or more, or None"
+            )
+        options.threading.private_threadpool_size = threads
+    given = {field: getattr(data, field, None) for field in ("autotune_algorithm", "ram_budget")}
+    for field, value in given.items():
+        if value and getattr(data, "autotune", None) is False:
+            raise ConfigError(f"{_named(data, field)} has no effect without autotune")
+    if getattr(data, "autotune", None) is False:
+        options.autotune.enabled = False
+    if algorithm := given["autotune_algorithm"]:
+        known = tf.data.experimental.AutotuneAlgorithm.__members__
+        if algorithm not in known:
+            raise ConfigError(f"{_named(data, 'autotune_algorithm')}: must be {', '.join(known)}")
+        options.autotune.autotune_algorithm = known[algorithm]
+    if budget := given["ram_budget"]:
+        if budget < 0:
+            raise ConfigError(f"{_named(data, 'ram_budget')}: must be 1 or more, in GB, or None")
+        options.autotune.ram_budget = budget * 2**30
+    return options
+
+
+def _named(data: Any, field: str) -> str:
+    """`ImageData.ram_budget=-1`."""
+    return f"{type(data).__name__}.{field}={getattr(data, field)!r}"

@@ -1,0 +1,266 @@
+"""Where and how a run computes: distribution strategy, precision, threads, seeds.
+
+Everything here reads official's `RuntimeConfig`; whatever it names that this machine does not have
+is a `ConfigError`.
+"""
+
+import contextlib
+import gc
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.common import distribute_utils
+from official.core import config_definitions
+from official.modeling import performance
+from official.utils.misc import keras_utils
+from tensorflow.python.eager import context
+from tensorflow.python.framework import config as tf_config
+from tf_keras.src import backend
+
+from runner.devices import cross_entropy
+from runner.errors import ConfigError, RunnerError
+
+_TOKENIZERS = "tensorflow_text.python.ops.sentencepiece_tokenizer"
+_STRATEGIES = ("off", "one_device", "mirrored", "tpu")
+_OF_WORKERS = ("multi_worker_mirrored", "parameter_server")
+_ONE_PROCESS = "a run is one process here, on any number of the devices that it reaches"
+_TPU_SECONDS = 10
+
+
+def build(
+    runtime: config_definitions.RuntimeConfig, *, logical_cpus: int = 1
+) -> tf.distribute.Strategy:
+    """The distribution strategy that `runtime` asks for.
+
+    Args:
+        runtime: Strategy name, number of GPUs (-1: all there are), all-reduce, TPU address.
+        logical_cpus: How many CPU devices `mirrored` spreads over where there is no GPU.
+
+    Raises:
+        ConfigError: an unknown name, or devices that this machine does not have.
+    """
+    name = str(runtime.distribution_strategy).lower()
+    workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
+    if workers > 1:
+        raise ConfigError(
+            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers: {_ONE_PROCESS}"
+        )
+    if name in _OF_WORKERS:
+        raise ConfigError(
+            f"RuntimeConfig.distribution_strategy = {name!r} is for several workers: "
+            f"{_ONE_PROCESS}: 'mirrored'"
+        )
+    if name not in _STRATEGIES:
+        raise ConfigError(
+            f"RuntimeConfig.distribution_strategy: {runtime.distribution_strategy!r} is none of "
+            f"{', '.join(_STRATEGIES)}"
+        )
+    gpus = _gpus(runtime)
+    try:
+        if name == "mirrored" and not gpus and logical_cpus > 1:
+            # TensorFlow's collectives would mix up the strategies of two runs in one process.
+            reduction = tf.distribute.ReductionToOneDevice()
+            return tf.distribute.MirroredStrategy(
+                _logical_cpus(logical_cpus), cross_device_ops=reduction
+            )
+        if name == "tpu":
+            _reach_tpu(runtime.tpu)
+        return distribute_utils.get_distribution_strategy(
+            name,
+            num_gpus=gpus,
+            all_reduce_alg=runtime.all_reduce_alg,
+            num_packs=runtime.num_packs,
+            tpu_address=runtime.tpu,
+        )
+    except ValueError as error:
+        raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
+    except tf.errors.NotFoundError as error:
+        raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU is found there") from error
+
+
+def _reach_tpu(address: str | None) -> None:
+    """Raises where there is none at `address`; TensorFlow would wait for it without a word."""
+    if not address:
+        raise ConfigError(
+            "RuntimeConfig.distribution_strategy = 'tpu' needs the TPU's name or address: "
+            "RuntimeConfig.tpu, or --tpu"
+        )
+    if address == "local":
+        return
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TPU_SECONDS)
+    try:
+        master = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address).master()
+        host, _, port = master.removeprefix("grpc://").rpartition(":")
+        socket.create_connection((host, int(port))).close()
+    except OSError as error:
+        raise RunnerError(f"RuntimeConfig.tpu = {address!r} does not answer: {error}") from error
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
+    """Where a model is, and how many GPUs that leaves idle."""
+    variable, *_ = strategy.experimental_local_results(model.variables[0])
+    kind = tf.DeviceSpec.from_string(variable.device).device_type
+    count = strategy.num_replicas_in_sync
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    idle = gpus - count if kind == "GPU" else gpus
+    where = f"on {count} {kind}s" if count > 1 else f"on one {kind}"
+    rest = f"; {idle} of {gpus} GPUs idle: RuntimeConfig.num_gpus = -1 takes all"
+    return where + rest if idle else where
+
+
+def set_threads(*, intra_op: int, inter_op: int) -> None:
+    """Sets how many threads this process computes with on CPUs; 0 leaves a number as it is.
+
+    Raises:
+        ConfigError: TensorFlow has started with others.
+    """
+    for field, count, limit in (
+        ("intra_op_threads", intra_op, tf.config.threading.set_intra_op_parallelism_threads),
+        ("inter_op_threads", inter_op, tf.config.threading.set_inter_op_parallelism_threads),
+    ):
+        try:
+            if count:
+                limit(count)
+        except RuntimeError as error:
+            raise _too_late(field, count) from error
+
+
+def configure(
+    runtime: config_definitions.RuntimeConfig, *, seed: int, deterministic: bool = True
+) -> None:
+    """Sets the process's precision, threads, eager mode and random seeds, before anything is built.
+
+    Layers draw from generators, whose state a checkpoint can hold, and ops are deterministic.
+    """
+    dtype = runtime.mixed_precision_dtype or "float32"
+    if dtype not in ("float32", "float16", "bfloat16"):
+        raise ConfigError(
+            f"RuntimeConfig.mixed_precision_dtype: {dtype!r} is none of float32, float16, bfloat16"
+        )
+    performance.set_mixed_precision_policy(dtype)
+    if runtime.gpu_thread_mode:
+        keras_utils.set_gpu_thread_mode_and_count(
+            runtime.gpu_thread_mode,
+            runtime.dataset_num_private_threads,
+            _gpus(runtime),
+            runtime.per_gpu_thread_count,
+        )
+    if runtime.batchnorm_spatial_persistent:
+        os.environ["TF_USE_CUDNN_BATCHNORM_SPATIAL_PERSISTENT"] = "1"
+    tf.config.run_functions_eagerly(runtime.run_eagerly)
+    tf_keras.backend.experimental.enable_tf_random_generator()
+    random.seed(seed)
+    np.random.seed(seed)
+    backend._SEED_GENERATOR.generator = random.Random(seed)  # of layers and initializers
+    set_seed(seed)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+        cross_entropy.keep_kernel()
+    else:
+        tf_config.disable_op_determinism()
+
+
+def set_seed(seed: int) -> None:
+    """Sets TensorFlow's seed, and spares what lives in its cache of kernels.
+
+    `tf.random.set_seed` empties that cache, so that an op drawn eagerly gives the same numbers
+    again; but a SentencepieceTokenizer keeps its model there. Where there is one, only the seed is
+    set: what a function draws, such as the shuffle of a dataset, is the same either way.
+    """
+    if _has_tokenizer():
+        context.context()._seed, context.context()._rng = seed, random.Random(seed)
+    else:
+        tf.random.set_seed(seed)
+
+
+@contextlib.contextmanager
+def without_determinism() -> Iterator[None]:
+    """Inside, ops need not be deterministic."""
+    before = tf_config.is_op_determinism_enabled()
+    tf_config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        if before:
+            tf_config.enable_op_determinism()
+
+
+def _has_tokenizer() -> bool:
+    """Whether this process holds a SentencepieceTokenizer."""
+    module = sys.modules.get(_TOKENIZERS)
+    kind = getattr(module, "SentencepieceTokenizer", None)
+    if kind is None:
+        return False
+    frozen = gc.get_freeze_count()  # what imports have made; it is not among the objects below
+    gc.unfreeze()
+    found = any(issubclass(type(each), kind) for each in gc.get_objects())
+    if frozen:
+        gc.freeze()
+    return found
+
+
+def check_batch(
+    strategy: tf.distribute.Strategy,
+    data: config_definitions.DataConfig,
+    name: str,
+    *,
+    parts: int = 1,
+) -> None:
+    """Raises ConfigError where the replicas cannot share a global batch evenly.
+
+    Args:
+        strategy: Its replicas share the batch.
+        data: Has `global_batch_size`; a task's own kind of configuration may have none.
+        name: Names `data` in the message.
+        parts: In how many parts each replica takes its share.
+    """
+    size = getattr(data, "global_batch_size", 0)
+    replicas = strategy.num_replicas_in_sync
+    unit = replicas * parts
+    if size % unit:
+        near = [n for n in (size - size % unit, size + unit - size % unit) if n]
+        shared = f"shared by {replicas} replicas" if replicas > 1 or parts == 1 else "cut"
+        into = f" into {parts} parts (RunConfig.gradient_accumulation)" if parts > 1 else ""
+        raise ConfigError(
+            f"{name}.global_batch_size = {size} cannot be {shared}{into}; "
+            f"{' or '.join(map(str, near))} could"
+        )
+
+
+def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
+    """How many are asked for."""
+    found = len(tf.config.list_physical_devices("GPU"))
+    if runtime.num_gpus > found:
+        raise ConfigError(
+            f"RuntimeConfig.num_gpus = {runtime.num_gpus}: TensorFlow finds {found} on this "
+            "machine (TF_CPP_MIN_LOG_LEVEL=0 in the environment has it say why)"
+        )
+    return found if runtime.num_gpus == -1 else runtime.num_gpus
+
+
+def _logical_cpus(count: int) -> list[str]:
+    """Splits the first CPU into `count` logical devices and names them."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or [0]) < count:
+        try:
+            tf.config.set_logical_device_configuration(
+                cpu, [tf.config.LogicalDeviceConfiguration()] * count
+            )
+        except RuntimeError as error:
+            raise _too_late("logical_cpus", count) from error
+    return [f"CPU:{index}" for index in range(count)]
+
+
+def _too_late(field: str, value: int) -> ConfigError:
+    return ConfigError(
+        f"RunConfig.{field} = {value} must be set before TensorFlow starts in this process"
+    )

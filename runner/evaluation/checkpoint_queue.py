@@ -1,0 +1,91 @@
+"""Which checkpoints a sidecar has yet to evaluate, and keeping each until it has.
+
+They come from three places: the run's folder; the sidecar's queue, where training puts what it
+removes (`runner.evaluation.handover`); and the sidecar's own folder, where it links what it is
+about to read, since training may remove it meanwhile, and where a kill may have left that.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from runner import run_config
+from runner.checkpoints import checkpoint_files, recovery
+from runner.core import files
+from runner.evaluation import handover
+from runner.history import history
+from runner.run_folder import watch
+
+
+class Pending:
+    """The checkpoints of the run in `model_dir` that `rows` lack.
+
+    Args:
+        model_dir: The run's folder; it need not exist yet.
+        folder: The sidecar's own.
+        rows: What it has evaluated, or could not read.
+        options: Which it is to evaluate.
+    """
+
+    def __init__(
+        self,
+        model_dir: Path,
+        folder: Path,
+        rows: history.History,
+        options: run_config.EvaluatorConfig,
+    ) -> None:
+        self._model_dir = model_dir
+        self._folder = folder
+        self._rows = rows
+        self._options = options
+        self._glance = watch.Glance(model_dir / "checkpoint")
+        self._committed: list[Path] = []
+        recovery.clear_leftovers(folder)
+
+    def next(self) -> Path | None:
+        """The one to evaluate now, which nobody else removes; None while there is none."""
+        while due := self._due():
+            path = due[0] if self._options.policy == "every" else due[-1]
+            if path.parent != self._model_dir:
+                return path
+            pin = self._folder / path.name
+            try:
+                checkpoint_files.link(path, pin)
+            except FileNotFoundError:  # removed meanwhile: it is in the queue now, if at all
+                checkpoint_files.remove(pin)
+                continue
+            return pin
+        return None
+
+    def clear(self) -> None:
+        """Empties the queue: nobody is going to evaluate what is there."""
+        files.check(self._folder / "queue")
+        shutil.rmtree(self._folder / "queue", ignore_errors=True)
+
+    def close(self) -> None:
+        """Removes what was linked to be read; what was not evaluated is where it came from."""
+        for path in checkpoint_files.there(self._folder):
+            checkpoint_files.remove(path)
+
+    def _due(self) -> list[Path]:
+        """What is to be evaluated, the oldest first; what is kept here for nothing is removed."""
+        if self._glance.changed():
+            listed = checkpoint_files.committed(self._model_dir)
+            self._committed = [self._model_dir / path.name for path in listed]
+        kept = [*handover.waiting(self._folder), *checkpoint_files.there(self._folder)]
+        steps = {checkpoint_files.step_in(path.name): path for path in (*self._committed, *kept)}
+        due = self._lacking(step for step in steps if step is not None)
+        wanted = [steps[step] for step in due]
+        for path in kept:
+            if path not in wanted:
+                checkpoint_files.remove(path)
+        return [path for path in wanted if checkpoint_files.exists(path)]
+
+    def _lacking(self, steps: Iterable[int]) -> list[int]:
+        """Which of `steps` are still to be evaluated; by the policy `latest`, only newer ones."""
+        left_out = {row.step for row in self._rows.left_out}
+        first = self._options.from_step
+        if self._options.policy == "latest":
+            first = max(first, 1 + max({self._rows.furthest, *left_out}))
+        later = (step for step in steps if step >= first)
+        return sorted(step for step in later if not (step in left_out or self._rows.has(step)))

@@ -1,0 +1,151 @@
+"""Evaluating the weights that a trainer holds, and recording the result."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from runner.core import heartbeat, schedule
+from runner.evaluation import evaluation_log, evaluation_sets, evaluator
+from runner.reporting import tensorboard
+
+
+class Scores(NamedTuple):
+    """What an evaluation found.
+
+    Attributes:
+        logs: All results, by the names that they have in the row.
+        charts: Of each set, by its name.
+        seconds: How long it took.
+    """
+
+    logs: Mapping[str, Any]
+    charts: Mapping[str, tensorboard.Charts]
+    seconds: float
+
+
+class Evaluation:
+    """Evaluates an evaluator's present weights on what is due, and records the result in one row.
+
+    Args:
+        built: The evaluator, with its weights restored or trained.
+        log: Where results go; also an attribute.
+        batches: How many batches of the validation data; -1 for all of them.
+        sets: What is evaluated, the validation data among them.
+        grid: When each set is due; None: all of them always.
+        actions: Called with each result.
+        pictures: Draws the results of a set; None draws nothing.
+    """
+
+    def __init__(
+        self,
+        built: evaluator.Evaluator,
+        log: evaluation_log.EvaluationLog,
+        *,
+        batches: int,
+        sets: Sequence[evaluation_sets.EvaluationSet],
+        grid: schedule.Grid | None = None,
+        actions: Sequence[schedule.Action] = (),
+        pictures: evaluation_log.Pictures | None = None,
+    ) -> None:
+        self._evaluator = built
+        self.log = log
+        self._batches = batches
+        self._sets = tuple(sets)
+        self._grid = grid
+        self._actions = tuple(actions)
+        self._pictures = pictures
+        self._told = False
+
+    def run(
+        self,
+        step: int,
+        source: Path,
+        *,
+        before_record: Callable[[], None] = lambda: None,
+        commit: Callable[[], object] | None = None,
+    ) -> str | None:
+        """Evaluates; then calls `before_record`; then records the result as checkpoint `source`'s.
+
+        Where there is no such checkpoint, `commit` makes it once the result is among the best.
+
+        Returns:
+            The reason to stop that an action gave, or None.
+        """
+        return self._run(self._due(step), step, source, before_record, commit)
+
+    def score(self, step: int) -> Scores:
+        """Evaluates what is due at `step`, and records nothing."""
+        return self._score(self._due(step))
+
+    def record(
+        self,
+        step: int,
+        source: Path,
+        scores: Scores,
+        *,
+        commit: Callable[[], object] | None = None,
+    ) -> None:
+        """Records what checkpoint `source` scored; `commit` as for `run`."""
+        logs, charts, seconds = scores
+        self.log.write(step, logs, charts, seconds=seconds, source=source, commit=commit)
+
+    def act(self, scores: Scores) -> str | None:
+        """Calls the actions; returns the reason to stop that one of them gave, or None."""
+        reasons = [action(scores.logs) for action in self._actions]
+        return next((reason for reason in reasons if isinstance(reason, str)), None)
+
+    def finish(
+        self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
+    ) -> None:
+        """Evaluates what has no result at `step`, where a run has ended before its last step."""
+        names = self.log.names(step)
+        if left := [each for each in self._sets if not self._is_among(each, names)]:
+            self._run(left, step, source, before_record, None)
+
+    def _run(
+        self,
+        due: Sequence[evaluation_sets.EvaluationSet],
+        step: int,
+        source: Path,
+        before_record: Callable[[], None],
+        commit: Callable[[], object] | None,
+    ) -> str | None:
+        scores = self._score(due)
+        before_record()
+        self.record(step, source, scores, commit=commit)
+        return self.act(scores)
+
+    def _score(self, due: Sequence[evaluation_sets.EvaluationSet]) -> Scores:
+        start = time.perf_counter()
+        logs: dict[str, Any] = {}
+        charts: dict[str, tensorboard.Charts] = {}
+        for each in due:
+            found = self._evaluate(each)
+            logs.update(evaluation_sets.named(found, each.prefix))
+            charts[each.name] = evaluation_log.charts(found, self._pictures)
+        return Scores(logs, charts, time.perf_counter() - start)
+
+    def _due(self, step: int) -> Sequence[evaluation_sets.EvaluationSet]:
+        if self._grid is None:
+            return self._sets
+        return [each for each in self._sets if self._grid.due(step, each.interval)]
+
+    def _is_among(self, each: evaluation_sets.EvaluationSet, names: Collection[str]) -> bool:
+        """Whether metrics of these names are of a set."""
+        others = tuple(other.prefix for other in self._sets if other.prefix)
+        if each.prefix:
+            return any(name.startswith(each.prefix) for name in names)
+        return any(not name.startswith(others) for name in names)
+
+    def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
+        if each.dataset is not None:
+            return self._evaluator.evaluate_on(each.dataset, f"the set {each.name!r}")
+        logs = self._evaluator.evaluate(tf.constant(self._batches))
+        if self._evaluator.left_out and not self._told:
+            self._told = True
+            steps = f"TrainerConfig.validation_steps = {self._batches}"
+            heartbeat.say(f"{steps} leaves out examples of the validation data; -1 counts them all")
+        return logs

@@ -1,0 +1,101 @@
+"""What happens after an evaluation: a row of history, TensorBoard's points, the best checkpoint."""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.checkpoints import best
+from runner.history import history, records
+from runner.reporting import progress, scalars, tensorboard
+
+Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""A task's method `pictures`: all results of one set, arrays included, to the set's pictures."""
+
+
+def charts(results: Mapping[str, Any], pictures: Pictures | None) -> tensorboard.Charts:
+    """What the results of one set add to its charts."""
+    return tensorboard.Charts(
+        scalars.scalars(results), pictures(scalars.arrays(results)) if pictures else {}
+    )
+
+
+class EvaluationLog:
+    """After an evaluation: a row of history, TensorBoard's points, the best checkpoint, a line.
+
+    Args:
+        rows: The history to add to.
+        boards: Where the points go.
+        keeper: The folders of the best checkpoints.
+        line: What a person sees.
+        home: The folder whose checkpoints are recorded by their names; others, by their paths.
+    """
+
+    def __init__(
+        self,
+        rows: history.History,
+        boards: tensorboard.Boards,
+        keeper: best.BestCheckpoints,
+        line: progress.Progress,
+        *,
+        home: Path,
+    ) -> None:
+        self._rows = rows
+        self._boards = boards
+        self._best = keeper
+        self._line = line
+        self._home = home.resolve()
+
+    def write(
+        self,
+        step: int,
+        logs: Mapping[str, Any],
+        charts: Mapping[str, tensorboard.Charts],
+        *,
+        seconds: float,
+        source: Path,
+        commit: Callable[[], object] | None = None,
+    ) -> None:
+        """Records the evaluation of checkpoint `source`, which is whole on disk or can be made.
+
+        Args:
+            step: The checkpoint's.
+            logs: All results, by the names that they have in the row.
+            charts: Of each set, by its name.
+            seconds: How long it took.
+            source: The checkpoint.
+            commit: Makes it, if it is among the best and not there.
+        """
+        name = checkpoint_name(source, self._home)
+        row = records.Row(step, scalars.scalars(logs), round(seconds, 3), time.time(), name)
+        self._rows.append(row)
+        self._boards.write(step, charts)
+        self._line.evaluated(row, self.catch_up(source, commit))
+
+    def names(self, step: int) -> set[str]:
+        """The names of the metrics that were recorded for `step`, which is the newest of all."""
+        newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.rows))
+        return {name for row in newest for name in row.metrics}
+
+    def catch_up(
+        self, source: Path, commit: Callable[[], object] | None = None
+    ) -> records.Row | None:
+        """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
+
+        Args:
+            source: A checkpoint beside which the best one may lie.
+            commit: Makes it, if it is among the best and not there.
+
+        Returns:
+            The best evaluation, None while there is none.
+        """
+        return self._best.update(self._rows.rows, source, commit)
+
+
+def checkpoint_name(path: Path, home: Path) -> str:
+    """What a row calls a checkpoint: its name, or its path where it is outside of `home`."""
+    path = path.resolve()
+    return path.name if path.is_relative_to(home.resolve()) else str(path)

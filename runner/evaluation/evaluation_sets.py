@@ -1,0 +1,124 @@
+"""Named sets of data that are evaluated beside the validation data, and tested at the end."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import tensorflow as tf
+from official.core import base_task
+from official.core import config_definitions as cfg
+
+from runner.config import Experiment
+from runner.data import batches, pipeline
+from runner.devices import strategy
+from runner.errors import ConfigError
+from runner.run_config import EvaluationSetConfig
+
+LOSS = "validation_loss"
+"""What official calls the loss of an evaluation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSet:
+    """Data that are evaluated.
+
+    Attributes:
+        name: Of the set; empty for the validation data.
+        prefix: Before the names of its metrics in a row.
+        interval: In steps.
+        dataset: Distributed; None for the validation data, which the evaluator has.
+    """
+
+    name: str
+    prefix: str
+    interval: int
+    dataset: Any = None
+
+
+def build(config: Experiment, task: base_task.Task) -> tuple[EvaluationSet, ...]:
+    """The validation data and the sets, in the order of the configuration.
+
+    Call it inside the strategy's scope.
+    """
+    interval = config.trainer.validation_interval
+    named = [
+        EvaluationSet(
+            each.name,
+            prefix(each),
+            each.interval or interval,
+            dataset(config, task, each.data, f"data of {each.name!r}", _portion(each, task)),
+        )
+        for each in config.run.evaluation_sets
+    ]
+    return (EvaluationSet("", "", interval), *named)
+
+
+def dataset(
+    config: Experiment,
+    task: base_task.Task,
+    data: cfg.DataConfig,
+    name: str,
+    examples: int | None = None,
+    determinism: pipeline.Determinism | None = None,
+) -> Any:
+    """Data for `Evaluator.evaluate_on`: the first `examples`, None for all.
+
+    Call it inside the strategy's scope.
+    """
+    strategy.check_batch(tf.distribute.get_strategy(), data, name)
+    threads = config.runtime.dataset_num_private_threads
+    return pipeline.validation(
+        task, data, threads=threads, examples=examples, determinism=determinism
+    )
+
+
+def named(logs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """A set's results under the names that they have in a row: the loss is `<prefix>loss`."""
+    return {_name(name, prefix): value for name, value in logs.items()}
+
+
+def metric_names(config: Experiment, names: Collection[str]) -> list[str]:
+    """The names in the rows of an experiment whose task produces `names`.
+
+    Raises:
+        ConfigError: two metrics would have one name.
+    """
+    prefixes = ["", *(prefix(each) for each in config.run.evaluation_sets)]
+    every = [_name(name, each) for each in prefixes for name in set(names)]
+    twice = sorted(name for name, count in Counter(every).items() if count > 1)
+    if twice:
+        raise ConfigError(
+            f"EvaluationSetConfig.prefix: more than one metric would be named {', '.join(twice)}"
+        )
+    return sorted(every)
+
+
+def prefix(each: EvaluationSetConfig) -> str:
+    """Before the names of a set's metrics."""
+    return each.prefix or f"{each.name}/"
+
+
+def _name(metric: str, prefix: str) -> str:
+    return prefix + ("loss" if prefix and metric == LOSS else metric)
+
+
+def _portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
+    """How many examples of a set count, None for all.
+
+    A share needs to know how many there are. Where the data's configuration does not declare that
+    by a method `size()`, they are read once and counted.
+    """
+    if not each.examples and each.share == 1.0:
+        return None
+    size = getattr(each.data, "size", lambda: None)()
+    if each.examples:
+        if size is not None and each.examples > size:
+            raise ConfigError(
+                f"EvaluationSetConfig.examples = {each.examples} of {each.name!r}: there are {size}"
+            )
+        return each.examples
+    if size is None:
+        parts = tf.nest.flatten(pipeline.inputs_of(task, pipeline.whole(each.data), None))
+        size = batches.count(parts[0])
+    return max(1, round(each.share * size))

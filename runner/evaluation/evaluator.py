@@ -1,0 +1,320 @@
+"""One evaluation: official's Trainer, with every example counted once."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orbit
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, base_trainer, config_definitions
+
+from runner.checkpoints import averages, checkpoint_manager, warm_start
+from runner.core import heartbeat
+from runner.data import batches, pipeline
+from runner.errors import ConfigError, RunnerError
+from runner.optimizers import optimizer as optimizers
+
+Logs = dict[str, Any]
+
+WEIGHT = "weight"  # a task's validation_step may return this beside its loss: what the loss weighs
+IS_DEFINED = "is_defined"  # a metric may have this method: whether it has counted what it needs
+
+
+class Evaluator(base_trainer.Trainer):
+    """Evaluates one model.
+
+    It differs from official's Trainer in four ways. Validation loss is a mean over examples, not
+    over batches. A replica that gets no example of the last batch adds nothing. Averaged weights
+    are swapped in by copying. A graph loops over the batches, unless the task gathers something of
+    each on the host.
+
+    Create it inside the strategy's scope.
+
+    Args:
+        config: The experiment.
+        task: Official's contract of model, inputs, losses, metrics.
+        model: What `task.build_model` returned.
+        optimizer: None where neither training nor averaged weights need one.
+        validation_dataset: A distributed dataset; None evaluates nothing.
+        train_dataset: A distributed dataset, for the subclass that trains.
+        check: Called before each batch, or before and after all of them where a graph loops; what
+            it raises ends the evaluation.
+        free: A loop in a graph ends when this is false, after the batch that is running; `check` is
+            to raise then.
+        evaluated: Whether the validation inputs are deterministic.
+
+    Attributes:
+        left_out: Whether the last evaluation was to end before its data did, which have an end.
+    """
+
+    def __init__(
+        self,
+        config: config_definitions.ExperimentConfig,
+        task: base_task.Task,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer | None,
+        *,
+        validation_dataset: Any,
+        train_dataset: Any = None,
+        check: Callable[[], None] = lambda: None,
+        free: tf.Variable | bool = True,
+        evaluated: pipeline.Determinism | None = None,
+    ) -> None:
+        ema = optimizers.average(optimizer)
+        self._averages = optimizers.Averages(ema, model) if ema else None
+        super().__init__(
+            config,
+            task,
+            model,
+            optimizer or tf.Module(),  # official's checkpoint wants something trackable
+            train=train_dataset is not None,
+            evaluate=validation_dataset is not None,
+            train_dataset=train_dataset,
+            validation_dataset=validation_dataset,
+        )
+        if validation_dataset is not None:
+            check_names(task, [*self.validation_metrics, self.validation_loss])
+        self.left_out = False
+        self._evaluated = evaluated or pipeline.of_evaluations()
+        self._optimizer = optimizer
+        self._check = check
+        self._free = free
+        function = tf.function if config.trainer.eval_tf_function else lambda f: f
+        self._host_step = function(self.eval_step)
+        self._graph_loop = function(self._score_all)
+
+    @property
+    def averages(self) -> optimizers.Averages | None:
+        """The averaged weights, None where the optimizer keeps none."""
+        return self._averages
+
+    def initialize(self, *, whole: bool = False) -> None:
+        """Loads the task's `init_checkpoint`; averages start at the weights it leaves.
+
+        A task that has no way of its own loads what fits, and the rest is reported.
+
+        Args:
+            whole: Refuse one that does not hold all weights, as far as the task lets that be known.
+        """
+        path = self.config.task.init_checkpoint
+        if type(self.task).initialize is not base_task.Task.initialize:
+            self._initialize_by_task()
+        elif path:
+            report = warm_start.initialize(self.model, Path(path), whole=whole)
+            loaded = f"init_checkpoint {path}: {report.matched} variables loaded"
+            heartbeat.say("\n".join(each for each in (loaded, report.render()) if each))
+        if self._averages:
+            self._averages.start()
+
+    def _initialize_by_task(self) -> None:
+        """Has the task load what it wants, in its own way."""
+        try:
+            super().initialize()
+        except Exception:
+            path = self.config.task.init_checkpoint
+            if path and "://" not in path and not Path(path).is_file():
+                warm_start.find(Path(path))  # says so if it is missing or damaged
+            raise
+
+    def restore(self, path: Path) -> None:
+        """Restores what an evaluation needs; where `path` has averaged weights only, these.
+
+        Raises:
+            UnreadableError: it is damaged, or gone.
+            ConfigError: it was written for another model.
+        """
+        if self._averages is None or not averages.stand_alone(path):
+            checkpoint_manager.restore(self.checkpoint, path, partly=True)
+            return
+        weights = tf.train.Checkpoint(model=self.model, global_step=self.global_step)
+        checkpoint_manager.restore(weights, path, partly=True)
+        self._averages.start()
+
+    def evaluate(self, num_steps: tf.Tensor) -> Logs:
+        """Evaluates with the averaged weights where there are any; see `orbit.AbstractEvaluator`.
+
+        Args:
+            num_steps: How many batches; -1 for all.
+
+        Returns:
+            Every validation metric, `validation_loss`, and what the task aggregates itself.
+
+        Raises:
+            RunnerError: there was not one example.
+        """
+        return self._evaluate(
+            self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
+        )
+
+    def evaluate_on(self, dataset: Any, name: str) -> Logs:
+        """Evaluates as `evaluate` does, but all of another dataset.
+
+        Batches of the same specification share one graph, whichever dataset they are of.
+
+        Args:
+            dataset: Distributed, with an end.
+            name: Names it where it is empty.
+        """
+        return self._evaluate(dataset, tf.constant(-1), f"{name} is empty")
+
+    def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
+        loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
+        if num_steps < 0 and _is_endless(dataset):
+            raise ConfigError(
+                "the validation data have no end: TrainerConfig.validation_steps must say how many "
+                "batches of them count"
+            )
+        # A new one: to begin an iterator again saves a millisecond, and leaks 6 KiB in TensorFlow.
+        iterator = self._evaluated.begin(dataset)
+        with self._averages_in_force():
+            self.eval_begin()
+            found, rest, aggregated = loop(iterator, num_steps)
+            logs = self.eval_end(aggregated)
+        self.left_out = rest and not _is_endless(dataset)
+        if not found:
+            raise RunnerError(f"the evaluation saw no example: {why_none}")
+        return logs
+
+    def _may_loop_in_graph(self, dataset: Any) -> bool:
+        """Whether the task gathers nothing on the host, and batches keep their shape in a loop.
+
+        Replicas may find no more examples in it, so what they share has no fixed size there; a TPU
+        or a model may need the one that is declared.
+        """
+        if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
+            return False
+        if isinstance(dataset, tf.data.Dataset):
+            return True
+        first, *_ = tf.nest.flatten(dataset.element_spec, expand_composites=True)
+        return not first.shape[:1].is_fully_defined()
+
+    def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, None]:
+        self._check()
+        most = tf.where(num_steps < 0, tf.int32.max, num_steps)
+        found, rest = self._graph_loop(iterator, most)
+        self._check()
+        return bool(found), bool(rest), None
+
+    def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Scores the next batches, at most so many; whether there is one, and one more after them.
+
+        While one is scored, the next is fetched.
+        """
+
+        def goes_on(batch: tf.experimental.Optional) -> tf.Tensor:
+            with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
+                return tf.logical_and(batch.has_value(), self._free)
+
+        def turn(batch: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
+            self._score(batch.get_value())
+            return (iterator.get_next_as_optional(),)
+
+        first = iterator.get_next_as_optional()
+        (last,) = tf.while_loop(goes_on, turn, (first,), maximum_iterations=most)
+        return first.has_value() & (most > 0), last.has_value()
+
+    def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
+        """Official's loop, which hands over what the task gathers of each batch."""
+        found = False
+
+        def step(iterator: Any) -> Any:
+            nonlocal found
+            self._check()
+            outputs = self._host_step(iterator)
+            found = True
+            return outputs
+
+        loop = orbit.utils.create_loop_fn(step)
+        aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
+        rest = num_steps >= 0 and bool(iterator.get_next_as_optional().has_value())
+        return found, rest, aggregated
+
+    def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
+        return self._averages.in_force() if self._averages else contextlib.nullcontext()
+
+    def eval_begin(self) -> None:
+        """Resets the metrics."""
+        for metric in [*self.validation_metrics, self.validation_loss]:
+            metric.reset_state()
+
+    def eval_step(self, iterator: Any) -> Mapping[str, Any]:
+        """One batch on all replicas; its loss counts once for each example."""
+        inputs, passed_through = self.next_eval_inputs(iterator)
+        outputs = self._score(inputs)
+        results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
+        return {**passed_through, **results}
+
+    def _score(self, inputs: Any) -> Any:
+        def score(inputs: Any) -> Mapping[str, Any]:
+            logs = self.task.validation_step(
+                inputs, model=self.model, metrics=self.validation_metrics
+            )
+            if self.task.loss in logs:
+                examples = tf.cast(batches.examples(inputs), tf.float32)
+                weight = logs.get(WEIGHT, examples)
+                loss = tf.convert_to_tensor(logs[self.task.loss])
+                mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # of each example
+                self._validation_loss.update_state(mean, sample_weight=weight)
+            return logs
+
+        return self.strategy.run(_skip_empty(score), args=(inputs,))
+
+    def eval_end(self, aggregated_logs: Any = None) -> Logs:
+        """Reads the metrics that have a result."""
+        logs = {
+            metric.name: metric.result()
+            for metric in self.validation_metrics
+            if getattr(metric, IS_DEFINED, lambda: True)()
+        }
+        if self.validation_loss.count.numpy():
+            logs[self.validation_loss.name] = self.validation_loss.result()
+        if aggregated_logs:
+            logs.update(
+                self.task.reduce_aggregated_logs(aggregated_logs, global_step=self.global_step)
+            )
+        return logs
+
+
+def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]) -> None:
+    """Raises ConfigError where two metrics have one name: results would hold one of them only."""
+    names = [metric.name for metric in {id(metric): metric for metric in metrics}.values()]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"{type(task).__name__} has two metrics called {twice[0]!r}, and results would hold "
+            "one of them: give each a name of its own (the loss is a metric, too)"
+        )
+
+
+def _is_endless(dataset: Any) -> bool:
+    """Whether a dataset repeats for ever; also a distributed one, where TensorFlow knows it."""
+    known = dataset.cardinality
+    return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
+
+
+def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`step`, but a replica without examples does nothing and returns empty tensors.
+
+    Replicas that share the last batch may find nothing left, and a mean over nothing is NaN.
+    """
+
+    def guarded(inputs: Any) -> Any:
+        examples = batches.examples(inputs)
+        if tf.get_static_value(examples) or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return step(inputs)
+        traced = []
+
+        def full() -> Any:
+            outputs = tf.nest.map_structure(tf.convert_to_tensor, step(inputs))
+            traced.append(tf.nest.map_structure(tf.TensorSpec.from_tensor, outputs))
+            return outputs
+
+        def empty() -> Any:  # tf.cond traces it after `full`
+            return tf.nest.map_structure(
+                lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype), traced[0]
+            )
+
+        return tf.cond(examples > 0, full, empty)
+
+    return guarded

@@ -1,0 +1,149 @@
+"""The metrics that the configuration names, checked against those that evaluations will produce."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task
+
+from runner.config import Experiment
+from runner.core import heartbeat
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError, RunnerError
+from runner.evaluation import evaluation_sets, evaluator, handover
+from runner.reporting import scalars
+
+
+class _Watched(NamedTuple):
+    """A metric that a field names, and whose evaluations it is of: empty, the process's own."""
+
+    field: str
+    metric: str
+    source: str = ""
+
+
+def check(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    model_dir: Path,
+    *,
+    evaluates: bool,
+    sidecar: str = "",
+) -> list[str] | None:
+    """Checks that every metric which this process looks for will be in evaluations.
+
+    Args:
+        config: Names the metrics.
+        built: Has the task.
+        model_dir: The training run's folder.
+        evaluates: Whether this process evaluates.
+        sidecar: Its name, if it is one; empty: it trains.
+
+    Returns:
+        What `produced` returns.
+
+    Raises:
+        ConfigError: there will be no such metric, or two of one name; the message lists those
+            there will be.
+    """
+    watched = [*_best(config), *_decisions(config, sidecar)]
+    own = produced(config, built, evaluates=evaluates and bool(watched))
+    for each in watched:
+        if each.source:
+            _check_foreign(each, own, handover.metrics_of(model_dir, each.source))
+        elif own is not None and each.metric not in own:
+            raise ConfigError(_missing(each, f"the evaluation produces {', '.join(own)}", own))
+    if not evaluates:
+        _refuse_idle(config)
+    return own
+
+
+def produced(
+    config: Experiment, built: evaluator.Evaluator, *, evaluates: bool
+) -> list[str] | None:
+    """The names of the metrics in this process's rows.
+
+    A task is taken at its word for the metrics that it declares. What it aggregates itself has no
+    declaration: a rehearsal on one batch tells, where this process evaluates. Else, or where a task
+    can make nothing of a single batch, the names are not known, and None.
+    """
+    if not _aggregates(built.task):
+        metrics = [*built.task.build_metrics(training=False), *getattr(built.model, "metrics", ())]
+        names = [name for metric in metrics for name in _scalars(metric)]
+        return evaluation_sets.metric_names(config, [evaluation_sets.LOSS, *names])
+    if not evaluates:
+        return None
+    try:
+        logs = built.evaluate(tf.constant(1))
+    except RunnerError:
+        raise
+    except Exception as error:  # the task's own, which may need all of the data
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        heartbeat.say(f"the metrics' names are not checked: one batch alone fails ({why})")
+        return None
+    return evaluation_sets.metric_names(config, scalars.scalars(logs))
+
+
+def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
+    """The names that a metric has in rows; one whose result needs data is taken for a scalar."""
+    try:
+        result = metric.result()
+    except Exception:
+        return [metric.name]
+    return scalars.scalars({metric.name: result})
+
+
+def _best(config: Experiment) -> Iterator[_Watched]:
+    if metric := config.trainer.best_checkpoint_eval_metric:
+        yield _Watched("TrainerConfig.best_checkpoint_eval_metric", metric.replace("|", "/"))
+    for field in ("or_higher", "or_lower", "higher", "lower"):
+        for metric in getattr(config.run.retention, field):
+            yield _Watched(f"RetentionConfig.{field}", metric.replace("|", "/"))
+
+
+def _decisions(config: Experiment, sidecar: str) -> Iterator[_Watched]:
+    """What rules look for: in training, all of them; in a sidecar, those that name it."""
+    for rule in (config.run.early_stopping, config.run.plateau):
+        if sidecar and rule.source != sidecar:
+            continue
+        for order, metrics in (("higher", rule.higher), ("lower", rule.lower)):
+            for metric in metrics:
+                field = f"{type(rule).__name__}.{order}"
+                yield _Watched(field, metric, "" if sidecar else rule.source)
+
+
+def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
+    """Checks a metric of a sidecar's: by what that says it produces, else by this task.
+
+    One that runs and says nothing (`known` is empty) does not know it.
+    """
+    if known and each.metric not in known:
+        produces = f"the sidecar {each.source!r} produces {', '.join(known)}"
+        raise ConfigError(_missing(each, produces, known))
+    if known is None and own is not None and each.metric not in own:
+        produces = (
+            f"the sidecar {each.source!r} is not running; this task produces {', '.join(own)}; "
+            "start the sidecar first if it has metrics of its own"
+        )
+        raise ConfigError(_missing(each, produces, own))
+
+
+def _refuse_idle(config: Experiment) -> None:
+    """Refuses rules on evaluations that nobody makes."""
+    for rule in (config.run.early_stopping, config.run.plateau):
+        if (rule.higher or rule.lower) and not rule.source:
+            name = type(rule).__name__
+            raise ConfigError(
+                f"{name} has no effect: this mode does not evaluate. Name the sidecar that does in "
+                f"{name}.source, or use --mode=train_and_eval"
+            )
+
+
+def _missing(each: _Watched, produces: str, names: list[str]) -> str:
+    return f"{each.field} = {each.metric!r}: {produces}{did_you_mean(each.metric, names)}"
+
+
+def _aggregates(task: base_task.Task) -> bool:
+    return type(task).reduce_aggregated_logs is not base_task.Task.reduce_aggregated_logs

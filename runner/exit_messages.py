@@ -1,0 +1,77 @@
+"""How the command says that it ended otherwise than with results."""
+
+import json
+import sys
+import tempfile
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from runner import errors
+from runner.core import signals, user_code
+from runner.errors import ConfigError, RunnerError
+from runner.run_folder import status
+
+
+class Ending:
+    """The last words of the command: a line for a person on stderr, one of JSON on stdout.
+
+    They are said once: by the main thread, or, where that does not answer a signal, by another.
+
+    Args:
+        model_dir: The run's folder; None for a command that has none, and prints no JSON.
+    """
+
+    def __init__(self, model_dir: Path | None) -> None:
+        self._model_dir = model_dir
+        self._step: int | None = None
+        self._unsaid = threading.Semaphore(1)
+
+    def reached(self, step: int | None) -> None:
+        """Notes the step at which the run is ending."""
+        self._step = step
+
+    def results(self, results: dict[str, Any]) -> None:
+        """Says what came out."""
+        if self._unsaid.acquire(blocking=False):
+            print(json.dumps(results), flush=True)
+
+    def failed(self, error: BaseException) -> int:
+        """Says why there are no results; returns the exit code.
+
+        A mistake in flags or configuration leaves stdout empty: nothing has been run.
+        """
+        if self._unsaid.acquire(blocking=False):
+            print(self._for_a_person(error), file=sys.stderr, flush=True)
+            if self._model_dir and not isinstance(error, ConfigError):
+                print(json.dumps(self._for_a_program(error)), flush=True)
+        return getattr(error, "exit_code", RunnerError.exit_code)
+
+    def _for_a_person(self, error: BaseException) -> str:
+        if isinstance(error, signals.Interrupted):
+            return f"runner: {error}{self._way_on(error)}"
+        if readable := errors.readable(error):
+            return f"runner: {readable}"
+        if (said := user_code.explain(error)) is None:
+            return "".join(traceback.format_exception(error)).rstrip()
+        if not hasattr(error, "__notes__"):  # there is no run's folder to keep it
+            user_code.keep(error, Path(tempfile.mkdtemp(prefix="runner-")) / "traceback.txt")
+        return "\n".join([f"runner: {said}", *getattr(error, "__notes__", ())])
+
+    def _way_on(self, error: signals.Interrupted) -> str:
+        if self._step is None:
+            return ""
+        if not self._step:
+            return " before the first step; the same command starts again"
+        if not error.saved:
+            return f" at step {self._step:,}; the same command goes on from the newest checkpoint"
+        return f" at step {self._step:,}; everything is saved, and the same command goes on"
+
+    def _for_a_program(self, error: BaseException) -> dict[str, Any]:
+        return {
+            "status": status.after(error),
+            "step": self._step,
+            "reason": user_code.summary(error),
+            "model_dir": str(self._model_dir),
+        }

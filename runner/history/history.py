@@ -1,0 +1,217 @@
+"""The log of a run: evaluations and decisions, appended and flushed. No TensorFlow.
+
+What follows from them (`runner.history.rules`) is a fold over the rows of `history.jsonl` and lives
+nowhere else, so it survives every restart.
+"""
+
+import bisect
+import contextlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from runner.core import files
+from runner.errors import RunnerError
+from runner.history import columns, records
+
+Kind = TypeVar("Kind", bound=records.Record)
+
+
+class Extent(NamedTuple):
+    """How far a history goes.
+
+    Attributes:
+        evaluations: How many there are.
+        digest: Of their steps and values.
+        rollbacks: How many there are.
+        drops: How many there are.
+    """
+
+    evaluations: int
+    digest: int
+    rollbacks: int
+    drops: int
+
+
+class History:
+    """The rows of one `history.jsonl`, in memory and on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _saying_what_is_wrong(path):
+            self._set(read(path))
+
+    def of(self, kind: type[Kind]) -> Sequence[Kind]:
+        """The rows of one kind, oldest first."""
+        return self._of[kind]
+
+    @property
+    def rows(self) -> Sequence[records.Row]:
+        """The evaluations, oldest first."""
+        return self.of(records.Row)
+
+    @property
+    def left_out(self) -> list[records.LeftOut]:
+        """The checkpoints that could not be evaluated, in the order in which that was found."""
+        found = (*self.of(records.Unreadable), *self.of(records.Failed))
+        return sorted(found, key=lambda row: row.time)
+
+    @property
+    def rollbacks(self) -> Sequence[records.Rollback]:
+        """The rollbacks, oldest first."""
+        return self.of(records.Rollback)
+
+    @property
+    def extent(self) -> Extent:
+        """How far it goes."""
+        return self._extent(len(self.rows))
+
+    def lost(self, then: Extent) -> str:
+        """What it has lost since it went as far as `then`; empty while that is all there."""
+        counts = {
+            "evaluation": (then.evaluations, len(self.rows)),
+            "rollback": (then.rollbacks, len(self.rollbacks)),
+            "drop of the learning rate": (then.drops, len(self.of(records.Drop))),
+        }
+        lost = [
+            f"{was - now} of {was} {name}{'s' if was != 1 else ''}"
+            for name, (was, now) in counts.items()
+            if now < was
+        ]
+        if not lost and self._extent(then.evaluations).digest != then.digest:
+            lost = [f"the first {then.evaluations} evaluations as they were"]
+        return " and ".join(lost)
+
+    def _extent(self, evaluations: int) -> Extent:
+        digest = self._of[records.Row].digest(evaluations)
+        return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
+
+    def append(self, row: records.Record) -> None:
+        """Adds one row; it is on disk when this returns."""
+        files.append_json_line(self._path, row.as_dict())
+        self._add(row)
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The steps that have been evaluated, in order; other runs' checkpoints do not count."""
+        return self._steps
+
+    @property
+    def furthest(self) -> int:
+        """The highest of these steps, -1 where there is none."""
+        return self._steps[-1] if self._steps else -1
+
+    def has(self, step: int) -> bool:
+        """Whether `step` has been evaluated."""
+        at = bisect.bisect_left(self._steps, step)
+        return at < len(self._steps) and self._steps[at] == step
+
+    def drop_after(self, step: int) -> bool:
+        """Forgets rows newer than `step`: the training that led to them is done again.
+
+        A decision stays if it holds from `step` or earlier, whenever it was made.
+
+        Returns:
+            Whether there were any.
+        """
+        newer = self._last > step
+        if newer:
+            self._keep(lambda row: row.step <= step)
+        return newer
+
+    def drop(self, row: records.Record) -> None:
+        """Forgets a decision that no longer holds."""
+        self._keep(lambda each: each != row)
+
+    def _keep(self, keeps: Callable[[records.Record], bool]) -> None:
+        kept = [row for row in read(self._path) if keeps(row)]
+        files.write_json_lines(self._path, (row.as_dict() for row in kept))
+        self._set(kept)
+
+    def _set(self, rows: Iterable[records.Record]) -> None:
+        self._of: dict[type, Any] = {kind: [] for kind in records.KINDS.values()}
+        self._of[records.Row] = columns.Evaluations()
+        self._steps = array("q")
+        self._last = -1  # the highest step of any row
+        for row in rows:
+            self._add(row)
+
+    def _add(self, row: records.Record) -> None:
+        self._of[type(row)].append(row)
+        self._last = max(self._last, row.step)
+        if isinstance(row, records.Row) and row.is_own and not self.has(row.step):
+            bisect.insort(self._steps, row.step)
+
+
+class Tail:
+    """Another process's `history.jsonl`, read as it grows.
+
+    Args:
+        path: It; there need not be such a file yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0  # bytes
+        self._waiting: list[records.Row] = []
+        self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
+
+    def take(self, step: int | None) -> list[records.Row]:
+        """The evaluations up to `step` (None: all) that were not taken yet, oldest first.
+
+        Of a checkpoint that was evaluated again only the first counts, and none of another run.
+        """
+        waiting, self._waiting = [*self._waiting, *self._new()], []
+        if step is None:
+            return waiting
+        self._waiting = [row for row in waiting if row.step > step]
+        return [row for row in waiting if row.step <= step]
+
+    def _new(self) -> list[records.Row]:
+        try:
+            with self._path.open("rb") as file:
+                if self._path.stat().st_size < self._read:  # begun anew
+                    self._read = 0
+                file.seek(self._read)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        name = f"{self._path}, after byte {self._read}"
+        with _saying_what_is_wrong(self._path):
+            rows = files.parse_json_lines(whole.splitlines(), records.parse, name=name)
+        self._read += len(whole)
+        found = [row for row in rows if isinstance(row, records.Row) and row.is_own]
+        return [row for row in found if self._is_new(row)]
+
+    def _is_new(self, row: records.Row) -> bool:
+        key = (row.step, frozenset(row.metrics))
+        new = key not in self._known
+        self._known.add(key)
+        return new
+
+
+def read(path: Path) -> list[records.Record]:
+    """The rows of a `history.jsonl`, oldest first; none where there is no file.
+
+    Raises:
+        RunnerError: it is damaged.
+    """
+    with _saying_what_is_wrong(path):
+        rows = files.read_json_lines(path, records.parse)
+        for row in rows:
+            if not isinstance(row, records.Record):
+                raise TypeError(row)
+    return rows
+
+
+@contextlib.contextmanager
+def _saying_what_is_wrong(path: Path) -> Iterator[None]:
+    """Makes a RunnerError of what a damaged file leads to."""
+    try:
+        yield
+    except ValueError as error:
+        raise RunnerError(f"{error}: mend the line, or remove it") from error
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+        raise RunnerError(f"{path} has a row of no known kind ({error}): remove it") from error

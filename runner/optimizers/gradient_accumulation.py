@@ -1,0 +1,166 @@
+"""Gradient accumulation: a batch is trained on in parts, one after the other, with one update.
+
+As T5X's microbatches: activations take the memory of one part.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from runner.data import batches
+from runner.errors import ConfigError, RunnerError
+
+Step = Callable[..., dict[str, Any]]
+"""Official's `Task.train_step(inputs, model, optimizer, metrics)`, which returns logs."""
+
+
+def accumulated(task_step: Step, parts: int, loss: str) -> Step:
+    """A step that cuts its batch into equal parts and applies the mean of their gradients once.
+
+    The first part is traced outside the loop over the others: it makes what variables are still to
+    be made, and shows which gradients there are.
+
+    Args:
+        task_step: Calls `optimizer.apply_gradients` once; nothing else of it needs to know.
+        parts: How many; 1 is `task_step` itself.
+        loss: The name of the loss among the logs.
+
+    Returns:
+        A step of the same signature that logs nothing but the mean of the loss.
+
+    Raises:
+        RunnerError: when traced: `task_step` calls `apply_gradients` other than once.
+        ConfigError: when traced: the batch does not make so many equal parts.
+    """
+    if parts == 1:
+        return task_step
+
+    def step(
+        inputs: Any,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer,
+        metrics: Any = None,
+    ) -> dict[str, Any]:
+        def run(index: Any) -> tuple[tf.Tensor, _Recorder]:
+            recorder = _Recorder(optimizer)
+            part = tf.nest.map_structure(lambda each: _part(each, index, parts), inputs)
+            logs = task_step(part, model=model, optimizer=recorder, metrics=metrics)
+            return tf.cast(logs[loss], tf.float32), recorder
+
+        def turn(index: tf.Tensor, total: tf.Tensor, sums: list[Any]) -> tuple[Any, ...]:
+            value, recorder = run(index)
+            return index + 1, total + value, _add(sums, recorder.gradients, index)
+
+        total, first = run(0)
+        sums = _start(first.gradients, parts)
+        _, total, sums = tf.while_loop(
+            lambda index, *_: index < parts,
+            turn,
+            (tf.constant(1), total, sums),
+            parallel_iterations=1,
+        )
+        first.apply(_means(sums, first.gradients, parts))
+        return {loss: total / parts}
+
+    return step
+
+
+class _Recorder:
+    """Stands for an optimizer, of whatever class, and keeps the gradients instead of applying."""
+
+    def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._calls: list[tuple[list[Any], tuple[Any, ...], dict[str, Any]]] = []
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # tasks ask whether it is a LossScaleOptimizer
+        return type(self._optimizer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **options: Any) -> None:
+        self._calls.append((list(grads_and_vars), args, options))
+
+    @property
+    def gradients(self) -> list[Any]:
+        """Those that there are."""
+        return [gradient for gradient, _ in self._only()[0] if gradient is not None]
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Applies others in their places, as they would have been applied."""
+        pairs, args, options = self._only()
+        left = iter(gradients)
+        given = [(None if old is None else next(left), variable) for old, variable in pairs]
+        self._optimizer.apply_gradients(given, *args, **options)
+
+    def _only(self) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:
+        if len(self._calls) != 1:
+            raise RunnerError(
+                "RunConfig.gradient_accumulation needs a task whose train_step calls "
+                f"optimizer.apply_gradients once; it was called {len(self._calls)} times"
+            )
+        return self._calls[0]
+
+
+def _start(gradients: list[Any], parts: int) -> list[Any]:
+    """The gradients of the first part, to be added to; slices are kept side by side."""
+
+    def kept(tensor: tf.Tensor) -> tf.TensorArray:
+        array = tf.TensorArray(
+            tensor.dtype, size=parts, infer_shape=False, element_shape=tensor.shape
+        )
+        return array.write(0, tensor)
+
+    return [
+        (kept(each.values), kept(each.indices)) if isinstance(each, tf.IndexedSlices) else each
+        for each in gradients
+    ]
+
+
+def _add(sums: list[Any], gradients: list[Any], index: tf.Tensor) -> list[Any]:
+    return [
+        (total[0].write(index, each.values), total[1].write(index, each.indices))
+        if isinstance(each, tf.IndexedSlices)
+        else total + each
+        for total, each in zip(sums, gradients, strict=True)
+    ]
+
+
+def _means(sums: list[Any], gradients: list[Any], parts: int) -> list[Any]:
+    return [
+        tf.IndexedSlices(total[0].concat() / parts, total[1].concat(), each.dense_shape)
+        if isinstance(each, tf.IndexedSlices)
+        else total / parts
+        for total, each in zip(sums, gradients, strict=True)
+    ]
+
+
+def _part(batch: Any, index: Any, parts: int) -> Any:
+    """The examples of one part; scalars stay."""
+    if batch.shape.rank == 0:
+        return batch
+    size = _share(batch, parts)
+    if isinstance(batch, tf.RaggedTensor):
+        return batch[index * size : (index + 1) * size]
+    if isinstance(batch, tf.SparseTensor):
+        start = tf.one_hot(0, batch.shape.rank, tf.cast(index * size, tf.int64), dtype=tf.int64)
+        rest = tf.shape(batch, tf.int64)[1:]
+        return tf.sparse.slice(batch, start, tf.concat([[tf.cast(size, tf.int64)], rest], 0))
+    rest = [each or tf.shape(batch)[axis] for axis, each in enumerate(batch.shape)][1:]
+    return tf.reshape(batch, [parts, size, *rest])[index]  # a part's shape stays as fixed as it was
+
+
+def _share(batch: Any, parts: int) -> Any:
+    """How many of a batch's examples are in one part."""
+    wrong = f"RunConfig.gradient_accumulation: a replica's batch does not make {parts} equal parts"
+    size = batch.shape[0]
+    if size is None:
+        size = tf.cast(batches.examples(batch), tf.int32)
+        with tf.control_dependencies([tf.debugging.assert_equal(size % parts, 0, wrong)]):
+            size = tf.identity(size)
+    elif size % parts:
+        raise ConfigError(f"{wrong}: it is of {size} examples")
+    return size // parts

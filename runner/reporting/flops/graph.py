@@ -1,0 +1,256 @@
+"""Counting the multiply-adds of a traced function, without running it or freezing its weights.
+
+Only matrix products and convolutions are counted, with their gradients: they hold nearly all of the
+work. Element-wise operations, reductions, lookups, Fourier transforms and factorisations are left
+out. A convolution counts every tap of its kernel at every position of its output, those over the
+padding too, as published figures do.
+
+Functions, branches and loops are followed where they stand in the graph. What no result depends on
+is left out, as TensorFlow prunes it before running; of several branches the most expensive counts.
+A loop counts with all its turns, even if it may end early.
+"""
+
+import functools
+import graphlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from runner.reporting.flops import ops, trip_counts
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+_LOOPS = ("While", "StatelessWhile")
+
+# Multiply-adds spent, and the results that are wanted by their index, in the graph of copies.
+_Outcome = tuple[int, dict[int, tf.Tensor]]
+
+
+def multiply_adds(graph: tf.Graph) -> int:
+    """Multiply-adds of one call of a concrete function, given its `graph`.
+
+    Raises:
+        UncountableError: something that matters is not fixed or not shown; the message names it.
+    """
+    with tf.Graph().as_default():
+        arguments = [_stand_in(argument, argument.shape) for argument in graph.inputs]
+        work, _ = _Expansion().call(graph, arguments, range(len(graph.outputs)))
+    return work
+
+
+class _Expansion:
+    """Copies a function, operation by operation, into the default graph; calls stand inline.
+
+    The copy never runs. It serves to infer shapes anew, since a function may have been traced for
+    any size of batch and be called with a fixed one, as within Keras's functional models. And it
+    carries integers from where they are made to where they are used, such as the number of turns
+    that the gradient of a loop takes from the loop.
+    """
+
+    def __init__(self) -> None:
+        # What each turn of a loop puts on a list for the loop's gradient, by the list's ref().
+        self._listed: dict[Any, tf.Tensor] = {}
+
+    def call(
+        self, graph: tf.Graph, operands: Sequence[tf.Tensor], wanted: Iterable[int]
+    ) -> _Outcome:
+        """One call of a function, for the sake of these of its outputs and its side effects."""
+        outputs = {index: graph.outputs[index] for index in wanted}
+        operations, used = _needed(graph, outputs.values())
+        copies = {arg.ref(): operand for arg, operand in zip(graph.inputs, operands, strict=True)}
+        work = 0
+        for op in operations:
+            if op.type == "Placeholder" and op.outputs[0].ref() in copies:
+                continue
+            inputs = [copies[tensor.ref()] for tensor in op.inputs]
+            spent, results = self._operation(op, inputs, _indices(op.outputs, used))
+            work += spent
+            copies |= {op.outputs[index].ref(): result for index, result in results.items()}
+        return work, {index: copies[output.ref()] for index, output in outputs.items()}
+
+    def _operation(
+        self, op: tf.Operation, inputs: Sequence[tf.Tensor], wanted: set[int]
+    ) -> _Outcome:
+        bodies = _functions(op)
+        if op.type in _LOOPS:
+            return self._loop(op, inputs, wanted)
+        if op.type in _CALLS:
+            with tf.name_scope(op.name):
+                return self.call(bodies[0], inputs, wanted)
+        if op.type in _BRANCHES:
+            ways = [self.call(body, inputs[1:], wanted) for body in bodies]
+            results = {
+                index: _chosen(inputs[0], [copies[index] for _, copies in ways]) for index in wanted
+            }
+            return max(work for work, _ in ways), results
+        if bodies:
+            return self._unfollowed(op, bodies)
+        copy = _copy(op, inputs)
+        results = dict(enumerate(copy.outputs))
+        if op.type == "TensorListPopBack" and inputs[0].ref() in self._listed:
+            results[1] = self._listed[inputs[0].ref()]
+        return ops.multiply_adds(copy), results
+
+    def _unfollowed(self, op: tf.Operation, bodies: Iterable[tf.Graph]) -> _Outcome:
+        """An operation that calls functions in a way of its own, a data set's for example."""
+        for body in bodies:
+            operands = [_stand_in(argument, argument.shape) for argument in body.inputs]
+            work, _ = self.call(body, operands, range(len(body.outputs)))
+            if work:
+                raise ops.UncountableError(
+                    f"how often '{op.name}' ({op.type}) calls its function is not known"
+                )
+        return 0, {index: _stand_in(t, t.shape) for index, t in enumerate(op.outputs)}
+
+    def _loop(self, op: tf.Operation, inputs: Sequence[tf.Tensor], wanted: set[int]) -> _Outcome:
+        condition, body = _functions(op)
+        live = _live_variables(condition, body, wanted)
+        try:
+            variables, turn, after = self._turn(body, inputs, live, like=inputs)
+        except ops.UncountableError:
+            # Some shape changes from turn to turn; those that the loop was traced with do not.
+            variables, turn, after = self._turn(body, inputs, live, like=body.inputs)
+        test, outcome = self.call(condition, variables, [0])
+        counters = {}
+        for index, tensor in after.items():
+            if counter := trip_counts.counter(variables[index], inputs[index], tensor):
+                counters[variables[index].ref()] = counter
+        turns = trip_counts.turns(outcome[0], counters)
+        if turns is None and turn + test > 0:
+            raise ops.UncountableError(f"loop '{op.name}' has no fixed number of turns")
+        results = {}
+        for index in wanted:
+            counter = counters.get(variables[index].ref())
+            if counter and turns is not None:
+                final = counter.start + counter.step * turns
+                results[index] = tf.constant(final, inputs[index].dtype)
+            elif variables[index] is inputs[index]:
+                results[index] = inputs[index]
+            else:
+                results[index] = self._last(inputs[index], after[index])
+        return (turns or 0) * (turn + test) + test, results
+
+    def _turn(
+        self,
+        body: tf.Graph,
+        inputs: Sequence[tf.Tensor],
+        live: set[int],
+        *,
+        like: Sequence[tf.Tensor],
+    ) -> tuple[list[tf.Tensor], int, dict[int, tf.Tensor]]:
+        """One turn of a loop, its variables of the same shapes as `like`.
+
+        Returns:
+            The variables, the turn's work, and what takes the place of the `live` variables.
+
+        Raises:
+            UncountableError: the turn cannot be counted, or leaves variables of other shapes.
+        """
+        variables = list(inputs)
+        for index, (before, after) in enumerate(zip(body.inputs, body.outputs, strict=True)):
+            if trip_counts.unwrapped(after) is not before:
+                variables[index] = _stand_in(inputs[index], like[index].shape)
+                if inputs[index].ref() in self._listed:
+                    self._listed[variables[index].ref()] = self._listed[inputs[index].ref()]
+        work, results = self.call(body, variables, live)
+        for index, result in results.items():
+            shape = variables[index].shape
+            if shape.most_specific_compatible_shape(result.shape) != shape:
+                raise ops.UncountableError(f"the shape of '{result.op.name}' is not fixed")
+        return variables, work, results
+
+    def _last(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
+        """What a loop leaves of a variable that is `before` the first turn and `after` each."""
+        result = _either(before, after)
+        push = trip_counts.unwrapped(after).op
+        if push.type == "TensorListPushBack":
+            self._listed[result.ref()] = push.inputs[1]
+        return result
+
+
+def _functions(op: tf.Operation) -> list[tf.Graph]:
+    """The graphs of all functions that an operation may call, in the order of its attributes."""
+    names: list[str] = []
+    for attribute in op.op_def.attr:
+        if attribute.type == "func":
+            names.append(op.get_attr(attribute.name).name)
+        elif attribute.type == "list(func)":
+            names += [function.name for function in op.get_attr(attribute.name)]
+    return [op.graph._get_function(name).graph for name in names if name]
+
+
+def _needed(
+    graph: tf.Graph, outputs: Iterable[tf.Tensor]
+) -> tuple[Iterable[tf.Operation], set[Any]]:
+    """What these outputs and the graph's side effects depend on.
+
+    Returns:
+        The operations, each after those that make its inputs, and `Tensor.ref()` of every tensor
+        used.
+    """
+    used = {tensor.ref() for tensor in outputs}
+    pending = [*graph.control_outputs, *(reference.deref().op for reference in used)]
+    sources: dict[tf.Operation, list[tf.Operation]] = {}
+    while pending:
+        op = pending.pop()
+        if op not in sources:
+            sources[op] = [tensor.op for tensor in op.inputs]
+            used |= {tensor.ref() for tensor in op.inputs}
+            pending += [*op.control_inputs, *sources[op]]
+    # Not the order in the graph: taking a loop's gradient gives the loop inputs younger than it.
+    return graphlib.TopologicalSorter(sources).static_order(), used
+
+
+def _live_variables(condition: tf.Graph, body: tf.Graph, results: Iterable[int]) -> set[int]:
+    """The variables of a loop on which these results, or the number of turns, depend."""
+    _, used = _needed(condition, condition.outputs)
+    live = {*results, *_indices(condition.inputs, used)}
+    while True:
+        _, used = _needed(body, [body.outputs[index] for index in live])
+        more = _indices(body.inputs, used)
+        if more <= live:
+            return live
+        live |= more
+
+
+def _indices(tensors: Iterable[tf.Tensor], used: set[Any]) -> set[int]:
+    return {index for index, tensor in enumerate(tensors) if tensor.ref() in used}
+
+
+def _copy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> tf.Operation:
+    """The same operation on other inputs, with shapes inferred from these."""
+    attributes = op.node_def.attr.items()
+    try:
+        copy = tf.compat.v1.get_default_graph().create_op(
+            op.type,
+            inputs,
+            [tensor.dtype for tensor in op.outputs],
+            name=op.name,
+            attrs={key: value for key, value in attributes if not key.startswith("_")},
+            op_def=op.op_def,
+        )
+        # What tracing found holds too; only it knows the shapes of what resources hold.
+        for new, old in zip(copy.outputs, op.outputs, strict=True):
+            new.set_shape(old.shape)
+    except ValueError as error:
+        raise ops.UncountableError(str(error)) from error
+    return copy
+
+
+def _stand_in(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+    return tf.compat.v1.placeholder(tensor.dtype, shape, name=tensor.op.name)
+
+
+def _chosen(selector: tf.Tensor, ways: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Stands for what a branch returns; `b if a else False` is how AutoGraph writes `a and b`."""
+    if selector.dtype.is_bool and ways[0].dtype.is_bool and trip_counts.value(ways[1]) == 0:
+        return tf.logical_and(selector, ways[0])
+    return _either(*ways)
+
+
+def _either(*tensors: tf.Tensor) -> tf.Tensor:
+    """Stands for any one of the tensors."""
+    shapes = [tensor.shape for tensor in tensors]
+    shape = functools.reduce(tf.TensorShape.most_specific_compatible_shape, shapes)
+    return _stand_in(tensors[0], shape)

@@ -1,0 +1,101 @@
+"""A run as a row of TensorBoard's HPARAMS table, where `tensorboard --logdir runs` compares runs.
+
+The row says what the configuration changes, how the run ended, and the best evaluation's metrics.
+TensorBoard adds the last point of every chart in the folders below, those of sidecars, too. The
+columns are left to it: of several runs that declare theirs it reads one, but where none does, it
+gathers the columns of all.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
+
+from runner.config import Experiment
+from runner.configuration import printing
+from runner.core import closing, secrets, signals
+from runner.history import records
+from runner.reporting import tensorboard
+
+_SUFFIX = ".hparams"  # of the events' file
+
+
+class Session:
+    """The row of one run (TensorBoard's "session"), in the run's folder itself.
+
+    Args:
+        model_dir: The run's folder; a row that an earlier start has left there is replaced, as of
+            two TensorBoard would read the older.
+        values: By path, what the configuration changes.
+    """
+
+    def __init__(self, model_dir: Path, values: dict[str, bool | float | str]) -> None:
+        for old in model_dir.glob(f"events.out.tfevents.*{_SUFFIX}"):
+            old.unlink()
+        self._board = tensorboard.TensorBoard(model_dir, suffix=_SUFFIX)
+        self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a group of its own
+        self._board.flush()
+
+    def best(self, row: records.Row | None) -> None:
+        """Adds the best evaluation's metrics, `best/...`, if there is one."""
+        if row is not None:
+            self._board.write(row.step, {f"best/{name}": x for name, x in row.metrics.items()})
+
+    def end(self, *, succeeded: bool) -> None:
+        """Says how the run ended."""
+        end = plugin_data_pb2.SessionEndInfo(
+            status=api_pb2.STATUS_SUCCESS if succeeded else api_pb2.STATUS_FAILURE,
+            end_time_secs=time.time(),
+        )
+        data = plugin_data_pb2.HParamsPluginData(session_end_info=end)
+        value = summary_pb2.Summary.Value(
+            tag=metadata.SESSION_END_INFO_TAG,
+            metadata=metadata.create_summary_metadata(data),
+            tensor=metadata.NULL_TENSOR,
+        )
+        self._board.add(0, summary_pb2.Summary(value=[value]))
+
+    def close(self) -> None:
+        """Flushes."""
+        self._board.close()
+
+
+@contextlib.contextmanager
+def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]:
+    """The run's row while a start lasts; None where `RunConfig.tensorboard` is off.
+
+    A start that a signal ends leaves the row without an end: the run is to be resumed.
+    """
+    if not experiment.run.tensorboard:
+        yield None
+        return
+    with closing.closing(Session(model_dir, values(experiment))) as made:
+        try:
+            yield made
+        except signals.Interrupted:
+            raise
+        except BaseException:
+            made.end(succeeded=False)
+            raise
+        made.end(succeeded=True)
+
+
+def values(experiment: Experiment) -> dict[str, bool | float | str]:
+    """By path, what the configuration changes, as `--print_config=changed` says; secrets masked.
+
+    What is no truth value, no finite number and no text becomes the text that YAML has for it.
+    """
+    changed = {path: _plain(value) for path, value in printing.changed(experiment).items()}
+    return secrets.masked_all(changed, list(secrets.held(experiment.as_dict())))
+
+
+def _plain(value: object) -> bool | float | str:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return value
+    return printing.inline(value)

@@ -1,0 +1,213 @@
+"""What a person sees while a run goes on. No TensorFlow.
+
+On a terminal one live line is redrawn; elsewhere a plain line is printed now and then. Notes and
+evaluations are printed once, as lines of their own.
+"""
+
+import math
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from runner.history import records, rules
+
+_REDRAW_SECONDS = 0.2
+_LINE_SECONDS = 30.0
+_RATE_SECONDS = 5.0
+_DISPENSABLE = ("mfu", "epoch", "rate", "loss")  # on a narrow terminal, before metrics that decide
+
+
+class Rate:
+    """Steps a second of training alone, averaged over about the last few seconds of it."""
+
+    def __init__(self) -> None:
+        self._steps = 0.0
+        self._seconds = 0.0
+
+    def add(self, steps: int, seconds: float) -> None:
+        """Counts `steps` that took `seconds`; what is older fades."""
+        fade = math.exp(-seconds / _RATE_SECONDS)
+        self._steps = self._steps * fade + steps
+        self._seconds = self._seconds * fade + seconds
+
+    @property
+    def value(self) -> float:
+        """Steps a second, 0 before the first."""
+        return self._steps / self._seconds if self._seconds else 0.0
+
+
+class Progress:
+    """The live line of one run.
+
+    Args:
+        total: The last training step.
+        metric: Its metrics are shown, now and of the best evaluation; None shows none.
+        evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
+        epochs: What `total` is in epochs; 0 where lengths are not given so.
+        utilization: From steps a second to the share of the devices' peak; None shows none.
+        stream: Where to write; a terminal gets a live line.
+        hand_over: Has the line read its loss and redraw itself, at once or in another thread.
+        clock: Seconds, for tests to inject.
+    """
+
+    def __init__(
+        self,
+        total: int = 0,
+        *,
+        epochs: float = 0.0,
+        metric: rules.BestRule | None = None,
+        evaluations_left: Callable[[int], int] = lambda _: 0,
+        utilization: Callable[[float], float] | None = None,
+        stream: TextIO | None = None,
+        hand_over: Callable[[Callable[[], None]], None] = lambda redraw: redraw(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total = total
+        self._rule = metric
+        self._evaluations_left = evaluations_left
+        self._utilization = utilization
+        self._stream = stream or sys.stderr
+        self._epochs = epochs
+        self._hand_over = hand_over
+        self._lock = threading.RLock()  # of what is shown
+        self._clock = clock
+        self._start = clock()
+        self._live = self._stream.isatty()
+        self._shown = -math.inf
+        self._rate = Rate()
+        self._evaluation_seconds = 0.0
+        self._newest: dict[str, float] = {}
+        self._best: records.Row | None = None
+        self._at = (0, math.nan)
+        self._line = ""
+
+    @property
+    def width(self) -> float:
+        """The columns of the terminal; elsewhere, as many as anybody likes."""
+        return _width() if self._live else math.inf
+
+    def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
+        """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
+        self._rate.add(steps, seconds)
+        wait = _REDRAW_SECONDS if self._live else _LINE_SECONDS
+        if self._clock() - self._shown < wait and step < self._total:
+            return
+        self._shown = self._clock()
+        self._hand_over(lambda: self._redraw(step, loss()))
+
+    def resumed(self, newest: records.Row, best: records.Row | None) -> None:
+        """What earlier starts evaluated last, and the best so far."""
+        with self._lock:
+            self._evaluation_seconds = newest.seconds
+            self._best = best
+            self._newest.update(newest.metrics)
+
+    def evaluated(self, row: records.Row, best: records.Row | None) -> None:
+        """After an evaluation; `best` is the best one so far."""
+        with self._lock:
+            self.resumed(row, best)
+            if self._line:
+                self._line = self._describe(*self._at)
+        shown = self._ordered(row.metrics)
+        if best is not None and best.step == row.step:
+            shown[0] += " (best)"
+        text = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
+        self.note(_fitting(text) if self._live else text)
+
+    def note(self, text: str) -> None:
+        """Prints `text` once, above the live line."""
+        with self._lock:
+            clear = "\r\x1b[K" if self._live and self._line else ""
+            self._write(f"{clear}{text}\n")
+            if clear:
+                self._write(_fitting(self._line))
+
+    def close(self) -> None:
+        """Ends the live line."""
+        with self._lock:
+            if self._live and self._line:
+                self._write("\n")
+                self._line = ""
+
+    def _redraw(self, step: int, loss: float) -> None:
+        with self._lock:
+            self._at = (step, loss)
+            self._line = self._describe(*self._at)
+            if self._live:
+                self._write(f"\r\x1b[K{_fitting(self._line)}")
+            else:
+                self._write(self._line + "\n")
+
+    def _describe(self, step: int, loss: float) -> str:
+        done = step / self._total
+        rate = self._rate.value
+        parts = {
+            "step": f"step {step:,}/{self._total:,} {done:.0%}",
+            "epoch": f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
+            "rate": f"{rate:,.1f} steps/s",
+            "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
+            "eta": f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
+            "loss": f"loss {loss:.4g}",
+            "metrics": self._metrics(),
+        }
+        for least in _DISPENSABLE if self._live else ():
+            if len("  ".join(filter(None, parts.values()))) > _width():
+                parts[least] = ""
+        return "  ".join(filter(None, parts.values()))
+
+    def _metrics(self) -> str:
+        """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty while none is known."""
+        watched = self._rule.names if self._rule else ()
+        names = [name for name in watched if name in self._newest]
+        shown = ", ".join(f"{name} {self._newest[name]:.4g}" for name in names)
+        if names and self._best:
+            known = self._best.metrics
+            best = ", ".join(f"{known[name]:.4g}" if name in known else "-" for name in names)
+            shown += f" (best {best} @{self._best.step:,})"
+        return shown
+
+    def _ordered(self, metrics: Mapping[str, float]) -> list[str]:
+        """`accuracy 0.97`, and so on: first those that decide."""
+        watched = [name for name in (self._rule.names if self._rule else ()) if name in metrics]
+        names = [*watched, *sorted(metrics.keys() - set(watched))]
+        return [f"{name} {metrics[name]:.4g}" for name in names] or [""]
+
+    def _eta(self, step: int) -> str:
+        if not self._rate.value:
+            return "?"
+        left = (self._total - step) / self._rate.value
+        return duration(left + self._evaluations_left(step) * self._evaluation_seconds)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def _fitting(line: str) -> str:
+    """As much of a line as the terminal is wide, cut between two values."""
+    if len(line) <= _width():
+        return line
+    room = line[: max(_width() - 3, 0)]
+    end = max(room.rfind(", "), room.rfind("  "))
+    return f"{line[:end]} ..." if end > 0 else line[: _width()]
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns - 1
+
+
+def values(metrics: Mapping[str, float]) -> str:
+    """`accuracy 0.9712, validation_loss 0.1034`."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in sorted(metrics.items()))
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:30`, `3:02:10`, `2 d 03:00`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours >= 24:
+        return f"{hours // 24} d {hours % 24:02}:{minute:02}"
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -1,0 +1,203 @@
+"""One writer a folder: whoever holds its `claim.json` writes there. No TensorFlow.
+
+    with claim.claimed(model_dir, note=print) as mine:
+        ...           # train, or evaluate in a folder of one's own; `files` asks by itself
+        mine.check()  # before others write
+        ...
+
+On one machine the file's lock tells whether the holder lives. Locks may not reach other machines,
+and some file systems have none; there the heartbeat decides. It is watched until it has run out,
+and for some beats in any case, so clocks that disagree do no harm. If several then take the claim
+over at once, the last to write it holds it: each waits and looks again (Fischer's algorithm, in
+Lamport, "A fast mutual exclusion algorithm", 1987). A holder that was taken for dead, but only
+suspended, finds out in `check`, which every write asks first.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from runner.core import files, heartbeat
+from runner.errors import LostError, RunnerError
+from runner.run_folder import claim_file
+
+_PATIENCE_SECONDS = 60.0
+_WATCH_SECONDS = 2 * heartbeat.SECONDS
+_POLL_SECONDS = 1.0
+_SETTLE_SECONDS = 2.0  # longer than from the last look at a claim to having replaced it
+_MOMENT_SECONDS = 0.5  # longer than a process takes to die, or to replace a claim on this machine
+
+
+class Claim:
+    """A folder held by this process."""
+
+    def __init__(self, path: Path, holder: claim_file.Holder, descriptor: int) -> None:
+        self._path = path
+        self._holder = holder
+        self._descriptor = descriptor
+
+    def check(self) -> None:
+        """Returns while the folder is this process's to write.
+
+        Raises:
+            LostError: it was taken over, or the claim was deleted.
+        """
+        found = claim_file.look(self._path)
+        if found is None or found.holder != self._holder:
+            now = f"{found.holder} has it" if found else f"{self._path} was deleted"
+            raise LostError(f"this process has lost its claim on {self._path.parent}: {now}")
+
+    def beat(self) -> None:
+        """Gives a sign of life."""
+        os.utime(self._descriptor)
+
+    def release(self) -> None:
+        """Gives the folder back, if it is still held. A forked child has nothing to give back."""
+        if os.getpid() != self._holder.pid:
+            return
+        with contextlib.suppress(OSError):  # without its lock, what remains holds nobody up
+            found = claim_file.look(self._path)
+            if found and found.holder == self._holder:
+                self._path.unlink()
+        claim_file.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def claimed(
+    folder: Path,
+    *,
+    note: heartbeat.Note,
+    instead: str = "--model_dir",
+    patience: float = _PATIENCE_SECONDS,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Claim]:
+    """Inside, this process alone writes in `folder`; a thread gives its signs of life.
+
+    The claim of a process that is gone is taken over: at once if it ran on this machine, else when
+    its heartbeat has run out, which is waited for.
+
+    Args:
+        folder: A run's, or an evaluator's; created where there is none.
+        note: Told of a wait, and of a claim that is taken over.
+        instead: What to choose another of, when the folder is taken.
+        patience: Seconds after which a heartbeat has run out.
+        clock: Seconds since the epoch, for tests to inject; else the clock that stamps the files
+            in `folder`, and so all heartbeats.
+        sleep: Waits for seconds, for tests to inject.
+
+    Raises:
+        RunnerError: another process writes there, or the folder cannot be written. The exit code
+            is 1: nothing is wrong with flags or configuration, and later they may do.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        clock = clock or functools.partial(_file_time, folder)
+        mine = _Start(folder / "claim.json", note, instead, patience, clock, sleep).claim()
+    except OSError as error:
+        raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
+    try:
+        with files.guarded(folder, mine.check), heartbeat.beating(mine.beat, note=note):
+            yield mine
+    finally:
+        mine.release()
+
+
+def _file_time(folder: Path) -> float:
+    """What time it is where files are stamped: on a share, that is another machine's clock."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime
+
+
+@dataclasses.dataclass(frozen=True)
+class _Start:
+    """A process that asks for a folder."""
+
+    path: Path
+    note: heartbeat.Note
+    instead: str
+    patience: float
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+
+    def claim(self) -> Claim:
+        """The claim, once it is this process's."""
+        holder = claim_file.Holder.this()
+        offer = self.path.with_name(f".claim.{holder.token}.tmp")
+        mine = Claim(self.path, holder, claim_file.write(offer, holder))
+        try:
+            while not (claim_file.publish(offer, self.path) or self._took_over(offer)):
+                pass
+            mine.check()
+        except BaseException:
+            mine.release()
+            raise
+        finally:
+            offer.unlink(missing_ok=True)
+        return mine
+
+    def _took_over(self, offer: Path) -> bool:
+        """Puts `offer` in the place of a dead process's claim; False where the claim changed."""
+        try:
+            file = self.path.open("r+", encoding="utf-8")
+        except FileNotFoundError:
+            return False
+        with file:
+            locked = claim_file.lock(file)
+            if locked is False:
+                self.sleep(_MOMENT_SECONDS)
+                locked = claim_file.lock(file)
+            seen = claim_file.read(file)
+            if claim_file.look(self.path) != seen:
+                return False
+            here = seen.holder.is_here
+            if here and locked is False:
+                raise RunnerError(self._refusal(seen))
+            certain = here and locked is True
+            if not (certain or self._ran_out(seen)):
+                return False
+            if locked is False and not claim_file.lock(file):
+                raise RunnerError(f"{self._refusal(seen)}. If it is gone, delete {self.path}")
+            self.note(f"{self.path.parent}: taking over from {seen.holder}, which is gone")
+            offer.replace(self.path)
+            if not certain:
+                self.sleep(_SETTLE_SECONDS)
+        return True
+
+    def _ran_out(self, seen: claim_file.Seen) -> bool:
+        """Waits until the heartbeat has run out; False if the claim is given back meanwhile.
+
+        Raises:
+            RunnerError: the holder lives, or another process was first to take over.
+        """
+        left = max(self.patience - self._age(seen), _WATCH_SECONDS)
+        self.note(
+            f"{self.path.parent} is held by {self._described(seen)}; "
+            f"waiting {left:.0f} s for the next"
+        )
+        while left > 0:
+            self.sleep(_POLL_SECONDS)
+            left -= _POLL_SECONDS
+            now = claim_file.look(self.path)
+            if now is None:
+                return False
+            if now != seen:
+                raise RunnerError(self._refusal(now))
+        return True
+
+    def _refusal(self, seen: claim_file.Seen) -> str:
+        return (
+            f"{self.path.parent} is being written by {self._described(seen)}; "
+            f"stop that one first, or choose another {self.instead}"
+        )
+
+    def _described(self, seen: claim_file.Seen) -> str:
+        return f"{seen.holder} (last heartbeat {self._age(seen):.0f} s ago)"
+
+    def _age(self, seen: claim_file.Seen) -> float:
+        return max(self.clock() - seen.heartbeat, 0.0)

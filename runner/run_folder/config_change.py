@@ -1,0 +1,215 @@
+"""What has changed in the configuration since the run in a folder was last started.
+
+A run that goes on with other values is another experiment, and its record would not say so; except
+for those that `runner.run_folder.allowed_changes` knows.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from official.modeling.hyperparams import base_config, oneof
+
+from runner import config
+from runner.configuration import schedules
+from runner.errors import ConfigError
+from runner.run_folder import allowed_changes
+
+_SETS = allowed_changes.SETS
+_LONGEST = 160
+
+
+class _Unset:
+    """What stands for a value that is not there."""
+
+    def __repr__(self) -> str:
+        return "unset"
+
+
+UNSET = _Unset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One value that is not what it was.
+
+    Attributes:
+        path: `trainer.train_steps`.
+        old: As it was, UNSET where it was not.
+        new: As it is, UNSET where it no longer is.
+        harmless: Why the run is the same experiment all the same; empty where it is not.
+    """
+
+    path: str
+    old: Any
+    new: Any
+    harmless: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.old)} -> {_shown(self.new)}"
+
+
+def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
+    """The values that differ, in the order of the configuration.
+
+    A field that `before` does not know had its default then.
+
+    Args:
+        before: What `config.as_yaml` wrote, loaded.
+        now: The experiment.
+    """
+    differences = _differences(before, _plain(now), now)
+    return [
+        Change(path, old, new, allowed_changes.why(path, now)) for path, old, new in differences
+    ]
+
+
+def have_begun(model_dir: Path) -> bool:
+    """Whether there is anything that depends on the configuration: a checkpoint."""
+    return any(model_dir.glob("ckpt-*.index"))
+
+
+def check(
+    model_dir: Path, experiment: config.Experiment, *, allow: bool, note: Callable[[str], object]
+) -> list[str]:
+    """Compares `experiment` with the one that the run in `model_dir` was last started with.
+
+    Before its first checkpoint a run has nothing that depends on it, and anything may change.
+
+    Args:
+        model_dir: The run's folder.
+        experiment: What is to be trained.
+        allow: Only note what would be refused.
+        note: Told of each change that is not refused.
+
+    Returns:
+        These changes, a line for each.
+
+    Raises:
+        ConfigError: the run would become another experiment; a line for each change.
+    """
+    path = model_dir / "params.yaml"
+    if not have_begun(model_dir):
+        return []
+    try:
+        found = compare(_read(path), experiment)
+    except FileNotFoundError:
+        return []
+    except ConfigError as error:
+        if not allow:
+            raise
+        note(str(error))
+        return [str(error)]
+    places = _places(experiment)
+    refused = [] if allow else [change for change in found if not change.harmless]
+    if refused:
+        lines = "".join(f"\n  {_line(change, places)}" for change in refused)
+        raise ConfigError(
+            f"{model_dir} was trained with another configuration:{lines}\n"
+            "go on with the new one by --allow_config_change, or begin anew in another --model_dir"
+            f"{_kept_by(refused, places)}"
+        )
+    for change in found:
+        note(f"changed: {_line(change, places)}{change.harmless and f'; {change.harmless}'}")
+    return [str(change) for change in found]
+
+
+def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
+    """How to keep what nobody changed: it follows from a length that may change."""
+    kept = [
+        f"{each.path}={each.old}" for each in refused if places.get(each.path) == schedules.FOLLOWS
+    ]
+    if not kept:
+        return ""
+    return f"; to keep the learning rate as it was: --params_override={','.join(kept)}"
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        found = error
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"{path} is damaged, so that nobody can tell what has changed since the run was last "
+            "started; go on by --allow_config_change"
+        )
+    return found
+
+
+def _differences(
+    before: Any, after: Any, now: Any, path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The path, old and new value of each difference; `now` is the object that `after` shows."""
+    if path == _SETS:
+        yield from _set_differences(before, after, now)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        if isinstance(now, oneof.OneOfConfig) and before.get("type") != after.get("type"):
+            yield path, before, after  # another choice: its fields have nothing in common
+            return
+        if after.keys() - before.keys():
+            before = {**_defaults(now, after), **before}
+        for key in {**after, **before}:
+            old, new = before.get(key, UNSET), after.get(key, UNSET)
+            part = now.get(key) if isinstance(now, Mapping) else getattr(now, key, None)
+            yield from _differences(old, new, part, f"{path}.{key}".removeprefix("."))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        parts = now if isinstance(now, (list, tuple)) else [None] * len(after)
+        for index, (old, new, part) in enumerate(zip(before, after, parts, strict=True)):
+            yield from _differences(old, new, part, f"{path}[{index}]")
+    elif before != after:
+        yield path, before, after
+
+
+def _set_differences(before: Any, after: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Those of the evaluation sets, which are told apart by their names, whatever their order."""
+    old = {one["name"]: one for one in before}
+    new = {one["name"]: one for one in after}
+    parts = {one.name: one for one in now}
+    for name in {**new, **old}:
+        path = f"{_SETS}[{name}]"
+        yield from _differences(old.get(name, UNSET), new.get(name, UNSET), parts.get(name), path)
+
+
+def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The defaults of some fields of a section."""
+    try:
+        made = _plain(type(section)()) if isinstance(section, base_config.Config) else {}
+    except (TypeError, ValueError):  # they alone do not make one
+        return {}
+    return {name: made[name] for name in names if name in made}
+
+
+def _plain(section: base_config.Config) -> dict[str, Any]:
+    """A section as it is read back from params.yaml."""
+    return yaml.safe_load(yaml.safe_dump(section.as_dict(), sort_keys=False))
+
+
+def _places(experiment: config.Experiment) -> dict[str, str]:
+    """The places of values by the paths of changes, in which evaluation sets have names."""
+    names = [one.name for one in experiment.run.evaluation_sets]
+    return {
+        re.sub(rf"^{_SETS}\[(\d+)\]", lambda m: f"{_SETS}[{names[int(m[1])]}]", path): place
+        for path, place in config.origins(experiment).items()
+    }
+
+
+def _line(change: Change, places: Mapping[str, str]) -> str:
+    place = places.get(f"{change.path}.type") or places.get(change.path)
+    return f"{change} ({place})" if place else str(change)
+
+
+def _shown(value: Any) -> str:
+    """A value on one line, not too long; a choice is a call of its type, with what is not None."""
+    if value == {"type": None}:
+        return "None"
+    if isinstance(value, Mapping) and isinstance(value.get(value.get("type")), Mapping):
+        fields = value[value["type"]].items()
+        given = ", ".join(f"{name}={item!r}" for name, item in fields if item is not None)
+        return f"{value['type']}({given})"
+    shown = repr(value)
+    short = len(shown) <= _LONGEST or not isinstance(value, (Mapping, list))
+    return shown if short else f"{shown[:_LONGEST]} ..."

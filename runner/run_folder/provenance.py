@@ -1,0 +1,152 @@
+"""`run.json`: what was started when, with which command, code and packages. No TensorFlow."""
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.core import files, secrets
+from runner.errors import RunnerError
+
+_PACKAGES = (
+    "experiment-runner",
+    "tensorflow",
+    "tf-keras",
+    "tf-models-official",
+    "gin-config",
+    "numpy",
+    "keras",
+    "tensorflow-text",
+    "tensorflow-datasets",
+)
+_LONGEST_DIFF = 1_000_000  # characters
+
+
+class Command(NamedTuple):
+    """What was started.
+
+    Attributes:
+        mode: Of the command.
+        arguments: Of the process, the program's name first.
+        flags: What they came to.
+        secrets: What is masked wherever it stands in the record.
+    """
+
+    mode: str
+    arguments: Sequence[str]
+    flags: Mapping[str, Any]
+    secrets: Sequence[str] = ()
+
+
+class RunRecord:
+    """The record of one run: a row for each start, kept in `run.json`, without secrets.
+
+    Args:
+        model_dir: The run's folder.
+        command: What was started.
+    """
+
+    def __init__(self, model_dir: Path, command: Command) -> None:
+        self._path = model_dir / "run.json"
+        self._secrets = command.secrets
+        self._starts = _starts(self._path)
+        for start in self._starts:
+            if start.get("ended") is None:  # this process has the folder now
+                start["state"] = "lost"
+        self._start: dict[str, Any] = {
+            "mode": command.mode,
+            "command": secrets.masked_all(command.arguments, self._secrets),
+            "flags": secrets.masked_all(command.flags, self._secrets),
+            "folder": str(Path.cwd()),
+            "started": time.time(),
+            "ended": None,
+            "state": "running",
+            "step": None,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "versions": versions(),
+            "code": code(Path.cwd(), self._secrets),
+        }
+        self._starts.append(self._start)
+        self._write()
+
+    def note(self, **facts: Any) -> None:
+        """Adds what is found out later, such as the devices."""
+        self._start.update(secrets.masked_all(facts, self._secrets))
+        self._write()
+
+    def end(self, state: str, step: int | None = None) -> None:
+        """Says how this start ended, and where, unless that was noted."""
+        step = self._start["step"] if step is None else step
+        self.note(ended=time.time(), state=state, step=step)
+
+    def _write(self) -> None:
+        files.write_json(self._path, {"starts": self._starts})
+
+
+def _starts(path: Path) -> list[dict[str, Any]]:
+    """The rows of the starts so far."""
+    before = files.read_json(path)
+    try:
+        return [dict(start) for start in before["starts"]] if before else []
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunnerError(f"{path} is no record of a run: remove it") from error
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages that a result depends on, those that are installed."""
+    found = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
+    """The commit of the git repository around `folder`, and what differs from it.
+
+    Args:
+        folder: Within the repository.
+        known: Secrets that are masked wherever they stand.
+
+    Returns:
+        `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
+        `untracked` files; None where there is no repository or no git.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or ""
+    diff = secrets.masked(diff, known)
+    if len(diff) > _LONGEST_DIFF:
+        diff = diff[:_LONGEST_DIFF] + f"\n[{len(diff) - _LONGEST_DIFF} more characters]\n"
+    untracked = _git(folder, "ls-files", "--others", "--exclude-standard") or ""
+    return {
+        "commit": commit.strip(),
+        "branch": (_git(folder, "rev-parse", "--abbrev-ref", "HEAD") or "").strip(),
+        "diff": diff,
+        "untracked": untracked.splitlines(),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

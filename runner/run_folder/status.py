@@ -1,0 +1,128 @@
+"""`status.json`: what a run is doing, for whoever watches its folder. No TensorFlow."""
+
+import dataclasses
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from runner.core import files, heartbeat, signals
+from runner.errors import DivergedError, RunnerError
+
+State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The state of one run.
+
+    Attributes:
+        state: `running`, or how it ended.
+        step: The last training step done.
+        reason: Why it ended so, in a few words; empty while all is well.
+        heartbeat: When this was written, in seconds since the epoch.
+        host: The machine.
+        pid: The process.
+
+    """
+
+    state: State
+    step: int
+    reason: str
+    heartbeat: float
+    host: str
+    pid: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further checkpoint will come from this start of the run."""
+        return self.state != "running"
+
+
+def read(model_dir: Path) -> Status | None:
+    """The status of the run in `model_dir`, None where none was written."""
+    path = model_dir / "status.json"
+    value = files.read_json(path)
+    try:
+        return None if value is None else Status(**value)
+    except TypeError as error:
+        raise RunnerError(f"{path} is no status of a run ({error}): remove it") from error
+
+
+def after(error: BaseException) -> State:
+    """The state of a run that `error` has ended."""
+    if isinstance(error, signals.Interrupted):
+        return "preempted" if error.is_preemption else "stopped"
+    return "diverged" if isinstance(error, DivergedError) else "failed"
+
+
+class StatusFile:
+    """Writes the status of this process's run.
+
+    While it is entered, a thread says `running` again every few seconds, whatever the run is at:
+
+        with status.StatusFile(model_dir) as state:
+            state.beat(step)
+            state.write("done", step)
+
+    Args:
+        model_dir: The run's folder.
+        seconds: How often the thread writes.
+        note: Told when the thread cannot write.
+        clock: Seconds since the epoch, for tests to inject.
+
+    Attributes:
+        step: The last training step done, by an earlier start at first.
+    """
+
+    def __init__(
+        self,
+        model_dir: Path,
+        *,
+        seconds: float = heartbeat.SECONDS,
+        note: heartbeat.Note = heartbeat.say,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        before = read(model_dir)
+        self.step = before.step if before else 0  # until this start has got as far as to know
+        self._path = model_dir / "status.json"
+        self._clock = clock
+        self._state: State = "running"
+        self._writing = threading.Lock()  # the thread must not say "running" after the end
+        self._beating = heartbeat.beating(self._again, seconds=seconds, note=note)
+
+    def __enter__(self) -> Self:
+        self.write("running", self.step)
+        self._beating.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._beating.__exit__(*error)
+
+    @property
+    def state(self) -> State:
+        """What was written last."""
+        return self._state
+
+    def write(self, state: State, step: int, reason: str = "") -> None:
+        """Writes at once; what is not `running` is the last word."""
+        with self._writing:
+            self._state, self.step = state, step
+            self._dump(reason)
+
+    def beat(self, step: int) -> None:
+        """Notes the step; the thread writes it down."""
+        self.step = step
+
+    def _again(self) -> None:
+        with self._writing:
+            if self._state == "running":
+                self._dump("")
+
+    def _dump(self, reason: str) -> None:
+        now, host = self._clock(), socket.gethostname()
+        status = Status(self._state, self.step, reason, now, host, os.getpid())
+        files.write_json(self._path, dataclasses.asdict(status))

@@ -1,0 +1,165 @@
+"""A training run as seen from another process: what status.json says, and how long ago it changed.
+
+Only this process's clock counts, so that clocks of two machines may differ. No TensorFlow.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from runner.core import heartbeat
+from runner.errors import RunnerError
+from runner.reporting import progress
+from runner.run_folder import claim_file, status
+
+State = status.State | Literal["absent", "silent"]
+"""That of status.json; or there is none; or it says `running`, and nothing has for too long."""
+
+ENDED: tuple[State, ...] = ("done", "stopped", "diverged")
+"""No more checkpoints will come. A run that was preempted or failed may be started again."""
+
+_SILENT_SECONDS = 60.0
+_LOCK_SECONDS = 2 * heartbeat.SECONDS  # while signs of life come, nobody needs to try the lock
+_REMIND_SECONDS = 60.0
+
+
+class Glance:
+    """Tells whether a file is another than at the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+
+    def changed(self) -> bool:
+        """Whether it is; a share that is away tells nothing."""
+        try:
+            with self._path.open("rb") as file:  # NFS answers `stat` alone from memory
+                found = os.fstat(file.fileno())
+        except FileNotFoundError:
+            new = None
+        except OSError:
+            return False
+        else:
+            new = (found.st_ino, found.st_mtime_ns, found.st_size)
+        changed, self._seen = new != self._seen, new
+        return changed
+
+
+class Watch:
+    """The state of the run in a folder, which need not exist yet.
+
+    A sign of life is a changed status.json or a new checkpoint.
+
+    Args:
+        model_dir: The run's folder.
+        timeout: Seconds without a sign of life after which `wait` gives up; None for never.
+        give_up: Asked when so many seconds have passed, whether to give up quietly; where it says
+            no, it is asked again after as many. None: `wait` raises.
+        note: Told of what happens to the run, and now and then what is waited for.
+        clock: Seconds, for tests to inject.
+
+    Attributes:
+        state: What the last look saw.
+    """
+
+    def __init__(
+        self,
+        model_dir: Path,
+        *,
+        timeout: float | None,
+        give_up: Callable[[], object] | None = None,
+        note: heartbeat.Note = heartbeat.say,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._model_dir = model_dir
+        self._timeout = timeout
+        self._give_up = give_up
+        self._note = note
+        self._clock = clock
+        self._written = Glance(model_dir / "status.json")
+        self._committed = Glance(model_dir / "checkpoint")
+        self._status: status.Status | None = None
+        self._alive = self._noted = self._asked = clock()
+        self._gone = False
+        self.state: State = "running"  # of which nothing needs to be said
+
+    def look(self) -> State:
+        """What the run is at; what has changed is noted."""
+        now = self._clock()
+        written, committed = self._written.changed(), self._committed.changed()
+        if written:
+            self._status = status.read(self._model_dir)
+        if written or committed:
+            self._alive = now
+        state = self._judge(quiet=now - self._alive)
+        if state != self.state:
+            before, self.state, self._noted = self.state, state, now
+            self._note(self._news(before))
+        return state
+
+    def wait(self) -> str | None:
+        """Where there is nothing to do: says now and then what is waited for.
+
+        Returns:
+            Why no more is to be waited for, where `give_up` says so, else None.
+
+        Raises:
+            RunnerError: there was no sign of life for too long.
+        """
+        now = self._clock()
+        if self.state == "running" or self.state in ENDED:
+            return None
+        quiet = now - self._alive
+        if self._timeout is not None and now - max(self._alive, self._asked) > self._timeout:
+            silence = f"no sign of life for {progress.duration(quiet)}, giving up; {self._seen()}"
+            if self._give_up is None:
+                raise RunnerError(
+                    f"{self._model_dir}: {silence} "
+                    f"(TrainerConfig.continuous_eval_timeout = {self._timeout:g})"
+                )
+            self._asked = now
+            if self._give_up():
+                return silence
+        if now - self._noted >= _REMIND_SECONDS:
+            self._noted = now
+            self._note(f"still waiting, for {progress.duration(quiet)} now: {self._seen()}")
+        return None
+
+    def _judge(self, *, quiet: float) -> State:
+        if self._status is None:
+            return "absent"
+        if self._status.ended:
+            return self._status.state
+        if self.state == "silent" and quiet > 0:
+            return "silent"
+        self._gone = quiet > _LOCK_SECONDS and claim_file.abandoned(self._model_dir / "claim.json")
+        return "silent" if self._gone or quiet > _SILENT_SECONDS else "running"
+
+    def _news(self, before: State) -> str:
+        """What to say of a state that has begun."""
+        if self.state == "running":
+            begins = "begins" if before == "absent" else "goes on"
+            return f"training {begins} at step {self._step}"
+        return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
+
+    def _seen(self) -> str:
+        """What was last seen of the run."""
+        seen = self._status
+        if seen is None:
+            return f"no training has begun in {self._model_dir}"
+        if self.state == "silent":
+            who = f"process {seen.pid} on {seen.host}, last at step {self._step}"
+            return f"{who}, is gone without a word" if self._gone else f"{who}, is silent"
+        ended = {"preempted": "was preempted", "done": "is done", "failed": "has failed"}
+        reason = f" ({seen.reason})" if seen.reason else ""
+        return f"training {ended.get(seen.state, seen.state)} at step {self._step}{reason}"
+
+    @property
+    def _step(self) -> str:
+        """The step of the last sign of life or of the newest checkpoint, whichever is later."""
+        names = [path.stem for path in self._model_dir.glob("ckpt-*.index")]
+        steps = [int(name[5:]) for name in names if name[5:].isdigit()]
+        known = self._status.step if self._status else 0
+        return f"{max([known, *steps]):,}"

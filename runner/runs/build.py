@@ -1,0 +1,390 @@
+"""Assembles what a mode drives from its configuration, inside the strategy's scope."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras
+from official.core import actions as official_actions
+from official.core import base_task
+
+from runner.checkpoints import averages, best, extra_state
+from runner.config import Experiment, origins
+from runner.configuration import sections, task_contract, unused_values
+from runner.core import schedule, signals
+from runner.data import pipeline
+from runner.devices import strategy
+from runner.errors import ConfigError
+from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator, final_test
+from runner.history import history, rules
+from runner.optimizers import optimizer
+from runner.reporting import mfu, overview, progress, tensorboard
+from runner.training import inner_loop, trainer
+
+
+class Given(NamedTuple):
+    """What a caller has made already, in the place of what the configuration describes.
+
+    Attributes:
+        strategy: Its scope is entered here.
+        task: Of `config.task`.
+    """
+
+    strategy: tf.distribute.Strategy | None = None
+    task: base_task.Task | None = None
+
+
+def build_trainer(
+    config: Experiment,
+    logging_dir: Path,
+    *,
+    step: int,
+    rows: history.History,
+    evaluates: bool,
+    stop: signals.Stop,
+    given: Given = Given(),  # noqa: B008, immutable
+) -> tuple[trainer.Trainer, optimizer.Scale]:
+    """A trainer whose variables all exist, its inputs placed at `step`.
+
+    Returns:
+        The trainer, and the scale of its learning rate.
+    """
+    devices = _devices(config, given)
+    parts = config.run.gradient_accumulation
+    strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
+    brake, inputs, replicas = inner_loop.Brake(), extra_state.Inputs(), extra_state.Replicas()
+    logs, determinism = extra_state.Logs(), pipeline.Determinism()
+    evaluated = pipeline.of_evaluations()
+    stop.tell(brake.halt)
+    with devices.scope():
+        task, model = _task(config, logging_dir, given)
+        made = optimizer.build(task, config)
+        rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
+        with task_contract.kept(task):
+            built = trainer.Trainer(
+                config,
+                task,
+                model,
+                made,
+                train_dataset=training_inputs(config, task, step, rows, determinism),
+                validation_dataset=_validation_inputs(config, task, evaluated)
+                if evaluates
+                else None,
+                brake=brake,
+                inputs=inputs,
+                replicas=replicas,
+                logs=logs,
+                determinism=determinism,
+                evaluated=evaluated,
+                check=stop.check,
+            )
+    return built, rate_scale
+
+
+def build_evaluator(
+    config: Experiment,
+    logging_dir: Path,
+    *,
+    stop: signals.Stop,
+    given: Given = Given(),  # noqa: B008, immutable
+) -> evaluator.Evaluator:
+    """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
+    averaged = config.trainer.optimizer_config.ema is not None
+    devices, brake = _devices(config, given), inner_loop.Brake()
+    evaluated = pipeline.of_evaluations()
+    stop.tell(brake.halt)
+    with devices.scope():
+        task, model = _task(config, logging_dir, given)
+        with task_contract.kept(task):
+            return evaluator.Evaluator(
+                config,
+                task,
+                model,
+                optimizer.build(task, config) if averaged else None,
+                validation_dataset=_validation_inputs(config, task, evaluated),
+                evaluated=evaluated,
+                check=stop.check,
+                free=brake.free,
+            )
+
+
+def training_inputs(
+    config: Experiment,
+    task: base_task.Task,
+    step: int,
+    rows: history.History,
+    determinism: pipeline.Determinism,
+) -> Any:
+    """The training inputs from `step` on, without the batches that decisions leave out."""
+    return pipeline.training(
+        task,
+        config.task.train_data,
+        step=step,
+        skipped=rules.skipped(rows.rollbacks),
+        seed=config.run.seed,
+        threads=config.runtime.dataset_num_private_threads,
+        determinism=determinism,
+    )
+
+
+def build_pruning(
+    config: Experiment, built: trainer.Trainer, folder: Path
+) -> tuple[schedule.Action, ...]:
+    """What official does after each loop where a task prunes its model; before a restore.
+
+    Raises:
+        ConfigError: the package that prunes is not installed.
+    """
+    if not getattr(config.task, "pruning", None):
+        return ()
+    try:
+        return (
+            official_actions.PruningAction(str(folder), built.model, optimizer=built.optimizer),
+        )
+    except ImportError as error:
+        raise ConfigError(
+            f"task.pruning needs tensorflow-model-optimization: pip install it ({error})"
+        ) from error
+
+
+def build_evaluation(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    folder: Path,
+    *,
+    boards: tensorboard.Boards,
+    rows: history.History,
+    line: progress.Progress,
+    eval_actions: Sequence[schedule.Action],
+    grid: schedule.Grid | None = None,
+    keeps_best: bool = True,
+) -> evaluation.Evaluation:
+    """The evaluation of what `built` holds, recorded in `folder`.
+
+    Args:
+        config: The experiment.
+        built: The evaluator.
+        folder: The run's, or the sidecar's own within it.
+        boards: Where the points go.
+        rows: The history in `folder`.
+        line: What a person sees.
+        eval_actions: Called with each result.
+        grid: When each set of data is due, and none is read if nothing ever is; None: always.
+        keeps_best: Whether best checkpoints are kept in `folder`.
+    """
+    write_averages = averages.write if built.averages else None
+    kept = config.run.retention.best
+    keeper = best.BestCheckpoints(
+        [
+            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
+            for name, rule in best_rules(config).items()
+            if keeps_best
+        ]
+    )
+    sets: Sequence[evaluation_sets.EvaluationSet] = ()
+    if grid is None or grid.evaluations:
+        with built.strategy.scope():
+            sets = evaluation_sets.build(config, built.task)
+    log = evaluation_log.EvaluationLog(rows, boards, keeper, line, home=folder.parent)
+    batches = config.trainer.validation_steps
+    return evaluation.Evaluation(
+        built,
+        log,
+        batches=batches,
+        sets=sets,
+        grid=grid,
+        actions=eval_actions,
+        pictures=_pictures(config, built.task),
+    )
+
+
+def build_boards(
+    config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
+) -> tensorboard.Boards:
+    """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
+    sets = {each.name: folder / "sets" / each.name for each in config.run.evaluation_sets}
+    folders = {"": folder / validation, **sets}
+    draws = config.run.tensorboard
+    return tensorboard.Boards(
+        {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
+    )
+
+
+def build_test(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    folder: Path,
+    *,
+    rows: history.History,
+    line: progress.Progress,
+) -> final_test.FinalTest | None:
+    """The test at the end, recorded in `folder`; None where no test data are configured.
+
+    Args:
+        config: The experiment.
+        built: Holds the last weights at the end.
+        folder: The run's, or the sidecar's own.
+        rows: The history in `folder`.
+        line: What a person sees.
+    """
+    options = config.run.test
+    if options.data is None:
+        return None
+    with built.strategy.scope():
+        dataset = evaluation_sets.dataset(config, built.task, options.data, "TestConfig.data")
+    best_folders = [folder / name for name in best_rules(config)]
+    return final_test.FinalTest(
+        built,
+        dataset,
+        folder,
+        best=best_folders[0] if best_folders else None,
+        best_from=config.run.retention.from_step,
+        rows=rows,
+        line=line,
+        last=options.last,
+        draws=config.run.tensorboard,
+        pictures=_pictures(config, built.task),
+    )
+
+
+def build_overview(built: trainer.Trainer) -> overview.Overview:
+    """Parameters, and the FLOPs of an example's forward pass and of a training step."""
+    features = built.features_spec
+    forward = overview.forward(lambda x: built.task.inference_step(x, built.model), features)
+    if built.training_graph is None:
+        step = overview.Count(unknown="the training step runs eagerly")
+    else:
+        step = overview.count(built.training_graph)
+    return overview.build(built.model, forward=forward, training_step=step)
+
+
+def build_utilization(
+    config: Experiment, built: trainer.Trainer, view: overview.Overview
+) -> mfu.Utilization | None:
+    """What a rate makes of the devices; None where a step's FLOPs or their peak is not known."""
+    flops, devices = view.training_step.flops, built.strategy
+    if not flops:
+        return None
+    variable, *_ = devices.experimental_local_results(built.model.variables[0])
+    precision = config.runtime.mixed_precision_dtype or "float32"
+    peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
+    return mfu.Utilization(flops, devices.num_replicas_in_sync, peak) if peak else None
+
+
+def grid(config: Experiment, *, evaluates: bool) -> schedule.Grid:
+    """When things fall due."""
+    options, last = config.trainer, config.trainer.train_steps
+    sets = (each.interval for each in config.run.evaluation_sets if each.interval)
+    return schedule.Grid(
+        end=last,
+        loop=options.steps_per_loop,
+        summary=options.summary_interval,
+        checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,
+        evaluations=(options.validation_interval, *sets) if evaluates else (),
+        evaluations_commit=config.run.evaluations_commit,
+    )
+
+
+def best_rule(config: Experiment) -> rules.BestRule | None:
+    """Which evaluation is best, None where the configuration names no metric."""
+    options, retention = config.trainer, config.run.retention
+    if not options.best_checkpoint_eval_metric:
+        return None
+    return rules.BestRule(
+        _nested(options.best_checkpoint_eval_metric),
+        higher=options.best_checkpoint_metric_comp == "higher",
+        or_higher=tuple(map(_nested, retention.or_higher)),
+        or_lower=tuple(map(_nested, retention.or_lower)),
+        from_step=retention.from_step,
+    )
+
+
+def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
+    """By the name of its folder, each rule whose best checkpoints are kept; official's first.
+
+    Raises:
+        ConfigError: two would share a folder.
+    """
+    retention = config.run.retention
+    found = [(best_folder(config), rule)] if (rule := best_rule(config)) else []
+    for names, higher in ((retention.higher, True), (retention.lower, False)):
+        for name in names:
+            rule = rules.BestRule(_nested(name), higher=higher, from_step=retention.from_step)
+            if rule == best_rule(config):  # has its folder
+                continue
+            found.append((f"best-{rule.metric.replace('/', '-')}", rule))
+    folders: dict[str, rules.BestRule] = {}
+    for folder, rule in found:
+        if folder in folders:
+            raise ConfigError(
+                f"RetentionConfig.higher, lower: the best by {rule.metric!r} and the best by "
+                f"{folders[folder].metric!r} would share the folder {folder}; leave one out"
+            )
+        folders[folder] = rule
+    return folders
+
+
+def best_folder(config: Experiment) -> str:
+    """The name of the best checkpoint's folder."""
+    return config.trainer.best_checkpoint_export_subdir or "best"
+
+
+def left_to_evaluators(config: Experiment) -> list[str]:
+    """What a configuration asks for that a mode does not do which only trains."""
+    found = [f"the set {each.name!r}" for each in config.run.evaluation_sets]
+    found += [f"{name}/" for name in best_rules(config)]
+    return [*found, "the test"] if config.run.test.data is not None else found
+
+
+def shown(config: Experiment) -> rules.BestRule:
+    """The rule whose metrics the live line shows."""
+    return best_rule(config) or rules.BestRule("validation_loss", higher=False)
+
+
+def _nested(metric: str) -> str:
+    """A metric's name in rows; Model Garden nests names by `|`."""
+    return metric.replace("|", "/")
+
+
+def _task(
+    config: Experiment, logging_dir: Path, given: Given
+) -> tuple[base_task.Task, tf_keras.Model]:
+    """The task and its model.
+
+    Some of official's builders write into their own section, so a task that is made here has a copy
+    of it, and the experiment says what was given.
+
+    Raises:
+        ConfigError: a builder has replaced a value that was given.
+    """
+    if given.task is not None:
+        return given.task, task_contract.build_model(given.task)
+    section = sections.unlocked(config.task)
+    task = task_contract.build_task(section, str(logging_dir))
+    model = task_contract.build_model(task)
+    if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
+        raise ConfigError("\n".join(lost))
+    return task, model
+
+
+def _pictures(config: Experiment, task: base_task.Task) -> evaluation_log.Pictures | None:
+    """The task's method `pictures`; None where it has none, or nothing is drawn."""
+    return getattr(task, "pictures", None) if config.run.tensorboard else None
+
+
+def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
+    """The strategy, on a process that is set up for the run."""
+    run = config.run
+    strategy.set_threads(intra_op=run.intra_op_threads, inter_op=run.inter_op_threads)
+    strategy.configure(config.runtime, seed=run.seed, deterministic=run.deterministic)
+    if given.strategy is not None:
+        return given.strategy
+    return strategy.build(config.runtime, logical_cpus=run.logical_cpus)
+
+
+def _validation_inputs(
+    config: Experiment, task: base_task.Task, evaluated: pipeline.Determinism
+) -> Any:
+    data = config.task.validation_data
+    return evaluation_sets.dataset(config, task, data, "validation_data", determinism=evaluated)

@@ -1,0 +1,241 @@
+"""`--dry_run`: what a mode would do, once and small, in a scratch folder that is removed.
+
+Real data, one training step, one evaluation batch, a checkpoint saved and restored. What would go
+wrong hours later (a full disk, a folder that is not writable, a metric that there is not, memory)
+is found out in seconds.
+"""
+
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from runner import config
+from runner.checkpoints import checkpoint_files, checkpoint_manager, selection
+from runner.configuration import unused_values
+from runner.core import closing, heartbeat, signals
+from runner.errors import ConfigError, DivergedError, RunnerError
+from runner.evaluation import evaluation_sets, evaluator, metric_names
+from runner.reporting import progress, scalars
+from runner.run_folder import claim, config_change, status
+from runner.runs import build, training_run
+
+_TIMED_STEPS = 3
+
+
+def rehearse(
+    experiment: config.Experiment,
+    model_dir: Path,
+    *,
+    trains: bool,
+    evaluates: bool,
+    checkpoint: str | None,
+    allow_config_change: bool,
+    stop: signals.Stop,
+) -> dict[str, Any]:
+    """Does everything once.
+
+    Args:
+        experiment: What a mode would be given.
+        model_dir: The run's folder, which is only looked at.
+        trains: Whether the mode trains.
+        evaluates: Whether it evaluates.
+        checkpoint: What a mode that only evaluates is to evaluate; None: the newest, if any.
+        allow_config_change: Whether a changed configuration is no reason to stop.
+        stop: Whether a signal has come.
+
+    Returns:
+        For JSON: `seconds_per_step`, `peak_memory_bytes` and the like.
+
+    Raises:
+        RunnerError: what would have gone wrong.
+    """
+    _check_folder(model_dir)
+    with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
+        if trains:
+            config_change.check(
+                model_dir, experiment, allow=allow_config_change, note=heartbeat.say
+            )
+            found = _training(experiment, model_dir, Path(scratch), evaluates=evaluates, stop=stop)
+        else:
+            path = _chosen(experiment, model_dir, checkpoint)
+            whole = checkpoint is not None
+            found = _evaluating(experiment, model_dir, Path(scratch), path, whole=whole, stop=stop)
+    peak = _peak_memory()
+    heartbeat.say(f"peak memory {_size(peak)}")
+    heartbeat.say(f"nothing was left behind: {model_dir} is as it was")
+    return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
+
+
+def _training(
+    experiment: config.Experiment,
+    model_dir: Path,
+    scratch: Path,
+    *,
+    evaluates: bool,
+    stop: signals.Stop,
+) -> dict[str, Any]:
+    places = config.origins(experiment)
+    with (
+        claim.claimed(scratch, note=heartbeat.say) as held,
+        status.StatusFile(scratch) as beat,
+        unused_values.Reads(
+            experiment, unused_values.concerned(places, evaluates=evaluates)
+        ) as reads,
+    ):
+        run = training_run.Training(
+            experiment, scratch, evaluates=evaluates, stop=stop, held=held, sidecars=model_dir
+        )
+        with closing.closing(run):
+            run.report()
+            run.build_controller(beat, (), ())  # it reads what a run reads
+            if newest := checkpoint_manager.latest(model_dir):
+                checkpoint_manager.restore(run.trainer.checkpoint, newest)
+                heartbeat.say(f"{newest} fits")
+            _say_shapes("training batch", run.trainer.train_dataset)
+            seconds = _step(run)
+            size = _save_and_restore(run)
+            _check_space(model_dir, size, experiment)
+            metrics = _evaluate(experiment, run.trainer) if evaluates else {}
+        unused_values.Report(reads, places, note=heartbeat.say, record=lambda _: None)({})
+    return {"seconds_per_step": seconds, "checkpoint_bytes": size, "metrics": metrics}
+
+
+def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -> Path | None:
+    """The checkpoint that would be evaluated; of several, the newest."""
+    if which is None:
+        return checkpoint_manager.latest(model_dir)
+    paths = selection.select(model_dir, which, best=list(build.best_rules(experiment)))
+    if not paths and not experiment.task.init_checkpoint:
+        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+    return paths[-1] if paths else None
+
+
+def _evaluating(
+    experiment: config.Experiment,
+    model_dir: Path,
+    scratch: Path,
+    path: Path | None,
+    *,
+    whole: bool,
+    stop: signals.Stop,
+) -> dict[str, Any]:
+    built = build.build_evaluator(experiment, scratch, stop=stop)
+    metric_names.check(
+        experiment, built, model_dir, evaluates=True, sidecar=experiment.run.evaluator.name or "-"
+    )
+    if path is None:
+        built.initialize(whole=whole)
+        heartbeat.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
+    else:
+        built.restore(path)
+        heartbeat.say(f"{path} fits")
+    return {"metrics": _evaluate(experiment, built)}
+
+
+def _step(run: training_run.Training) -> float:
+    """One step, and a few more to time them; seconds of one."""
+    start = time.perf_counter()
+    logs = run.trainer.train(tf.constant(1))
+    loss = float(logs["training_loss"])
+    first = time.perf_counter() - start
+    if not np.isfinite(loss):
+        raise DivergedError(f"the loss of the first step is {loss:g}")
+    start = time.perf_counter()
+    run.trainer.train(tf.constant(_TIMED_STEPS))
+    broken = run.trainer.unsound()
+    seconds = (time.perf_counter() - start) / _TIMED_STEPS
+    if broken:
+        raise DivergedError(f"after {_TIMED_STEPS + 1} steps not finite: {', '.join(broken[:3])}")
+    heartbeat.say(
+        f"first step {first:.2f} s with compiling, loss {loss:.4g}; then {seconds:.4f} s a step"
+    )
+    return round(seconds, 6)
+
+
+def _save_and_restore(run: training_run.Training) -> int:
+    """Saves and restores a checkpoint; its size in bytes."""
+    before = [(v, v.numpy()) for v in run.trainer.model.variables]  # names may be shared
+    start = time.perf_counter()
+    path = run.save()
+    for variable in run.trainer.model.trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    checkpoint_manager.restore(run.trainer.checkpoint, path)
+    seconds = time.perf_counter() - start
+    for variable, value in before:
+        if not np.array_equal(variable.numpy(), value, equal_nan=True):
+            raise RunnerError(f"{variable.name} is not restored from a checkpoint")
+    files = [*checkpoint_files.data(path), checkpoint_files.index(path)]
+    size = sum(file.stat().st_size for file in files)
+    heartbeat.say(f"a checkpoint of {_size(size)} saved and restored in {seconds:.2f} s")
+    return size
+
+
+def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict[str, Any]:
+    """One batch of the validation data; the other data give a batch, too."""
+    _say_shapes("validation batch", built.eval_dataset)
+    start = time.perf_counter()
+    logs = built.evaluate(tf.constant(1))
+    metrics = scalars.scalars(logs)
+    seconds = time.perf_counter() - start
+    heartbeat.say(f"one batch evaluated in {seconds:.2f} s: {progress.values(metrics)}")
+    with built.strategy.scope():
+        for each in evaluation_sets.build(experiment, built.task)[1:]:
+            next(iter(each.dataset))
+            heartbeat.say(f"the set {each.name!r} gives batches")
+    return metrics
+
+
+def _say_shapes(what: str, dataset: Any) -> None:
+    specs = [
+        f"{getattr(spec, 'name', None) or ''} {spec.shape} {spec.dtype.name}".strip()
+        for spec in tf.nest.flatten(dataset.element_spec)
+        if hasattr(spec, "shape") and hasattr(spec, "dtype")
+    ]
+    heartbeat.say(f"{what}: {'; '.join(specs)}")
+
+
+def _nearest(model_dir: Path) -> Path:
+    """The run's folder, else the nearest above it that is there."""
+    return next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
+
+
+def _check_folder(model_dir: Path) -> None:
+    """Raises where the run's folder could not be written."""
+    there = _nearest(model_dir)
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunnerError(f"{model_dir} cannot be written: no permission for {there}")
+
+
+def _check_space(model_dir: Path, size: int, experiment: config.Experiment) -> None:
+    """Raises where the checkpoints that are kept at once do not fit on the disk."""
+    there = _nearest(model_dir)
+    needed = size * (experiment.trainer.max_to_keep + 1)
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise RunnerError(
+            f"{experiment.trainer.max_to_keep} checkpoints and one that is being written need "
+            f"{_size(needed)}; {there} has {_size(free)} left (TrainerConfig.max_to_keep)"
+        )
+
+
+def _peak_memory() -> int:
+    """Of this process, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _size(count: float) -> str:
+    """`1.2 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,262 @@
+"""A process that only evaluates, and writes only in its own folder."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import errors
+from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
+from runner.config import Experiment
+from runner.core import closing, schedule, secrets, signals, user_code
+from runner.errors import ConfigError, RunnerError
+from runner.evaluation import checkpoint_queue, evaluation_log, handover, metric_names
+from runner.history import history, records
+from runner.reporting import progress
+from runner.run_folder import watch
+from runner.runs import build
+
+_POLL_SECONDS = 0.2
+
+
+class Sidecar:
+    """Evaluates checkpoints of the run in `model_dir`, and records in a folder of its own there.
+
+    Args:
+        config: The experiment.
+        model_dir: The training run's folder; it need not exist yet.
+        folder: The sidecar's own.
+        stop: Whether a signal has come.
+        check: Called before a result is recorded; raises where another process records there.
+        eval_actions: Called with each result.
+        keeps_best: Whether the best checkpoints are kept in `folder`.
+        given: What a caller has made already.
+
+    Attributes:
+        trainer: Holds the weights.
+        rows: What it has evaluated, or could not read.
+        line: What a person sees.
+    """
+
+    def __init__(
+        self,
+        config: Experiment,
+        model_dir: Path,
+        folder: Path,
+        *,
+        stop: signals.Stop,
+        check: Callable[[], None] = lambda: None,
+        eval_actions: Sequence[schedule.Action] = (),
+        keeps_best: bool = True,
+        given: build.Given = build.Given(),  # noqa: B008, immutable
+    ) -> None:
+        self._options = config.run.evaluator
+        self._model_dir = model_dir
+        self._folder = folder
+        self._secrets = list(secrets.held(config.as_dict()))
+        self._check = check
+        self.trainer = build.build_evaluator(config, folder, stop=stop, given=given)
+        name = folder.name.removeprefix("eval-")
+        self._metrics = metric_names.check(
+            config, self.trainer, model_dir, evaluates=True, sidecar=name
+        )
+        self.rows = history.History(folder / "history.jsonl")
+        self.line = progress.Progress()
+        self._boards = build.build_boards(config, folder)
+        self._failures = 0  # in a row
+        self._evaluation = build.build_evaluation(
+            config,
+            self.trainer,
+            folder,
+            boards=self._boards,
+            rows=self.rows,
+            line=self.line,
+            eval_actions=eval_actions,
+            keeps_best=keeps_best,
+        )
+        self._final_test = build.build_test(
+            config, self.trainer, folder, rows=self.rows, line=self.line
+        )
+
+    def evaluate(self, path: Path) -> None:
+        """Restores a checkpoint, evaluates it and records the result.
+
+        Raises:
+            checkpoints.UnreadableError: it is damaged, or gone.
+            ConfigError: it was written for another model.
+        """
+        self.trainer.restore(path)
+        self._record(checkpoint_manager.step_of(path), path)
+
+    def attempt(self, path: Path) -> str | None:
+        """Does as `evaluate`, but a checkpoint that cannot be evaluated is recorded as such.
+
+        So is one whose evaluation, or an action after it, raises an exception: the next one may
+        not.
+
+        Returns:
+            The reason to stop that an action gave, or None.
+
+        Raises:
+            ConfigError: it was written for another model, or another mistake in the configuration.
+            RunnerError: too many in a row have failed.
+        """
+        step = checkpoint_files.step_in(path.name) or 0
+        try:
+            self.trainer.restore(path)
+            scores = self._evaluation.score(step)
+        except checkpoint_manager.UnreadableError as error:
+            self._leave_out(path, records.Unreadable, error.reason)
+            return None
+        except Exception as error:
+            self._fail(path, "the evaluation", error)
+            return None
+        self._check()
+        self._evaluation.record(step, path, scores)
+        try:
+            reason = self._evaluation.act(scores)
+        except Exception as error:
+            self._fail(path, "an action after the evaluation", error)
+            return None
+        self._failures = 0
+        return reason
+
+    def evaluate_initial(self, path: Path) -> None:
+        """Evaluates the task's `init_checkpoint` and records the result as that of step 0.
+
+        Raises:
+            ConfigError: it leaves weights as they were initialized.
+        """
+        try:
+            self.trainer.initialize(whole=True)
+        except ConfigError as error:
+            none = f"there is no checkpoint in {self._model_dir} to evaluate"
+            raise ConfigError(f"{none}, and init_checkpoint is none: {error}") from error
+        self._record(0, path)
+
+    def follow(
+        self,
+        training: watch.Watch,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> str | None:
+        """Evaluates checkpoints while training writes them, and the last when that has ended.
+
+        Args:
+            training: The state of the run.
+            clock: Seconds, for tests to inject.
+            sleep: Waits for seconds, for tests to inject.
+
+        Returns:
+            The reason that an action gave to stop earlier, or None.
+
+        Raises:
+            RunnerError: no sign of life for too long, too many failures, or there was nothing to
+                evaluate until the end of training.
+            ConfigError: a checkpoint was written for another model.
+        """
+        self._catch_up()
+        kept = checkpoint_queue.Pending(self._model_dir, self._folder, self.rows, self._options)
+        with closing.closing(kept) as todo:
+            try:
+                with handover.registered(
+                    self._folder, policy=self._options.policy, metrics=self._metrics or ()
+                ):
+                    reason = self._follow(training, todo, clock, sleep)
+            except ConfigError:
+                todo.clear()
+                raise
+            todo.clear()
+        if reason:
+            self.line.note(f"stopped: {reason}")
+        elif not self.rows.steps:
+            raise RunnerError(self._why_nothing(training))
+        return reason
+
+    def test(self) -> dict[str, Any]:
+        """Tests weights as the configuration asks for, once training has ended."""
+        last = checkpoint_manager.latest(self._model_dir)
+        if self._final_test is None or last is None:
+            return {}
+        return self._final_test.run(checkpoint_manager.step_of(last), last)
+
+    def close(self) -> None:
+        """Flushes what is still in memory."""
+        closing.close(self.line, self._boards)
+
+    def _follow(
+        self,
+        training: watch.Watch,
+        todo: checkpoint_queue.Pending,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> str | None:
+        earliest = clock()
+        while not self._enough():
+            state = training.look()  # first: what the run ended with is on the disk by then
+            waits = state == "running" and clock() < earliest
+            path = None if waits else todo.next()
+            if path:
+                earliest = clock() + self._options.min_seconds
+                if reason := self.attempt(path):
+                    return reason
+            elif state in watch.ENDED:
+                break
+            elif reason := training.wait():
+                return reason
+            else:
+                sleep(_POLL_SECONDS)
+        return None
+
+    def _why_nothing(self, training: watch.Watch) -> str:
+        """Why there is not one evaluation, though training has ended."""
+        if failed := self.rows.left_out:
+            last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
+            return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
+        ended = f"nothing was evaluated: training in {self._model_dir} is {training.state}"
+        newest = checkpoint_manager.latest(self._model_dir)
+        if newest is None:
+            return f"{ended}, and left no checkpoint"
+        first = f"EvaluatorConfig.from_step = {self._options.from_step}"
+        return f"{ended} at step {checkpoint_manager.step_of(newest):,}, before {first}"
+
+    def _catch_up(self) -> None:
+        """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
+        for row in [row for row in self.rows.rows if row.is_own][-1:]:
+            for folder in (self._folder, self._folder / "queue", self._model_dir):
+                path = folder / row.checkpoint
+                if checkpoint_files.exists(path):
+                    if recovery.damage(path) is None:
+                        self._evaluation.log.catch_up(path)
+                    return
+
+    def _fail(self, path: Path, what: str, error: Exception) -> None:
+        """Records that `error` ended the evaluation of a checkpoint, or gives up."""
+        error = errors.from_graph(error) or error
+        if isinstance(error, ConfigError):
+            raise error
+        reason = secrets.masked(f"{what} failed: {user_code.summary(error)}", self._secrets)
+        self._leave_out(path, records.Failed, reason)
+        user_code.keep(error, self._folder / "traceback.txt", self._secrets)
+        self._failures += 1
+        most = self._options.max_failures
+        if 0 < most <= self._failures:
+            raise RunnerError(
+                f"giving up after {most} failures in a row (EvaluatorConfig.max_failures); "
+                f"the last: {path.name}: {reason}"
+            ) from error
+
+    def _leave_out(self, path: Path, kind: type[records.LeftOut], reason: str) -> None:
+        step = checkpoint_files.step_in(path.name) or 0
+        name = evaluation_log.checkpoint_name(path, self._model_dir)
+        self._check()
+        self.rows.append(kind(step, name, reason, time.time()))
+        self.line.note(f"{name}: {reason}; it is left out")
+
+    def _record(self, step: int, path: Path) -> str | None:
+        return self._evaluation.run(step, path, before_record=self._check)
+
+    def _enough(self) -> bool:
+        most = self._options.max_evaluations
+        return 0 < most <= len(self.rows.steps)

@@ -1,0 +1,199 @@
+"""`--mode=verify_resume`: whether an experiment that is stopped and killed ends as if it were not.
+
+The user's own command trains for a few hundred steps in a scratch folder, once through; then again,
+with a SIGTERM and a SIGKILL in between. What the two leave behind is compared bit by bit.
+"""
+
+import contextlib
+import dataclasses
+import glob
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runner.core import heartbeat
+from runner.errors import RunnerError
+from runner.reporting import progress
+from runner.run_folder import claim, claim_file
+from runner.verification import child_run, comparison, diagnosis, tensors
+
+if TYPE_CHECKING:
+    from runner import config
+
+_STEPS = 200
+_ATTEMPTS = 3
+
+# Shares of the run after which something happens. Commits do not all fall on the grid of training
+# rows, so what metrics have summed up since the last row has to survive, too.
+_SHARES = {
+    "train_steps": 1,
+    "validation_interval": 2,
+    "checkpoint_interval": 4,
+    "summary_interval": 10,
+    "steps_per_loop": 20,
+}
+_IN_EPOCHS = ("train", "validation_interval", "checkpoint_interval", "summary_interval")
+
+
+class Request(Protocol):
+    """What this mode reads of a `modes.Request`."""
+
+    @property
+    def config(self) -> "config.Experiment":
+        """The experiment."""
+
+    @property
+    def model_dir(self) -> Path:
+        """The run's folder; the scratch folder is made beside it."""
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The command's flags, without `--mode` and `--model_dir`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Interruption:
+    """A signal that ended a start of a run.
+
+    Attributes:
+        number: The signal.
+        resumed: The step at which the next start went on.
+    """
+
+    number: signal.Signals
+    resumed: int
+
+    def __str__(self) -> str:
+        return f"{self.number.name}, resumed at step {self.resumed:,}"
+
+
+def verify_resume(request: Request) -> dict[str, Any]:
+    """Trains once through and once interrupted, and compares.
+
+    A signal that is served (`runner.core.signals`) ends the processes, too, and nothing is left
+    behind.
+
+    Returns:
+        The results of the run that was not interrupted, and a `verdict`.
+
+    Raises:
+        RunnerError: it does not resume exactly, and the message names the first difference and its
+            usual cause; or that could not be found out.
+    """
+    note = progress.Progress().note
+    mode = "train_and_eval" if _evaluates(request.config) else "train"
+    command = [sys.executable, "-m", "runner", f"--mode={mode}", *request.arguments]
+    command += shortening(request.config.trainer.train_steps)
+    with _scratch(request.model_dir) as folder:
+        once = folder / "once"
+        note(f"training once through, in {once}")
+        with child_run.Start(command, once, note=note) as start:
+            results = start.finish()
+        killed, interruptions = _interrupted(command, folder, note)
+        parts = comparison.compare(once, killed)
+        note(comparison.render(parts))
+        told = "; ".join(map(str, interruptions))
+        if comparison.differing(parts):
+            said = start.log.read_text(errors="replace")
+            kind, difference = diagnosis.first(parts)
+            raise RunnerError(
+                f"does not resume exactly ({told})\n"
+                f"first difference: {kind}, {difference}\n"
+                f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, said)}"
+            )
+    verdict = f"resumes exactly: {_counts(parts)} ({told})"
+    note(verdict)
+    return {**results, "model_dir": str(request.model_dir), "verdict": verdict}
+
+
+def shortening(train_steps: int) -> list[str]:
+    """Flags that make a run short and let everything happen in it.
+
+    Args:
+        train_steps: The run's own length; it is not made longer.
+    """
+    steps = min(_STEPS, train_steps)
+    values = [f"trainer.{name}={max(1, steps // n)}" for name, n in _SHARES.items()]
+    values += [f"run.epochs.{name}=0" for name in _IN_EPOCHS]
+    return [f"--params_override={','.join(values)}"]
+
+
+def _interrupted(
+    command: Sequence[str], folder: Path, note: Callable[[str], None]
+) -> tuple[Path, list[Interruption]]:
+    """A run that went to its end over two interruptions."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        run = folder / f"interrupted-{attempt}"
+        note("training again, with a SIGTERM and a SIGKILL in between")
+        interruptions = []
+        for number, moment in ((signal.SIGTERM, _begun), (signal.SIGKILL, _past_a_commit)):
+            with child_run.Start(command, run, note=note) as start:
+                if not (start.wait_for(moment(run)) and start.interrupt(number)):
+                    break
+            interruptions.append(Interruption(number, child_run.committed(run)))
+            note(f"  {interruptions[-1]}")
+        else:
+            with child_run.Start(command, run, note=note) as start:
+                start.finish()
+            return run, interruptions
+        note(f"  it was done before the {number.name} came")
+    raise RunnerError(
+        f"training ended before it could be interrupted, {_ATTEMPTS} times; give it more steps "
+        f"(TrainerConfig.train_steps; of more than {_STEPS}, {_STEPS} are run)"
+    )
+
+
+def _begun(run: Path) -> Callable[[], bool]:
+    """The first training row is there."""
+    return lambda: child_run.last_row(run) > 0
+
+
+def _past_a_commit(run: Path) -> Callable[[], bool]:
+    """A checkpoint has been committed since now, and training has gone on from there."""
+    before = child_run.committed(run)
+    return lambda: before < child_run.committed(run) < child_run.last_row(run)
+
+
+def _evaluates(experiment: "config.Experiment") -> bool:
+    """Whether there are validation data; official's default has no batch size."""
+    data = getattr(experiment.task, "validation_data", None)
+    return data is not None and getattr(data, "global_batch_size", 1) > 0
+
+
+def _counts(parts: Sequence[tensors.Part]) -> str:
+    """`45 tensors, 10 training rows, 2 evaluations, not one bit differs`."""
+    rows = (comparison.TRAINING_ROWS, comparison.EVALUATIONS, comparison.DECISIONS)
+    counts = [f"{part.compared} {part.kind}" for part in parts if part.kind in rows]
+    held = sum(part.compared for part in parts if part.kind not in rows)
+    return ", ".join([f"{held} tensors", *counts, "not one bit differs"])
+
+
+@contextlib.contextmanager
+def _scratch(model_dir: Path) -> Iterator[Path]:
+    """A folder beside `model_dir`, kept if what is done in it goes wrong.
+
+    Those of earlier processes that were killed are removed.
+    """
+    beside = model_dir.absolute().parent
+    prefix = f"{model_dir.name}-verify_resume-"
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        for left in beside.glob(f"{glob.escape(prefix)}*"):
+            if claim_file.abandoned(left / "claim.json"):
+                shutil.rmtree(left)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
+    except OSError as error:
+        raise RunnerError(f"there can be no scratch folder beside {model_dir}: {error}") from error
+    try:
+        with claim.claimed(folder, note=heartbeat.say):
+            yield folder
+    except RunnerError as error:
+        raise RunnerError(f"{error}\nall of it is kept in {folder}") from error
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)

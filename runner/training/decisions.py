@@ -1,0 +1,139 @@
+"""When a training run ends early, and how its learning rate drops: rules applied to evaluations.
+
+From the run's own evaluations a decision is a fold, at once, and a resumed run folds the same rows.
+A sidecar's evaluations come at any time, so a decision from them is taken only where a checkpoint
+is about to be committed, and is written to the run's history first: a resumed run repeats it there.
+"""
+
+import functools
+import time
+from pathlib import Path
+
+from runner import config
+from runner.core import heartbeat
+from runner.core.spelling import did_you_mean
+from runner.history import history, records, rules
+
+
+class Decisions:
+    """The decisions of one run, up to date with the rows of its history.
+
+    Args:
+        experiment: What is trained.
+        model_dir: The run's folder, where sidecars have theirs.
+        rows: The run's history.
+        note: Told of each decision.
+    """
+
+    def __init__(
+        self,
+        experiment: config.Experiment,
+        model_dir: Path,
+        rows: history.History,
+        *,
+        note: heartbeat.Note = heartbeat.say,
+    ) -> None:
+        self._rows = rows
+        self._note = note
+        self._stopping = rules.stopping(experiment.run.early_stopping)
+        self._plateau = rules.plateau(experiment.run.plateau)
+        self._for_stopping = _Fold(self._stopping, model_dir, rows)
+        self._for_plateau = _Fold(self._plateau, model_dir, rows)
+        self._expect(model_dir)
+        self._stopped = self._has_stopped()
+        self._scale = self._has_dropped()
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run ends, None while it goes on."""
+        return self._stopped
+
+    @property
+    def rate_scale(self) -> float:
+        """What the scheduled learning rate is multiplied by."""
+        return rules.rollback_scale(self._rows.rollbacks) * self._scale
+
+    def unheard(self) -> list[str]:
+        """The sidecars whose evaluations a rule asks for, and that have made none."""
+        rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
+        return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
+
+    def evaluated(self) -> None:
+        """Takes in the run's own evaluations."""
+        if not self._stopping.source:
+            self._stopped = self._stopping.reason(self._for_stopping.after())
+        if not self._plateau.source:
+            self._drop_to(self._plateau.scale(self._for_plateau.after()))
+
+    def before_commit(self, step: int) -> None:
+        """Takes in sidecars' evaluations up to `step`, which is about to be committed."""
+        if self._stopping.source and not self._stopped:
+            self._stopped = self._stopping.reason(self._for_stopping.after(step))
+            if self._stopped:
+                source = self._stopping.source
+                self._rows.append(records.Stop(step, source, self._stopped, time.time()))
+        if self._plateau.source:
+            scale = self._plateau.scale(self._for_plateau.after(step))
+            if scale < self._scale:
+                self._rows.append(records.Drop(step, self._plateau.source, scale, time.time()))
+                self._drop_to(scale)
+
+    def _drop_to(self, scale: float) -> None:
+        if scale != self._scale:
+            self._scale = scale
+            names = " or ".join(self._plateau.watched.names)
+            self._note(f"{names} no better: the learning rate is now {scale:.4g} of the scheduled")
+
+    def _expect(self, model_dir: Path) -> None:
+        """Says which of the sidecars that rules ask for have not begun."""
+        there = sorted(path.name.removeprefix("eval-") for path in model_dir.glob("eval-*"))
+        for source in {self._stopping.source, self._plateau.source} - {"", *there}:
+            others = f"; there are {', '.join(there)}" if there else ""
+            self._note(
+                f"no evaluator {source!r} has begun yet, whose evaluations are to decide{others}"
+                f"{did_you_mean(source, there)}"
+            )
+
+    def _has_stopped(self) -> str | None:
+        """Why the run has ended already; a rule that has changed since is asked again."""
+        if not self._stopping.source:
+            return self._stopping.reason(self._for_stopping.after())
+        for stop in self._rows.of(records.Stop):
+            trend = self._for_stopping.after(stop.step)
+            same = stop.source == self._stopping.source
+            if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):
+                return stop.reason
+            self._note(f"no longer holds: {stop.reason}")
+            self._rows.drop(stop)
+        return None
+
+    def _has_dropped(self) -> float:
+        """The scale that is in force already."""
+        source = self._plateau.source
+        if not source:
+            return self._plateau.scale(self._for_plateau.after())
+        drops = [drop.scale for drop in self._rows.of(records.Drop) if drop.source == source]
+        return min(drops, default=1.0)
+
+
+class _Fold:
+    """A rule applied to the rows of its source, each taken in once."""
+
+    def __init__(self, rule: rules.Rule, model_dir: Path, rows: history.History) -> None:
+        self._rule = rule
+        self._own = rows
+        self._theirs = history.Tail(model_dir / f"eval-{rule.source}" / "history.jsonl")
+        self._trend = rules.Trend()
+        self._taken = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no row yet."""
+        return not self._taken
+
+    def after(self, step: int | None = None) -> rules.Trend:
+        """What the rule knows after the rows up to `step`; the run's own are all taken in."""
+        new = self._theirs.take(step) if self._rule.source else self._own.rows[self._taken :]
+        self._trend = functools.reduce(self._rule.step, new, self._trend)
+        self._taken += len(new)
+        return self._trend

@@ -1,0 +1,103 @@
+"""When training breaks: a loss or a weight that is not finite, or a loss above its bound.
+
+Nothing broken is ever committed. The policy is official's `TrainerConfig.recovery_max_trials`: 0
+stops the run; more roll it back that many times, to the newest checkpoint of the grid, and leave
+out the batches that broke it. A rollback is a row of history, so every later start repeats it
+exactly; and a checkpoint that a signal asked for is no place to go back to, so that a run which was
+stopped rolls back as one that was not.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from runner.checkpoints import checkpoint_manager
+from runner.core import schedule
+from runner.data import pipeline
+from runner.errors import DivergedError
+from runner.history import history, records, rules
+from runner.training import trainer
+
+
+class Divergence:
+    """Finds that training broke, and goes on from where it had not.
+
+    Args:
+        trainer: Whose state it is.
+        store: Its checkpoints.
+        rows: Where decisions are written and read.
+        trials: How many rollbacks a run may make.
+        rate: What each multiplies the learning rate by.
+        go_back: Puts the run back to a committed step, with the decisions in `rows` in force.
+    """
+
+    def __init__(
+        self,
+        trainer: trainer.Trainer,
+        store: checkpoint_manager.Checkpoints,
+        rows: history.History,
+        *,
+        trials: int,
+        rate: float,
+        go_back: Callable[[int], None],
+    ) -> None:
+        self._trainer = trainer
+        self._store = store
+        self._rows = rows
+        self._trials = trials
+        self._rate = rate
+        self._go_back = go_back
+
+    def found(self, loop: schedule.Loop, commits: bool) -> str | None:
+        """What broke, None while nothing has; variables are looked at before a commit."""
+        if not self._trainer.is_sound:
+            return self._broken_loss(float(loop.logs["training_loss"]))
+        broken = self._trainer.unsound() if commits else []
+        return f"not finite: {_named(broken)}" if broken else None
+
+    def recover(self, reason: str) -> int:
+        """Goes back to the newest checkpoint of the grid and returns its step.
+
+        Raises:
+            DivergedError: no trial is left, or there is no checkpoint.
+        """
+        broke = self._trainer.step
+        target = self._store.way_back()
+        said = f"{reason}, at step {broke}"
+        if target is None:
+            raise DivergedError(f"{said}; there is no checkpoint to go back to")
+        if len(self._rows.rollbacks) >= self._trials:
+            after = f" after {self._trials} rollbacks" if self._trials > 0 else ""
+            raise DivergedError(
+                f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
+            )
+        window = self._window(target, broke)
+        self._store.discard_after(target)  # first: a start in between comes to this point again
+        self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
+        self._go_back(target)
+        return target
+
+    def _broken_loss(self, mean: float) -> str:
+        """What is wrong with a step's loss, by the mean that it went into."""
+        if not math.isfinite(mean):
+            return f"the training loss is {mean:g}"
+        bound = self._trainer.config.trainer.loss_upper_bound
+        return f"a step's loss is above TrainerConfig.loss_upper_bound = {bound:g} (mean {mean:g})"
+
+    def _window(self, target: int, broke: int) -> pipeline.Window:
+        """The batches to leave out.
+
+        A loss that breaks names its batch; the step before may have broken the weights, so each
+        further rollback to the same checkpoint takes in twice as many steps. Weights that broke
+        without the loss may have done so at any step since the checkpoint.
+        """
+        skipped = rules.skipped(self._rows.rollbacks)
+        again = sum(rollback.step == target for rollback in self._rows.rollbacks)
+        loss_broke = not self._trainer.is_sound
+        first = max(target, broke - 2**again) if loss_broke else target
+        return pipeline.batch_of(first, skipped), pipeline.batch_of(broke - 1, skipped) + 1
+
+
+def _named(variables: Sequence[str]) -> str:
+    more = f" and {len(variables) - 3} more" if len(variables) > 3 else ""
+    return ", ".join(variables[:3]) + more

@@ -1,0 +1,159 @@
+"""`--profile_steps=100:102`: a TensorFlow profile of some training steps.
+
+`RunConfig.profile_every` makes one of a few steps again and again, of which the newest are kept.
+
+It lies in `train/plugins/profile/`, where TensorBoard's profile plugin looks for it. That plugin
+tells steps apart where no loop runs in the graph: its overview has their times only with
+`TrainerConfig.train_tf_while_loop = False`; its other pages need nothing of the kind.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orbit
+import tensorflow as tf
+
+from runner.training import trainer
+
+_AT_A_TIME = 3  # steps
+_KEPT = 5
+_NAME = "steps-"  # before the numbers of the steps, where profiles are made again and again
+
+
+class Steps(NamedTuple):
+    """Which steps are profiled together.
+
+    Attributes:
+        first: The first one; the run's first step is 1.
+        last: The last one.
+        every: The same so many steps later, and so on; 0 for no more.
+    """
+
+    first: int
+    last: int
+    every: int = 0
+
+    def after(self, step: int) -> tuple[int, int] | None:
+        """The next ones to profile after `step`, or the rest of those that it is among."""
+        if self.every:
+            more = max(0, -((self.last - step - 1) // self.every)) * self.every
+            return self.first + more, self.last + more
+        return (self.first, self.last) if step < self.last else None
+
+
+def each(every: int) -> Steps:
+    """A few steps up to each multiple of `every`."""
+    return Steps(max(1, every - _AT_A_TIME + 1), every, every)
+
+
+class Profiled(orbit.AbstractTrainer):
+    """A trainer that trains as another does, and profiles some steps.
+
+    These are run one at a time, each under its number; the loops before and after end where they
+    would without. What falls due between two of the steps, such as a checkpoint, is profiled, too.
+    A profiler that fails is noted, and training goes on.
+
+    Args:
+        trainer: Trains.
+        steps: Those to profile. Of steps that were done before this start there is no profile.
+        folder: A run of TensorBoard's.
+        note: Told what became of the profile.
+    """
+
+    def __init__(
+        self,
+        trainer: trainer.Trainer,
+        steps: Steps,
+        folder: Path,
+        *,
+        note: Callable[[str], None],
+    ) -> None:
+        self._trainer = trainer
+        self._steps = steps
+        self._folder = folder
+        self._note = note
+        self._span: tuple[int, int] | None = None  # the steps in the profile that is going on
+        self._over = steps.after(trainer.step) is None
+        if self._over:
+            note(f"nothing is profiled: the run is at step {trainer.step:,}, past {steps.last:,}")
+
+    def train(self, num_steps: tf.Tensor) -> Any:
+        """Runs `num_steps` steps, fewer if a brake ends them; see `orbit.AbstractTrainer`."""
+        if self._over:
+            return self._trainer.train(num_steps)
+        step = self._trainer.step
+        last = step + int(num_steps)
+        while True:
+            end = self._cut(step, last)
+            logs = self._run(step, end)
+            step = self._trainer.step
+            if step < end or end == last:
+                return logs
+
+    def close(self) -> None:
+        """Writes what was profiled, if training ends within the range."""
+        if self._span is None:
+            return
+        (first, last), self._span, self._over = self._span, None, not self._steps.every
+        where = self._folder / "plugins" / "profile"
+        before = _there(where)
+        try:
+            tf.test.experimental.sync_devices()
+            tf.profiler.experimental.stop()
+            if self._steps.every:
+                where = _keep(where, _there(where) - before, first, last)
+        except (tf.errors.OpError, OSError) as error:
+            self._note(f"the profile is not written: {getattr(error, 'message', error)}")
+        else:
+            self._note(f"profiled steps {first:,} to {last:,}, in {where}")
+
+    def _cut(self, step: int, last: int) -> int:
+        """Where the loop from `step` to `last` is interrupted first, or `last`."""
+        steps = None if self._over else self._steps.after(step)
+        if steps is None:
+            return last
+        return min(last, max(step + 1, steps[0] - 1))
+
+    def _run(self, step: int, end: int) -> Any:
+        """One loop, profiled if its first step is to be."""
+        steps = None if self._over else self._steps.after(step)
+        if steps is None or step + 1 < steps[0]:
+            self.close()  # a rollback has left the range
+            return self._trainer.train(tf.constant(end - step, tf.int32))
+        if self._span is None:
+            self._start(end)
+        with tf.profiler.experimental.Trace("train", step_num=end, _r=1):
+            logs = self._trainer.train(tf.constant(end - step, tf.int32))
+        if self._span:
+            self._span = self._span[0], self._trainer.step
+        if end == steps[1]:
+            self.close()
+        return logs
+
+    def _start(self, step: int) -> None:
+        tf.test.experimental.sync_devices()
+        try:
+            tf.profiler.experimental.start(str(self._folder))
+        except tf.errors.OpError as error:
+            self._over = True
+            self._note(f"nothing is profiled: {error.message}")
+        else:
+            self._span = step, step
+
+
+def _there(folder: Path) -> set[Path]:
+    return {*folder.iterdir()} if folder.is_dir() else set()
+
+
+def _keep(folder: Path, new: set[Path], first: int, last: int) -> Path:
+    """Names a new profile after its steps, and removes all but the newest of such names."""
+    place = folder / f"{_NAME}{first}-{last}"
+    for made in new:
+        shutil.rmtree(place, ignore_errors=True)  # of the same steps before a kill or a rollback
+        made.rename(place)
+    named = [path for path in _there(folder) if path.name.startswith(_NAME)]
+    for path in sorted(named, key=lambda path: int(path.name.split("-")[1]))[:-_KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+    return place

@@ -1,0 +1,341 @@
+"""One loop of training: official's Trainer, with metrics read in the graph and a brake."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, config_definitions
+
+from runner.checkpoints import extra_state
+from runner.core import heartbeat
+from runner.data import pipeline
+from runner.devices import xla
+from runner.errors import RunnerError
+from runner.evaluation import evaluator
+from runner.optimizers import gradient_accumulation, gradient_norm, parameter_groups
+from runner.optimizers import optimizer as optimizers
+from runner.training import inner_loop, input_stall
+
+
+class Trainer(evaluator.Evaluator):
+    """Trains one model, and evaluates it where there are validation data.
+
+    It differs from official's in five ways. A loop of steps and the reading of its metrics is one
+    graph call. Training metrics run on until the summary grid (`summary_interval`) resets them, and
+    are in the checkpoint. A loop ends early when the brake is pressed or a loss breaks. XLA
+    compiles wherever it is asked for. A batch may be cut into parts for one update.
+
+    Create it inside the strategy's scope. Its arguments are those of `Evaluator`, and `brake`,
+    `inputs`, `replicas` and `logs`, which are created outside, and the `determinism` of its inputs.
+    """
+
+    def __init__(
+        self,
+        config: config_definitions.ExperimentConfig,
+        task: base_task.Task,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer,
+        *,
+        train_dataset: Any,
+        validation_dataset: Any,
+        brake: inner_loop.Brake,
+        inputs: extra_state.Inputs,
+        replicas: extra_state.Replicas,
+        logs: extra_state.Logs,
+        determinism: pipeline.Determinism,
+        evaluated: pipeline.Determinism,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(
+            config,
+            task,
+            model,
+            optimizer,
+            train_dataset=train_dataset,
+            validation_dataset=validation_dataset,
+            check=check,
+            free=brake.free,
+            evaluated=evaluated,
+        )
+        self.brake = brake
+        self.determinism = determinism
+        self.waits = input_stall.Waits(
+            pipeline.advice(config.task.train_data), config.trainer.train_steps
+        )
+        self.logs = logs
+        self._inputs = inputs
+        self._replicas = replicas
+        self._metrics = [*self.train_metrics, self.train_loss]
+        if config.run.log_gradient_norm:
+            norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
+            gradient_norm.measure(optimizer, norm)
+            self._metrics.append(norm)
+        evaluator.check_names(task, self._metrics)
+        parameter_groups.scale_rates(optimizer, config.run.variable_groups)
+        self._trace_compiled()
+        parameter_groups.check(config.run.variable_groups, model)
+        self._checkpoint = tf.train.Checkpoint(
+            global_step=self.global_step,
+            model=model,
+            optimizer=optimizer,
+            train_metrics=self._metrics,
+            generators=extra_state.generators(model),
+            inputs=inputs.value,
+            replicas=replicas.value,
+            logs=logs.value,
+            **getattr(model, "checkpoint_items", {}),
+        )
+        self._state = [*model.variables, *optimizers.variables(optimizer)]
+        replicas.watch([*self._state, *(v for m in self._metrics for v in m.variables)])
+        self.remembers_inputs = (
+            not pipeline.is_placed(config.task.train_data)
+            and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
+            and inputs.can_hold(self._train_iter)
+        )
+
+    def _trace_compiled(self) -> None:
+        """Traces steps that XLA compiles, where that is asked for and can be had."""
+        runtime = self.config.runtime
+        why = xla.obstacle(runtime, self.strategy) if runtime.enable_xla else "nobody asks for it"
+        self._task_step = self._build_task_step(compiled=not why)
+        self._trace()
+        if not why and self.config.run.deterministic and self._train_graph:
+            why = xla.obstacle_in(self._train_graph)
+            if why:
+                self._task_step = self._build_task_step(compiled=False)
+                self._trace()
+        if why and runtime.enable_xla:
+            heartbeat.say(f"RuntimeConfig.enable_xla = True: steps are not compiled, because {why}")
+
+    def _trace(self) -> None:
+        """Makes every variable exist: the first restore or save finds all of them."""
+        options = self.config.trainer
+        self._step: Any = self._step_on
+        self._train_iter = self.determinism.begin(self.train_dataset)
+        self._train_graph = None
+        self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
+        self._length = 0
+        self._sound: Any = True
+        if options.train_tf_function:
+            self._step = tf.function(self._step_on)
+            if not tf.config.functions_run_eagerly():
+                batch = tf.nest.map_structure(lambda each: each.element_spec, self.train_dataset)
+                self._train_graph = self._step.get_concrete_function(batch).graph
+        if self._train_graph is None:
+            optimizers.create_variables(self.optimizer, self.model)
+
+    def _build_task_step(self, *, compiled: bool) -> gradient_accumulation.Step:
+        """The task's step, in parts where that is asked for."""
+        parts = self.config.run.gradient_accumulation
+        step = gradient_accumulation.accumulated(self.task.train_step, parts, self.task.loss)
+        return tf.function(step, jit_compile=True) if compiled else step
+
+    @property
+    def training_graph(self) -> tf.Graph | None:
+        """The graph of one training step on all replicas, None for an eager one."""
+        return self._train_graph
+
+    @property
+    def features_spec(self) -> Any:
+        """The specification of one replica's batch of features, as the task's steps take them."""
+        spec = tf.nest.map_structure(_replica_spec, self.train_dataset.element_spec)
+        return spec[0] if isinstance(spec, tuple) and len(spec) == 2 else spec
+
+    @property
+    def step(self) -> int:
+        """The number of steps done; waits for them."""
+        return int(self.global_step.numpy())
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no loss has broken; waits for the last loop."""
+        return bool(self._sound)
+
+    def initialize(self, *, whole: bool = False) -> None:
+        """Gives groups of variables their first values; then, what an `init_checkpoint` holds."""
+        run = self.config.run
+        parameter_groups.initialize(run.variable_groups, self.model, run.seed)
+        super().initialize(whole=whole)
+
+    def feed(self, dataset: Any) -> None:
+        """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
+        self.train_dataset = dataset
+        self.brake.sound.assign(True)
+        self._sound = True
+
+    def remember(self) -> None:
+        """Before a commit: takes up what checkpoints would leave out."""
+        self._replicas.take()
+        if self.remembers_inputs:
+            self._inputs.take(self._train_iter)
+
+    def recall(self, dataset: Any = None) -> None:
+        """After a restore: puts back what `remember` took up.
+
+        Args:
+            dataset: The inputs, built from the start, to be put where they were. Where that is not
+                known, the present ones stay: they were built for the restored step.
+        """
+        self._replicas.give()
+        self.remembers_inputs &= dataset is not None and not self._inputs.is_empty
+        if self.remembers_inputs:
+            self.feed(dataset)
+            self._train_iter = self.determinism.begin(dataset)
+            self._loops.clear()
+            self._inputs.give(self._train_iter)
+        else:
+            self._inputs.clear()
+
+    def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
+        """Runs `num_steps` steps, fewer if the brake ends them; see `orbit.AbstractTrainer`.
+
+        Returns:
+            Means since the last multiple of `summary_interval`: `training_loss`, every training
+            metric, and the `learning_rate` in force, also of each group of variables.
+
+        Raises:
+            RunnerError: the training data ended.
+        """
+        if self._train_iter is None:  # the dataset was replaced
+            self._train_iter = self.determinism.begin(self.train_dataset)
+            self._loops.clear()
+        try:
+            return self._run(int(num_steps))
+        except (tf.errors.OutOfRangeError, StopIteration) as error:
+            raise RunnerError(
+                f"the training data ended at about step {self.step}: they must repeat "
+                "(dataset.repeat())"
+            ) from error
+
+    def _run(self, left: int) -> evaluator.Logs:
+        longest = left if self.config.trainer.train_tf_while_loop else 1
+        logs = None
+        ends_itself = self.config.trainer.train_tf_while_loop  # before its first step, too
+        while left and ((logs is None and ends_itself) or self.brake.released()):
+            timed = self.waits.steps(min(left, longest))
+            length = timed or min(left, longest)
+            logs = self._run_loop(length, timed=timed > 0)
+            left -= length
+        return logs or self._read_metrics()
+
+    def _run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
+        """Runs a loop, traced anew for other inputs.
+
+        Its graph holds the iterator, and reads the length from a variable: of a short loop the
+        handling of arguments takes about as long as the steps.
+        """
+        if timed not in self._loops:
+            loop: Any = functools.partial(self._loop, timed)
+            if self.config.trainer.train_tf_function:
+                loop = tf.function(loop, autograph=False)
+            self._loops[timed] = loop.get_concrete_function() if self._train_graph else loop
+        if length != self._length:
+            self.brake.length.assign(length)
+            self._length = length
+        logs, self._sound = self._loops[timed]()
+        return logs
+
+    def _loop(self, timed: bool) -> tuple[evaluator.Logs, tf.Tensor]:
+        def draw() -> Any:
+            return self.next_train_inputs(self._train_iter)
+
+        def timed_draw() -> Any:
+            return self.waits.timed(draw)
+
+        chosen = timed_draw if timed else draw
+        if self.config.trainer.train_tf_while_loop:
+            sound = inner_loop.loop(chosen, self._step, self.brake)
+        else:
+            sound = self._step(chosen())
+            self.brake.sound.assign(sound)
+        return self._read_metrics(), sound
+
+    def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
+        """A model's own metrics are in training's and in validation's; training's values stay."""
+        both = [metric for metric in self._metrics if metric in self.validation_metrics]
+        local = self.strategy.experimental_local_results
+        parts = [part for metric in both for v in metric.variables for part in local(v)]
+        kept = [tf.identity(part) for part in parts]
+        try:
+            return super()._evaluate(dataset, num_steps, why_none)
+        finally:
+            for part, value in zip(parts, kept, strict=True):
+                part.assign(value)
+
+    def train_step(self, iterator: Any) -> None:
+        """One step on the next batch; see `orbit.StandardTrainer`."""
+        self.brake.sound.assign(self._step(self.next_train_inputs(iterator)))
+
+    def _step_on(self, batch: Any) -> tf.Tensor:
+        """One step on all replicas; whether its loss is sound."""
+        alone = self.strategy.num_replicas_in_sync == 1
+
+        def replica_step(inputs: Any) -> tf.Tensor:
+            logs = self._task_step(
+                inputs, model=self.model, optimizer=self.optimizer, metrics=self.train_metrics
+            )
+            loss = tf.cast(logs[self.task.loss], tf.float32)
+            self._train_loss.update_state(loss)
+            self.global_step.assign_add(1)
+            sound = self._is_sound(loss)
+            return sound if alone else tf.cast(sound, tf.float32)
+
+        sound = self.strategy.run(replica_step, args=(batch,), options=self._runtime_options)
+        if alone:
+            return self.strategy.experimental_local_results(sound)[0]
+        return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
+
+    @tf.autograph.experimental.do_not_convert
+    def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
+        """Whether training may go on from this loss; official's fields bound it."""
+        options = self.config.trainer
+        sound = tf.math.is_finite(loss)
+        if options.recovery_max_trials >= 0:
+            bounded = loss <= options.loss_upper_bound
+            if begin := options.recovery_begin_steps:
+                bounded |= self.global_step < begin
+            sound &= bounded
+        return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
+
+    def _read_metrics(self) -> evaluator.Logs:
+        logs = {metric.name: metric.result() for metric in self._metrics}
+        logs["learning_rate"] = self._learning_rate()
+        for group in self.config.run.variable_groups:
+            logs[f"learning_rate/{group.name}"] = logs["learning_rate"] * group.rate_scale
+        with tf.control_dependencies(tf.nest.flatten(logs)):
+            due = self.global_step % self.config.trainer.summary_interval == 0
+            tf.cond(due, self._reset_metrics, lambda: tf.constant(False))
+        return logs
+
+    @tf.function  # a schedule may be written for AutoGraph
+    def _learning_rate(self) -> tf.Tensor:
+        rate = self.optimizer.learning_rate
+        return rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
+
+    def _reset_metrics(self) -> tf.Tensor:
+        for metric in self._metrics:
+            metric.reset_state()
+        return tf.constant(True)
+
+    def unsound(self) -> list[str]:
+        """The names of the variables that hold a value that is not finite.
+
+        A sum is finite only if all its terms are, and is read off in one pass, without a temporary;
+        it may also overflow, so where it is not finite, the values decide.
+        """
+        floats = [v for v in self._state if v.dtype.is_floating]
+        sums = zip(floats, self._sums_are_finite().numpy(), strict=True)
+        suspects = [variable for variable, finite in sums if not finite]
+        return [v.name for v in suspects if not tf.reduce_all(tf.math.is_finite(v))]
+
+    @tf.function
+    def _sums_are_finite(self) -> tf.Tensor:
+        floats = [v for v in self._state if v.dtype.is_floating]
+        return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in floats])
+
+
+def _replica_spec(spec: Any) -> Any:
+    """The specification of one replica's part."""
+    return getattr(spec, "_value_specs", [spec])[0]

@@ -1,0 +1,174 @@
+"""What happens after a loop: a row of train.jsonl, TensorBoard's points."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import background, files, schedule
+from runner.errors import RunnerError
+from runner.history import records
+from runner.reporting import scalars, tensorboard
+
+_TOGETHER = 0.1  # seconds; the rows of that time are handed over together
+
+
+class TrainingLog:
+    """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
+
+    TensorBoard may get more points, by the clock: another run has them elsewhere, so they are no
+    rows.
+
+    A thread reads the values and writes them, so that training goes on meanwhile: of short loops,
+    those of a tenth of a second at once.
+
+    Args:
+        model_dir: The run's folder.
+        resumed_at: The step that the run is at; what is newer is dropped.
+        draws: Whether TensorBoard's events are written.
+        draws_every: So many seconds after a point there is one more; 0: only those of the grid.
+        utilization: From steps a second to `mfu`; None where that is not known.
+        clock: Seconds, for tests to inject.
+    """
+
+    def __init__(
+        self,
+        model_dir: Path,
+        *,
+        resumed_at: int,
+        draws: bool = True,
+        draws_every: float = 0,
+        utilization: Callable[[float], float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._path = model_dir / "train.jsonl"
+        self._board = tensorboard.TensorBoard(
+            model_dir / "train" if draws else None, purge_from=resumed_at + 1
+        )
+        self._utilization = utilization
+        self._clock = clock
+        self._draws_every = draws_every if draws else 0
+        self._drawn = clock() if self._draws_every else 0.0
+        self._writer = background.Background()
+        self._waiting: list[tuple[schedule.Loop, Mapping[str, float]]] = []
+        self._handed = -math.inf  # when rows were last handed over
+        self._written = False  # a row that may not be on the disk yet
+        self._steps, self._seconds = 0, 0.0  # since the last row
+        self._drop_after(resumed_at)
+
+    @property
+    def step(self) -> int:
+        """The step of the last row, 0 where there is none."""
+        self._finish()
+        return self._step
+
+    @property
+    def newest(self) -> dict[str, float]:
+        """The values of the last row."""
+        self._finish()
+        return self._newest
+
+    def write(self, loop: schedule.Loop, *, input_wait: float | None = None) -> None:
+        """Off the grid no row is written.
+
+        Args:
+            loop: The loop.
+            input_wait: The share of its time that training waits for inputs; None while unknown.
+        """
+        self._steps += loop.steps
+        self._seconds += loop.seconds
+        if loop.summary:
+            pace = self._pace(input_wait)
+            self._steps, self._seconds = 0, 0.0
+            self._waiting.append((loop, pace))
+            if self._clock() - self._handed >= _TOGETHER:
+                self._hand_over()
+            self._drawn = self._clock()
+        elif self._draws_every and self._clock() - self._drawn >= self._draws_every:
+            self._draw(loop, self._pace(input_wait))
+            self._drawn = self._clock()
+
+    def _pace(self, input_wait: float | None) -> dict[str, float]:
+        """That of the steps since the last row."""
+        pace = {"steps_per_second": self._steps / self._seconds}
+        if self._utilization:
+            pace["mfu"] = self._utilization(pace["steps_per_second"])
+        if input_wait is not None:
+            pace["input_wait"] = input_wait
+        return pace
+
+    def _draw(self, loop: schedule.Loop, pace: Mapping[str, float]) -> None:
+        self._hand_over()  # points stay in the order of their steps
+        self._writer.do(
+            lambda: self._board.write(loop.step, {**scalars.scalars(loop.logs), **pace})
+        )
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Has the thread do something else as well; it is done when `flush` returns."""
+        self._writer.do(work)
+
+    def flush(self) -> None:
+        """Every row is on the disk when this returns."""
+        self._finish()
+        if self._written:
+            files.flush_file(self._path)
+            self._written = False
+
+    def rewind(self, step: int) -> None:
+        """Forgets what is newer than `step`: it is trained again."""
+        self._finish()
+        self._board.purge(step + 1)
+        self._drop_after(step)
+
+    def close(self) -> None:
+        """Flushes what is still to be written."""
+        try:
+            self._hand_over()
+            self._writer.close()
+        finally:
+            self._board.close()
+
+    def _finish(self) -> None:
+        self._hand_over()
+        self._writer.wait()
+
+    def _hand_over(self) -> None:
+        if self._waiting:
+            rows, self._waiting = self._waiting, []
+            self._handed = self._clock()
+            self._written = True
+            self._writer.do(lambda: self._record(rows))
+
+    def _record(self, rows: Sequence[tuple[schedule.Loop, Mapping[str, float]]]) -> None:
+        found = [(loop.step, scalars.scalars(loop.logs), pace) for loop, pace in rows]
+        files.append_json_lines(self._path, (_row(*each) for each in found))
+        for step, values, pace in found:
+            self._board.write(step, {**values, **pace})
+        self._step, self._newest = found[-1][:2]
+
+    def _drop_after(self, step: int) -> None:
+        newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)
+        self._step = int(newest["step"]) if newest else 0
+        self._newest = _metrics(newest) if newest else {}
+
+    def _step_of(self, row: Any) -> int:
+        try:
+            return int(row["step"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunnerError(
+                f"{self._path} has a row that is none of training's ({str(row)[:80]}): remove it"
+            ) from error
+
+
+def _row(
+    step: int, values: Mapping[str, float], pace: Mapping[str, float]
+) -> dict[str, float | str]:
+    rounded = {name: round(value, 4) for name, value in pace.items()}
+    return {"step": step, **records.plain(values), **rounded}
+
+
+def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name: float(value) for name, value in row.items() if name not in ("step", *scalars.PACE)
+    }

@@ -1,0 +1,129 @@
+"""A run started in a process of its own, watched by what it leaves in its folder, interrupted.
+
+with starts.Start([sys.executable, "-m", "runner", ...], model_dir, note=print) as start:
+    if start.wait_for(lambda: starts.last_row(model_dir) >= 100):
+        start.interrupt(signal.SIGKILL)
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from runner.checkpoints import checkpoint_manager
+from runner.core import signals
+from runner.errors import RunnerError
+
+_POLL_SECONDS = 0.001
+_NOTE_SECONDS = 10.0
+_LAST_WORDS = 5
+
+
+class Start:
+    """One start of a run; what it prints goes to files beside the run's folder.
+
+    It ends with this process, even where that is killed.
+
+    Args:
+        command: All but `--model_dir`.
+        model_dir: The run's folder.
+        note: Told now and then how far it is.
+
+    Attributes:
+        process: It.
+        log: What it has printed to stderr, after what earlier starts have.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        model_dir: Path,
+        *,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._model_dir = model_dir
+        self._note = note
+        self._printed = model_dir.with_name(f"{model_dir.name}.out")
+        self.log = model_dir.with_name(f"{model_dir.name}.log")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._printed.unlink(missing_ok=True)  # what an earlier start has to say goes elsewhere
+        with self._printed.open("w") as out, self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [*command, f"--model_dir={model_dir}"],
+                env={**os.environ, signals.ENDS_WITH_STDIN: "1"},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
+
+    def finish(self) -> dict[str, Any]:
+        """Waits for the end and returns the results.
+
+        Raises:
+            RunnerError: it failed; the message ends with its last words.
+        """
+        self.wait_for(lambda: False)
+        if self.process.returncode:
+            raise RunnerError(self._failure())
+        results: dict[str, Any] = json.loads(self._printed.read_text().splitlines()[-1])
+        return results
+
+    def wait_for(self, moment: Callable[[], bool]) -> bool:
+        """Waits until `moment` has come; False if the process ended before."""
+        told = time.monotonic()
+        while self.process.poll() is None:
+            if moment():
+                return True
+            if time.monotonic() - told > _NOTE_SECONDS:
+                told = time.monotonic()
+                self._note(f"  at step {last_row(self._model_dir):,}")
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def interrupt(self, number: signal.Signals) -> bool:
+        """Sends a signal and waits for the end; False if the run was done before it came.
+
+        Raises:
+            RunnerError: it ended in another way.
+        """
+        self.process.send_signal(number)
+        code = self.process.wait()
+        if code not in (0, -number, 128 + number):
+            raise RunnerError(self._failure())
+        return code != 0
+
+    def _failure(self) -> str:
+        words = self.log.read_text(errors="replace").strip().splitlines()
+        reasons = (number for number, word in enumerate(words) if word.startswith("runner: "))
+        lines = "".join(f"\n    {word}" for word in words[max(reasons, default=-_LAST_WORDS) :])
+        return f"training failed with exit code {self.process.returncode}; it said last:{lines}"
+
+
+def last_row(model_dir: Path) -> int:
+    """The step of the newest training row, 0 where there is none."""
+    try:
+        text = (model_dir / "train.jsonl").read_bytes()
+    except FileNotFoundError:
+        return 0
+    rows = text[: text.rfind(b"\n") + 1].splitlines()
+    return int(json.loads(rows[-1])["step"]) if rows else 0
+
+
+def committed(model_dir: Path) -> int:
+    """The step of the newest committed checkpoint, 0 where there is none."""
+    newest = checkpoint_manager.latest(model_dir)
+    return checkpoint_manager.step_of(newest) if newest else 0

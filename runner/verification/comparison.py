@@ -1,0 +1,136 @@
+"""Two runs compared bit by bit: their newest checkpoints, their rows and their best checkpoints.
+
+    parts = comparison.compare(Path("runs/once"), Path("runs/killed"))
+    print(comparison.render(parts))
+
+Of rows, times are left out; of checkpoints, what `runner.verification.tensors` says.
+"""
+
+import collections
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.checkpoints import checkpoint_manager
+from runner.core import files
+from runner.errors import RunnerError
+from runner.reporting import scalars
+from runner.verification import tensors
+
+TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
+
+_TIMES = ("time", "seconds", *scalars.PACE)
+
+
+def compare(first: Path, second: Path) -> list[tensors.Part]:
+    """Compares the runs in two folders, each with its last checkpoint committed.
+
+    Raises:
+        RunnerError: one of them has no checkpoint.
+    """
+    logs = [_rows(folder / "train.jsonl") for folder in (first, second)]
+    return [
+        *tensors.compare(_newest(first), _newest(second)),
+        compare_rows(TRAINING_ROWS, *logs),
+        *_histories(first, second),
+        *_best(first, second),
+    ]
+
+
+def compare_rows(
+    kind: str, first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
+) -> tensors.Part:
+    """The rows of two logs, by their steps."""
+    old, new = _by_step(first), _by_step(second)
+    differences: list[tensors.Difference] = []
+    for step, again in sorted(old.keys() | new.keys()):
+        pair = old.get((step, again)), new.get((step, again))
+        if pair[0] is not None and pair[1] is not None:
+            differences.extend(_fields(step, pair[0], pair[1]))
+            continue
+        whose = "first" if pair[1] is None else "second"
+        what = f"doubled in the {whose} run" if again else f"only in the {whose} run"
+        differences.append(tensors.Difference(f"step {step}", what, step, missing=True))
+    if old.keys() == new.keys() and list(old) != list(new):
+        differences.append(tensors.Difference("order", "the same steps, but not in the same order"))
+    return tensors.Part(kind, len(old.keys() | new.keys()), tuple(differences))
+
+
+def differing(parts: Iterable[tensors.Part]) -> dict[str, tensors.Part]:
+    """The parts that differ, by kind."""
+    return {part.kind: part for part in parts if part.differences}
+
+
+def render(parts: Sequence[tensors.Part]) -> str:
+    """A table with a line for each part, then the first difference of each that differs."""
+    lines = [f"{'':24}{'compared':>10}{'differ':>10}{'bits':>12}"]
+    for part in parts:
+        lines.append(f"{part.kind:24}{part.compared:>10,}{part.differing:>10,}{part.bits:>12,}")
+    for kind, part in differing(parts).items():
+        lines.append(f"first of the {kind}: {part.differences[0]}")
+    return "\n".join(lines)
+
+
+def _newest(model_dir: Path) -> Path:
+    path = checkpoint_manager.latest(model_dir)
+    if path is None:
+        raise RunnerError(f"there is no checkpoint in {model_dir} to compare")
+    return path
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return list(files.read_json_lines(path))
+
+
+def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
+    """Evaluations and decisions, where there are any."""
+    logs = [_rows(folder / "history.jsonl") for folder in (first, second)]
+    for kind, decides in ((EVALUATIONS, False), (DECISIONS, True)):
+        old, new = ([row for row in log if ("metrics" not in row) == decides] for log in logs)
+        if old or new:
+            yield compare_rows(kind, old, new)
+
+
+def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
+    """The best checkpoints, where either run has them."""
+    found = {path.parent.name for run in (first, second) for path in run.glob("*/info.json")}
+    for name in sorted(folder for folder in found if not folder.startswith("eval-")):
+        old, new = (files.read_json(run / name / "info.json") or {} for run in (first, second))
+        if old != new:
+            what = f"{json.dumps(old)} in the first run, {json.dumps(new)} in the second"
+            yield tensors.Part(
+                f"{name} checkpoint", 1, (tensors.Difference(f"{name}/info.json", what),)
+            )
+            continue
+        parts = tensors.compare(first / name / old["checkpoint"], second / name / new["checkpoint"])
+        differences = tuple(difference for part in parts for difference in part.differences)
+        yield tensors.Part(f"{name} checkpoint", sum(part.compared for part in parts), differences)
+
+
+def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
+    """Rows by their step and how many of that step came before."""
+    seen: collections.Counter[int] = collections.Counter()
+    found = {}
+    for row in rows:
+        step = row["step"]
+        found[step, seen[step]] = row
+        seen[step] += 1
+    return found
+
+
+def _fields(
+    step: int, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tensors.Difference]:
+    values = _written(old), _written(new)
+    for name in dict.fromkeys([*values[0], *values[1]]):
+        one, other = (fields.get(name, "nothing") for fields in values)
+        if one != other:
+            what = f"{one} in the first run, {other} in the second"
+            yield tensors.Difference(f"step {step}, {name}", what, step)
+
+
+def _written(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row's fields but its times, as JSON writes them: equal text is equal bits."""
+    fields = {name: value for name, value in row.items() if name not in ("metrics", *_TIMES)}
+    return {name: json.dumps(value) for name, value in {**fields, **row.get("metrics", {})}.items()}

@@ -1,0 +1,63 @@
+"""What a difference between two runs usually comes from, where one of them was interrupted."""
+
+import re
+from collections.abc import Sequence
+
+from runner.verification import comparison, tensors
+
+# The first kind here that differs is explained; those below it follow from it, or differ alone.
+_BY_KIND = {
+    "generators": "random numbers are drawn outside training (at the start, in an evaluation), or "
+    "a layer's generator is created only after the restore",
+    "weights": "the inputs after a resume are others (they come in no fixed order, or a pipeline "
+    "has state of its own where inputs.place has none), or the training step draws from stateful "
+    "random ops (tf.random.uniform and the like) or from a generator that the model does not track",
+    "loss scale": "the loss scale was not restored",
+    "slots": "a slot is created only after the restore, and starts from zero again",
+    "optimizer's counters": "a rate or a counter was set anew after the restore",
+    "averages": "the averages were updated outside training, or started anew after the restore",
+    comparison.TRAINING_ROWS: "what a training metric has summed up is not all in its variables, "
+    "so that no checkpoint holds it",
+    comparison.EVALUATIONS: "an evaluation does not repeat itself: its data come in no fixed "
+    "order, or the model draws random numbers in it",
+}
+_UNSTABLE = (
+    "training does not repeat itself even where nothing stops it: inputs in no fixed order, random "
+    "numbers without a seed, or ops that add up in varying order (TensorFlow's op determinism)"
+)
+_ABSENT = "a variable is created only after the first restore or save"
+_LOST = "an error of the runner: please report it"
+_UNKNOWN = "none is known: please report it"
+
+
+def first(parts: Sequence[tensors.Part]) -> tuple[str, tensors.Difference]:
+    """The kind and the difference that came first: the earliest row, else the first tensor."""
+    found = [(part.kind, d) for part in parts for d in part.differences]
+    return min(found, key=lambda kind_and_difference: _when(kind_and_difference[1]))
+
+
+def explain(parts: Sequence[tensors.Part], resumed: int, said: str) -> str:
+    """The usual cause of the differences, in a sentence.
+
+    Args:
+        parts: Some of them differ.
+        resumed: The step at which the interrupted run first went on: up to there, nothing had
+            happened to it.
+        said: What the run printed; if it says why a resume is not exact, that is the cause.
+    """
+    remark = re.search(r"a resume (?:is not |may be in)exact\W+(?:because )?(.*)", said)
+    if remark:
+        return remark[1]
+    found = comparison.differing(parts)
+    if _when(first(parts)[1]) <= resumed:
+        return _UNSTABLE
+    rows = (comparison.TRAINING_ROWS, comparison.EVALUATIONS)
+    if any(found[kind].missing for kind in rows if kind in found):
+        return _LOST
+    if any(part.missing for part in found.values()):
+        return _ABSENT
+    return next((cause for kind, cause in _BY_KIND.items() if kind in found), _UNKNOWN)
+
+
+def _when(difference: tensors.Difference) -> float:
+    return float("inf") if difference.step is None else difference.step

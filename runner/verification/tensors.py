@@ -1,0 +1,154 @@
+"""Two checkpoints compared bit by bit.
+
+Left out is what may differ between two runs that are the same:
+
+- `save_counter` counts the commits of one manager, and an interrupted run commits more often.
+- The object graph says where in the file each tensor is; tensors are compared by their names.
+- How far the logs went is compared by comparing the logs.
+- An input iterator's state holds buffers that threads fill, more or less at any moment. That it is
+  there is compared; whether training went on with the right batch shows in the weights.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from runner.checkpoints import checkpoint_files
+
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_INPUTS = "input iterator"
+_LEFT_OUT = (f"save_counter{_VALUE}", f"logs{_VALUE}", "_CHECKPOINTABLE_OBJECT_GRAPH")
+
+# What a variable is, by its name in a checkpoint: the first pattern found in it counts.
+_KINDS = {
+    "averages": r"\.OPTIMIZER_SLOT/.*/average/",
+    "slots": r"\.OPTIMIZER_SLOT/|^optimizer/.*_variables/",
+    "loss scale": r"^optimizer/.*loss_scale/",
+    "optimizer's counters": r"^optimizer/",
+    "generators": r"(^|/)(_state_var|generators?)/",
+    "training metrics": r"^train_metrics/",
+    "parts of replicas": r"^replicas/",
+    "global step": r"^global_step/",
+    _INPUTS: r"^inputs/|(^|/)iterators?/",
+    "weights": "",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same in both runs.
+
+    Attributes:
+        place: A variable's name, or a row's step and field.
+        what: How it differs.
+        step: A row's training step, None for anything else.
+        bits: How many bits differ, 0 where that cannot be said.
+        missing: One of the runs does not have it, or has it twice.
+    """
+
+    place: str
+    what: str
+    step: int | None = None
+    bits: int = 0
+    missing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What was compared of one kind.
+
+    Attributes:
+        kind: `weights`, `slots`, ..., `training rows`, `evaluations`, `best checkpoint`, ...
+        compared: How many tensors or rows; one that both runs have counts once.
+        differences: By name or by step.
+    """
+
+    kind: str
+    compared: int
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def differing(self) -> int:
+        """How many tensors or rows differ; a row with several fields that do counts once."""
+        return len({d.place if d.step is None else d.step for d in self.differences})
+
+    @property
+    def bits(self) -> int:
+        """How many bits differ."""
+        return sum(difference.bits for difference in self.differences)
+
+    @property
+    def missing(self) -> int:
+        """How many are lost or doubled."""
+        return sum(difference.missing for difference in self.differences)
+
+
+def compare(first: Path, second: Path) -> list[Part]:
+    """The tensors of two checkpoints (paths without `.index`), a part for each kind."""
+    old, new = (_Tensors(path) for path in (first, second))
+    names: dict[str, list[str]] = {kind: [] for kind in ("weights", *_KINDS)}
+    for name in sorted(old.types.keys() | new.types.keys()):
+        names[kind_of(name)].append(name)
+    return [
+        Part(kind, len(found), tuple(_differences(found, old, new)))
+        for kind, found in names.items()
+        if found
+    ]
+
+
+def kind_of(name: str) -> str:
+    """What the variable of this name in a checkpoint is: `weights`, `slots`, ..."""
+    return next(kind for kind, pattern in _KINDS.items() if re.search(pattern, name))
+
+
+class _Tensors:
+    """What a checkpoint holds, but for what is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._reader = checkpoint_files.open_reader(path)
+        types = self._reader.get_variable_to_dtype_map()
+        self.types = {name: types[name] for name in types if name not in _LEFT_OUT}
+
+    def read(self, name: str) -> np.ndarray:
+        """The tensor; of a string its bytes."""
+        value = self._reader.get_tensor(name)
+        if self.types[name] == tf.string:
+            text = value if isinstance(value, bytes) else repr(value.tolist()).encode()
+            return np.frombuffer(text, np.uint8)
+        return np.asarray(value)
+
+
+def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator[Difference]:
+    for name in names:
+        place = name.removesuffix(_VALUE)
+        if name not in old.types or name not in new.types:
+            whose = "first" if name in old.types else "second"
+            yield Difference(place, f"only in the {whose} run's checkpoint", missing=True)
+        elif kind_of(name) != _INPUTS:
+            found = _bits(old.read(name), new.read(name))
+            if found:
+                yield Difference(place, found[0], bits=found[1])
+
+
+def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:
+    """How two tensors differ, and in how many bits; None where they are the same."""
+    if (old.dtype, old.shape) != (new.dtype, new.shape):
+        kinds = [f"{array.dtype.name} {list(array.shape)}" for array in (old, new)]
+        return f"{kinds[0]} in the first run, {kinds[1]} in the second", 0
+    if old.tobytes() == new.tobytes():
+        return None
+    raw = [np.frombuffer(array.tobytes(), np.uint8).reshape(old.size, -1) for array in (old, new)]
+    changed = raw[0] ^ raw[1]
+    places = changed.any(axis=1)
+    with np.errstate(all="ignore"):
+        apart = np.abs(old.ravel()[places].astype(float) - new.ravel()[places].astype(float)).max()
+    furthest = f", by {apart:.3g} at most" if np.isfinite(apart) else ""
+    count = f"{places.sum():,} of {old.size:,} values differ"
+    return count + furthest, int(np.unpackbits(changed).sum())

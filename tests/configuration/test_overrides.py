@@ -1,0 +1,82 @@
+import dataclasses
+
+import pytest
+from official.modeling.hyperparams import base_config, oneof
+
+from runner.configuration import overrides, yaml_files
+from runner.errors import ConfigError
+
+
+@dataclasses.dataclass
+class Head(base_config.Config):
+    name: str = "head"
+    size: int = 1
+
+
+@dataclasses.dataclass
+class Choice(oneof.OneOfConfig):
+    type: str | None = None
+    small: Head = dataclasses.field(default_factory=Head)
+
+
+@dataclasses.dataclass
+class Root(base_config.Config):
+    steps: int = 10
+    rate: float = 0.1
+    path: str = ""
+    broken: int = None
+    sizes: tuple[int, ...] = (1, 2)
+    heads: list[Head] = dataclasses.field(
+        default_factory=lambda: [Head(name="a"), Head(name="b", size=5)]
+    )
+    optional: Head | None = None
+    choice: Choice = dataclasses.field(default_factory=Choice)
+    free: base_config.Config = dataclasses.field(default_factory=base_config.Config)
+
+
+def put(text, root=None):
+    root = root or Root()
+    return root, overrides.apply(root, yaml_files.read_override(text))
+
+
+def test_numbers_are_what_the_field_says():
+    root, _ = put("{steps: 1e3, rate: 1, sizes: [3, 4.0, 5]}")
+    assert (root.steps, root.rate, root.sizes) == (1000, 1.0, (3, 4, 5))
+    assert isinstance(root.steps, int)
+    assert isinstance(root.rate, float)
+
+
+def test_a_list_of_sections_is_replaced_as_a_whole():
+    root, _ = put("{heads: [{name: c}, {size: 2}]}")  # of the same length, which official merges
+    assert root.heads == [Head(name="c"), Head(size=2)]
+    root, _ = put("{heads: []}")
+    assert root.heads == []
+
+
+def test_a_mapping_makes_a_section_that_was_not_there():
+    root, origins = put("optional.size=3, choice.type=small, choice.small.name=x")
+    assert root.optional == Head(size=3)
+    assert root.choice.get() == Head(name="x")
+    assert origins["optional.size"] == '--params_override "optional.size=3"'
+
+
+def test_a_free_section_takes_any_name():
+    root, _ = put("{free: {a: 1, b: {c: [x]}}}")
+    assert root.free.as_dict() == {"a": 1, "b": {"c": ["x"]}}
+
+
+def test_a_default_that_breaks_its_annotation_may_be_written_down():
+    assert put("{broken: null}")[0].broken is None
+
+
+def test_all_mistakes_are_named_at_once_and_nothing_counts_twice():
+    text = "steps=1.5, raet=2, heads=[{nam: x}], optional.size=big, choice=3, sizes=[1, x]"
+    with pytest.raises(ConfigError) as caught:
+        put(text)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 6
+    assert any("steps: expected int, got float 1.5" in line for line in lines)
+    assert any("Root has no 'raet'; did you mean 'rate'?" in line for line in lines)
+    assert any("Head has no 'nam'; did you mean 'name'?" in line for line in lines)
+    assert any("optional.size: expected int, got str 'big'" in line for line in lines)
+    assert all(line.startswith("--params_override") for line in lines)

@@ -1,0 +1,197 @@
+"""A user's own mistakes in a task: each is one message with file and line, before the first step.
+
+The task is the README's own, changed in one place.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner import main
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+EXAMPLES = dict(re.findall(r"<!-- example: (line\S+) -->\n```\w*\n(.*?)```", README, re.DOTALL))
+SHORT = [
+    "--gin_file=line.gin",
+    "--model_dir=run",
+    "--gin.TrainerConfig.train_steps=4",
+    "--gin.TrainerConfig.steps_per_loop=2",
+]
+
+MODEL = "return tf_keras.Sequential([tf_keras.Input((1,)), outputs])"
+INPUTS = "return place(len(x), load, config=params, input_context=input_context)"
+LOSS = "return tf.reduce_mean(tf.square(labels - model_outputs))"
+METRICS = 'return [tf_keras.metrics.MeanAbsoluteError("error")]'
+REGISTERED = "@task_factory.register_task_cls(LineConfig)\n"
+LABELS = "tf.gather(y, index)"
+
+# What stands in the README; what stands there instead; the words of the line that is named; what is
+# said.
+MISTAKES = {
+    "inputs that are arrays": (
+        INPUTS, "return x, y", "def build_inputs", "returns a tuple of ndarray, ndarray"
+    ),
+    "inputs that are none": (INPUTS, "pass", "def build_inputs", "returns None"),
+    "no list of metrics": (METRICS, "pass", "def build_metrics", "build_metrics returns None"),
+    "metrics that are none": (METRICS, "return [len]", "def build_metrics", "returns a builtin"),
+    "no model": (MODEL, "pass", "def build_model", "LineTask.build_model returns None"),
+    "a Keras 3 model": (
+        MODEL,
+        "import keras; return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])",
+        "def build_model",
+        "returns a Keras 3 model",
+    ),
+    "a compiled model": (
+        MODEL,
+        f"model = {MODEL.removeprefix('return ')}; model.compile(loss='mse'); return model",
+        "def build_model",
+        "returns a compiled model",
+    ),
+    "no loss": (LOSS, "pass", "def build_losses", "LineTask.build_losses returns None"),
+    "a loss of other things": (
+        LOSS, "return tf.reduce_mean(labels)", None, "does not depend on any weight"
+    ),
+    "labels without the axis of the outputs": (
+        LABELS, "tf.gather(y[:, 0], index)", LOSS, "labels (20,) against outputs (20, 1)"
+    ),
+    "a task that is not registered": (
+        REGISTERED, "", "@dataclasses.dataclass", "no task is registered for LineConfig"
+    ),
+}  # fmt: skip
+
+
+def run(monkeypatch, task, *flags):
+    """Writes the task and its gin file, and runs the command."""
+    Path("line.py").write_text(task)
+    Path("line.gin").write_text(EXAMPLES["line.gin"])
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.delitem(sys.modules, "line", raising=False)
+    return main.main([*SHORT, *flags])
+
+
+def line_of(task, words):
+    return next(n for n, line in enumerate(task.splitlines(), start=1) if words in line)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_with_its_file_and_line(capsys, monkeypatch, mistake):
+    right, wrong, words, said = MISTAKES[mistake]
+    assert right in EXAMPLES["line.py"]
+    task = EXAMPLES["line.py"].replace(right, wrong)
+
+    assert run(monkeypatch, task, "--mode=train_and_eval") == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    message = err[err.index("runner: ") :]
+    assert said in message
+    assert len(message.splitlines()) <= 3
+    if words:
+        assert f"line.py:{line_of(task, words)}" in message
+    assert not Path("run", "train.jsonl").exists()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_the_readmes_task_trains_under_mixed_precision(capsys, monkeypatch, dtype):
+    precision = f"--gin.RuntimeConfig.mixed_precision_dtype='{dtype}'"
+    assert run(monkeypatch, EXAMPLES["line.py"], "--mode=train_and_eval", precision) == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 4
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_loss_of_two_types_is_answered_with_what_to_do(capsys, monkeypatch, dtype):
+    task = EXAMPLES["line.py"].replace(', dtype="float32")', ")")
+    precision = f"--gin.RuntimeConfig.mixed_precision_dtype='{dtype}'"
+    assert run(monkeypatch, task, "--mode=train", precision) == 2
+    *_, first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("runner: ")
+    assert (
+        f"line.py:{line_of(task, LOSS)}: TypeError: Input 'y' of 'Sub' Op has type {dtype}" in first
+    )
+    assert "give its last layer dtype='float32'" in second
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "tf.reduce_mean(tf.square(labels - tf.squeeze(model_outputs, -1)))",
+        "tf.reduce_mean(tf.square(labels[:, None] - model_outputs))",
+        "tf.reduce_sum(tf_keras.losses.MeanSquaredError('none')(labels, model_outputs))",
+        "tf_keras.losses.BinaryCrossentropy(True, reduction='sum')(labels, model_outputs)",
+        "tf.reduce_mean(tf_keras.losses.sparse_categorical_crossentropy("
+        "tf.zeros_like(labels), tf.concat([model_outputs, -model_outputs], -1), from_logits=True))",
+        "tf.reduce_mean(tf.nn.relu((model_outputs - tf.transpose(model_outputs))"
+        " * (labels[:, None] - labels[None, :])))",
+    ],
+)
+def test_labels_that_meet_the_outputs_of_their_own_example_are_taken(monkeypatch, loss):
+    task = EXAMPLES["line.py"].replace(LABELS, "tf.gather(y[:, 0], index)")
+    assert run(monkeypatch, task.replace(LOSS, f"return {loss}"), "--mode=train") == 0
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "tf.reduce_mean(tf_keras.losses.mean_squared_error(labels, model_outputs))",
+        "tf.reduce_mean(tf.abs(tf.cast(model_outputs, tf.float32) - 2.0 * labels))",
+        "tf.reduce_mean(-labels * tf.math.log_sigmoid(model_outputs))",
+    ],
+)
+def test_labels_that_meet_every_output_are_found_behind_casts_and_scales(monkeypatch, loss):
+    task = EXAMPLES["line.py"].replace(LABELS, "tf.gather(y[:, 0], index)")
+    assert run(monkeypatch, task.replace(LOSS, f"return {loss}"), "--mode=train") == 2
+
+
+LAYER = """class Mine(tf_keras.layers.Layer):
+            def call(self, x):
+                if tf.reduce_sum(x) > 0:
+                    x = tf.matmul(x, tf.zeros([3, 7]))
+                return x
+        """
+GENERATOR = """def points():
+            for i in range(1000):
+                yield x[i], y[i]
+        kinds = (tf.TensorSpec((1,), tf.float32),) * 2
+        return tf.data.Dataset.from_generator(points, output_signature=kinds).batch(20)"""
+OUT_OF_BOUNDS = "IndexError: index 100 is out of bounds for axis 0 with size 100"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "said"),
+    [
+        (
+            MODEL,
+            LAYER + MODEL.replace("outputs", "Mine(), outputs"),
+            "x = tf.matmul",
+            "ValueError: ",
+        ),
+        (METRICS, METRICS.replace(")]", ", bins=3)]"), "bins=3", "TypeError: "),
+        (INPUTS, GENERATOR, "yield x[i], y[i]", OUT_OF_BOUNDS),
+        (
+            LOSS,
+            f"return 0.0 * {LOSS[7:]} + tf.gather(labels, 100)[0]",
+            "gather(labels, 100)",
+            "InvalidArgumentError: ",
+        ),
+        (
+            LOSS,
+            f"{LOSS} + tf.reduce_sum(tf.py_function(lambda x: x.nump(), [labels], tf.float32))",
+            "x.nump()",
+            "AttributeError: ",
+        ),
+    ],
+)
+def test_any_other_error_shows_the_line_and_what_it_says(
+    capsys, monkeypatch, right, wrong, line, said
+):
+    task = EXAMPLES["line.py"].replace(right, wrong)
+    assert run(monkeypatch, task, "--mode=train", "--gin.TrainerConfig.train_steps=10") == 1
+    err = capsys.readouterr().err
+    *shown, last = err[err.index("runner: in your code:") :].splitlines()
+    assert f"line.py:{line_of(task, line)}, in " in err
+    assert any(each.startswith(f"    {said}") for each in shown)
+    assert len(shown) <= 6
+    assert last == "    the whole traceback is in run/traceback.txt"

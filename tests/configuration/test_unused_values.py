@@ -1,0 +1,76 @@
+import copy
+import dataclasses
+import json
+
+import runner
+from runner.configuration import unused_values
+from tasks import image_classification
+
+
+def loaded(*params):
+    experiment = runner.load("digits.gin", params)
+    return experiment, unused_values.Reads(experiment, vars(experiment)["_origins"])
+
+
+def test_a_value_is_unread_until_something_reads_it():
+    experiment, reads = loaded()
+    assert "trainer.train_steps" in reads.unread()
+    assert experiment.trainer.train_steps == 2000
+    assert "trainer.train_steps" not in reads.unread()
+    with reads:
+        assert type(experiment.trainer) is not experiment.trainer.__class__
+    assert type(experiment.trainer) is experiment.trainer.__class__
+
+
+def test_a_counted_section_passes_for_what_it_is():
+    experiment, _ = loaded()
+    assert isinstance(experiment.task, image_classification.ImageClassificationConfig)
+    assert experiment.task.__class__ is image_classification.ImageClassificationConfig
+    assert experiment.trainer == runner.load("digits.gin").trainer
+
+
+def test_an_exported_section_is_read_whole_but_not_by_the_runners_own_printing():
+    experiment, reads = loaded()
+    with reads.uncounted():
+        experiment.as_dict()
+    assert "trainer.steps_per_loop" in reads.unread()
+    experiment.trainer.as_dict()
+    assert not any(path.startswith("trainer.steps") for path in reads.unread())
+
+
+def test_a_read_of_a_copy_counts():
+    experiment, reads = loaded()
+    data = experiment.task.train_data.replace(start_step=7)
+    assert copy.deepcopy(data).global_batch_size == 64
+    assert "task.train_data.global_batch_size" not in reads.unread()
+    _ = dataclasses.asdict(experiment.task.model.mlp)
+    assert "task.model.mlp.dropout" not in reads.unread()
+
+
+def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, capsys):
+    params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
+    experiment = runner.load("digits.gin", params)  # which trains with Adam
+    runner.run(experiment, tmp_path, "train_and_eval")
+    path = "trainer.optimizer_config.optimizer.sgd.momentum"
+    said = f'--gin_params "SGDConfig.momentum = 0.5": {path} had no effect: nothing has read it'
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("had no effect") == 1
+    (start,) = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert start["unread"] == [path]
+    assert type(experiment.trainer) is experiment.trainer.__class__
+    runner.run(runner.load("digits.gin", params), tmp_path, "train")  # resumed, evaluating nothing
+    assert said not in capsys.readouterr().err  # no loop, no report
+
+
+def test_a_resumed_run_says_what_had_no_effect_too(tmp_path, capsys):
+    params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
+    for actions in ([lambda logs: "enough for now"], []):
+        runner.run(runner.load("digits.gin", params), tmp_path, "train", train_actions=actions)
+        assert capsys.readouterr().err.count("had no effect") == 1
+
+
+def test_what_another_mode_reads_is_not_said_to_have_had_no_effect():
+    given = ["trainer.train_steps", "trainer.validation_interval", "run.evaluator.policy"]
+    assert list(unused_values.concerned(given, evaluates=True)) == given[:2]
+    assert list(unused_values.concerned(given, evaluates=False)) == given[:1]

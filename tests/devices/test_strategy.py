@@ -1,0 +1,87 @@
+"""How a process is set up for a run."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+import tf_keras
+from official.core import config_definitions as cfg
+from trainers import trainer
+
+from runner.devices import strategy
+from runner.errors import ConfigError, RunnerError
+
+
+def test_a_process_computes_with_the_threads_that_are_configured():
+    """In one of its own: numbers of threads are final once TensorFlow has started."""
+    code = (
+        "import tensorflow as tf; from runner import strategy\n"
+        "strategy.set_threads(intra_op=3, inter_op=5); tf.constant(1)\n"
+        "strategy.set_threads(intra_op=3, inter_op=0)\n"  # a second run
+        "found = tf.config.threading\n"
+        "print(found.get_intra_op_parallelism_threads(), found.get_inter_op_parallelism_threads())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["3", "5"]
+
+
+@pytest.mark.parametrize("field", ["intra_op_threads", "inter_op_threads"])
+def test_threads_that_come_too_late_are_refused(tmp_path, field):
+    tf.constant(1)
+    with pytest.raises(ConfigError, match=f"RunConfig.{field} = 63 must be set before TensorFlow"):
+        trainer(tmp_path, {"run": {field: 63}})
+
+
+@pytest.mark.parametrize("workers", ["a:1,b:2", "a:1,b:2,c:3"])
+def test_several_workers_are_refused(monkeypatch, workers):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    runtime = cfg.RuntimeConfig(
+        distribution_strategy="multi_worker_mirrored", worker_hosts=workers, task_index=0
+    )
+    with pytest.raises(ConfigError, match=rf"names {workers.count(':')} workers"):
+        strategy.build(runtime)
+
+
+@pytest.mark.parametrize("name", ["multi_worker_mirrored", "parameter_server"])
+def test_a_strategy_for_several_workers_is_refused_where_none_are_named(name):
+    with pytest.raises(ConfigError, match=f"'{name}' is for several workers: a run is one process"):
+        strategy.build(cfg.RuntimeConfig(distribution_strategy=name))
+
+
+@pytest.mark.parametrize("address", ["grpc://127.0.0.1:{port}", "a.name.that.is.not.there.invalid"])
+def test_a_tpu_that_does_not_answer_is_named_soon(address):
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        runtime = cfg.RuntimeConfig(
+            distribution_strategy="tpu", tpu=address.format(port=taken.getsockname()[1])
+        )
+        with pytest.raises(RunnerError, match=f"RuntimeConfig.tpu = '{runtime.tpu}' does not an"):
+            strategy.build(runtime)
+    with pytest.raises(ConfigError, match="'tpu' needs the TPU's name or address"):
+        strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
+
+
+def test_all_gpus_of_a_machine_without_any_are_its_cpu():
+    made = strategy.build(cfg.RuntimeConfig(num_gpus=-1))
+    assert [each[-5:] for each in made.extended.worker_devices] == ["CPU:0"]
+    with pytest.raises(ConfigError, match=r"num_gpus = 3: TensorFlow finds 0"):
+        strategy.build(cfg.RuntimeConfig(num_gpus=3))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "said"),
+    [
+        (1, 0, "on one CPU"),
+        (2, 0, "on 2 CPUs"),
+        (1, 2, "on one CPU; 2 of 2 GPUs idle: RuntimeConfig.num_gpus = -1 takes all"),
+    ],
+)
+def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, gpus, said):
+    runtime = cfg.RuntimeConfig(distribution_strategy="mirrored")
+    made = strategy.build(runtime, logical_cpus=cpus)
+    with made.scope():
+        model = tf_keras.Sequential([tf_keras.Input((1,)), tf_keras.layers.Dense(1)])
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
+    assert strategy.describe(made, model) == said

@@ -1,0 +1,114 @@
+"""A resumed run is bit-identical to one that was never stopped."""
+
+import pytest
+import tensorflow as tf
+import toy
+from resumed import compare, rows, state
+
+import runner
+
+STRATEGIES = {
+    "off": {"runtime": {"distribution_strategy": "off"}},
+    "mirrored": {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}},
+}
+
+
+class Own(toy.ToyTask):
+    """Brings a tf.data pipeline with a shuffle buffer and no seed, over several epochs."""
+
+    stateful = False
+
+    def build_inputs(self, params, input_context=None):
+        size = params.global_batch_size
+        size = input_context.get_per_replica_batch_size(size) if input_context else size
+        dataset = tf.data.Dataset.from_tensor_slices(toy.data(30))
+        if params.is_training:
+            dataset = dataset.shuffle(12).repeat()
+            if self.stateful:
+                dataset = dataset.map(lambda x, y: (x + tf.random.normal([4]), y))
+        return dataset.batch(size, drop_remainder=params.is_training)
+
+
+@pytest.fixture
+def own_inputs(monkeypatch):
+    monkeypatch.setattr("official.core.task_factory.get_task", lambda params, **kw: Own(params))
+    return {"train_data": toy.cfg.DataConfig(is_training=True, global_batch_size=8)}
+
+
+def experiment(strategy, steps, **task):
+    ema = {"trainer": {"train_steps": steps, "optimizer_config": {"ema": {"average_decay": 0.9}}}}
+    made = toy.experiment(ema, **task)
+    made.override(STRATEGIES[strategy])
+    return made
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_placed_inputs_dropout_and_averages_resume_exactly(tmp_path, capsys, strategy):
+    compare(tmp_path, lambda steps: experiment(strategy, steps))
+    assert "a resume is exact: inputs are placed by step" in capsys.readouterr().err
+
+
+def test_the_state_of_own_inputs_is_in_the_checkpoint(tmp_path, capsys, own_inputs):
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs))
+    assert "the state of the inputs is in the checkpoint" in capsys.readouterr().err
+
+
+def test_own_inputs_of_several_replicas_are_replayed(tmp_path, capsys, own_inputs):
+    compare(tmp_path, lambda steps: experiment("mirrored", steps, **own_inputs))
+    assert "a resume is exact by replaying the inputs (40 batches" in capsys.readouterr().err
+
+
+def test_own_inputs_that_tensorflow_cannot_tell_are_replayed(
+    tmp_path, capsys, own_inputs, monkeypatch
+):
+    monkeypatch.setattr(Own, "stateful", True)
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs))
+    assert "a resume is exact by replaying the inputs" in capsys.readouterr().err
+
+
+def test_a_changed_strategy_goes_on_by_replaying(tmp_path, capsys, own_inputs):
+    for strategy, steps in (("off", 20), ("mirrored", 40), ("off", 60)):
+        runner.run(experiment(strategy, steps, **own_inputs), tmp_path, "train")
+    said = capsys.readouterr().err
+    assert "by replaying the inputs (20 batches" in said
+    assert "by replaying the inputs (40 batches" in said
+
+
+def test_stateful_random_ops_of_the_training_step_are_named(tmp_path, capsys, monkeypatch):
+    step = toy.ToyTask.train_step
+
+    def noisy(self, inputs, model, optimizer, metrics=None):
+        points, labels = inputs
+        noise = tf.random.normal(tf.shape(points), name="noise")
+        return step(self, (points + noise, labels), model, optimizer, metrics)
+
+    monkeypatch.setattr(toy.ToyTask, "train_step", noisy)
+    runner.run(toy.experiment(), tmp_path, "train")
+    said = capsys.readouterr().err
+    assert "not exact, because the training step draws from stateful random ops" in said
+    assert "RandomStandardNormal 'noise/RandomStandardNormal'" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "average"),
+    [("adam", None), ("adam_experimental", None), ("sgd", {"average_decay": 0.9})],
+)
+def test_eager_training_goes_on(tmp_path, kind, average):
+    def eager(steps, **runtime):
+        return toy.experiment(
+            {
+                "runtime": runtime,
+                "trainer": {
+                    "train_steps": steps,
+                    "train_tf_function": not runtime,
+                    "train_tf_while_loop": False,
+                    "optimizer_config": {"optimizer": {"type": kind}, "ema": average},
+                },
+            }
+        )
+
+    runner.run(eager(20), tmp_path, "train")  # in a graph
+    runner.run(eager(40, run_eagerly=True), tmp_path, "train", allow_config_change=True)
+    runner.run(eager(60, run_eagerly=True), tmp_path, "train")
+    assert [row["step"] for row in rows(tmp_path / "train.jsonl")] == [10, 20, 30, 40, 50, 60]
+    assert state(tmp_path, 60).keys() == state(tmp_path, 20).keys()

@@ -1,0 +1,79 @@
+"""A process that was suspended and taken over wakes up, and writes nothing more."""
+
+import json
+
+import pytest
+import toy
+
+import runner
+from runner.errors import LostError
+from runner.run_folder import claim_file, provenance, status
+
+OTHER = {"host": "other", "pid": 17, "boot": "b", "token": "t"}
+
+
+def contents(folder):
+    """Every file but TensorBoard's, which are a start's own."""
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "tfevents" not in path.name
+    }
+
+
+class Takeover:
+    """Another host's process takes a folder over and does something there; gone, it is again."""
+
+    def __init__(self, folder, does, *, at=1, gone=False):
+        self.folder, self.does, self.left, self.gone = folder, does, at, gone
+        self.after = None
+
+    def __call__(self, logs):
+        self.left -= 1
+        if self.left == 0:
+            self.does()
+            (self.folder / "claim.json").unlink()
+            if not self.gone:
+                (self.folder / "claim.json").write_text(json.dumps(OTHER))
+            self.after = contents(self.folder)
+
+
+def finish(folder):
+    """Ends the run as another process does."""
+    status.StatusFile(folder).write("done", 40)
+    provenance.RunRecord(folder, provenance.Command("train", [], {})).end("done", 40)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])  # before a row, a commit, and an evaluation's commit
+def test_a_trainer_that_was_taken_over_writes_nothing_more(tmp_path, at):
+    taken = Takeover(tmp_path, lambda: finish(tmp_path), at=at)
+    overrides = {"trainer": {"checkpoint_interval": 10}, "run": {"async_checkpoints": False}}
+    with pytest.raises(LostError, match=r"lost its claim on .*: process 17 on other has it"):
+        runner.run(toy.experiment(overrides), tmp_path, "train_and_eval", train_actions=[taken])
+    assert contents(tmp_path) == taken.after
+    assert status.read(tmp_path).state == "done"
+    states = [start["state"] for start in json.loads((tmp_path / "run.json").read_text())["starts"]]
+    assert states == ["lost", "done"]
+
+
+def test_a_claim_that_was_given_back_by_its_new_holder_is_lost_all_the_same(tmp_path):
+    taken = Takeover(tmp_path, lambda: finish(tmp_path), gone=True)
+    with pytest.raises(LostError, match=r"claim\.json was deleted"):
+        runner.run(toy.experiment(), tmp_path, "train", train_actions=[taken])
+    assert contents(tmp_path) == taken.after
+
+
+def test_an_evaluator_that_was_taken_over_writes_nothing_more(tmp_path):
+    overrides = {"trainer": {"max_to_keep": 5}, "run": {"evaluator": {"policy": "every"}}}
+    runner.run(toy.experiment(overrides), tmp_path, "train")
+    own = tmp_path / "eval-continuous"
+
+    def pin():  # the other one is about to read a checkpoint
+        for part in tmp_path.glob("ckpt-40.*"):
+            (own / part.name).write_bytes(part.read_bytes())
+
+    taken = Takeover(own, pin)
+    with pytest.raises(LostError):
+        runner.run(toy.experiment(overrides), tmp_path, "continuous_eval", eval_actions=[taken])
+    assert contents(own) == taken.after
+    assert claim_file.look(own / "claim.json").holder.host == "other"

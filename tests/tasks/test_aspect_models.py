@@ -1,0 +1,202 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from official.nlp.configs import encoders
+
+from runner.checkpoints import warm_start
+from runner.errors import ConfigError
+from tasks.aspects import aspect_bert, aspect_features, aspect_models
+from tasks.text import bert as text_bert
+from tasks.text import embeddings
+
+SENTENCE = ("the ", "wine list", " was good .")
+WORDS = ("the", "food", "wine", "list", "was", "good", "bad", ".")
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS)
+
+
+def lstm(**fields):
+    vectors = embeddings.EmbeddingConfig(dimension=8, trainable=True)
+    fields = {"vectors": vectors, "units": 8, "positions": 4, **fields}
+    return aspect_models.ModelConfig(
+        type="attention_lstm", attention_lstm=aspect_models.AttentionLSTMConfig(**fields)
+    )
+
+
+def bert(kind, **fields):
+    encoder = encoders.BertEncoderConfig(
+        hidden_size=8,
+        num_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+    )
+    config = {"bert_spc": aspect_bert.BertConfig, "lcf_bert": aspect_bert.LcfBertConfig}[kind]
+    made = config(**{"vocab_file": "vocab.txt", "encoder": encoder, **fields})
+    return aspect_models.ModelConfig(type=kind, **{kind: made})
+
+
+@pytest.fixture(autouse=True)
+def vocabulary(own_folder, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+
+
+def read(config, *sentences, window=8):
+    """The reader, and the features of sentences of three parts."""
+    reader = aspect_models.build_reader(config, window, [t for s in sentences for t in s])
+    parts = [reader.encode(tf.constant(part)) for part in zip(*sentences, strict=True)]
+    return reader, reader.features(*parts)
+
+
+def test_sentences_are_ids_of_words_with_the_place_of_the_aspect():
+    reader, features = read(lstm(), SENTENCE, ("", "food", " was bad"))
+    ids = reader.vectors.vocabulary.ids
+    assert features["words"].numpy().tolist() == [
+        ids(["the", "wine", "list", "was", "good", "."]).tolist(),
+        [*ids(["food", "was", "bad"]), 0, 0, 0],
+    ]
+    assert features["aspect"].numpy().tolist() == [[1, 3], [0, 1]]
+
+
+def test_pairs_are_as_bert_reads_them():
+    _, features = read(bert("bert_spc"), SENTENCE, ("", "food", " was bad"))
+    pieces = [[VOCABULARY[id_] for id_ in row] for row in features["input_word_ids"].numpy()]
+    assert [" ".join(row) for row in pieces] == [
+        "[CLS] the wine list was good . [SEP] wine list [SEP]",
+        "[CLS] food was bad [SEP] food [SEP] [PAD] [PAD] [PAD] [PAD]",
+    ]
+    assert features["input_mask"].numpy().sum(axis=1).tolist() == [11, 7]
+    types = features["input_type_ids"].numpy().tolist()
+    assert types == [[0] * 8 + [1] * 3, [0] * 5 + [1] * 2 + [0] * 4]
+    assert features["aspect"].numpy().tolist() == [[2, 4], [1, 2]]
+
+
+def test_the_window_keeps_what_is_next_to_the_aspect():
+    long = ("a b c d ", "e f g", " h i j")
+    reader, features = read(lstm(), long, window=2)
+    wanted = reader.vectors.vocabulary.ids(list("cdefhi")).tolist()
+    assert features["words"].numpy().tolist() == [wanted]
+    assert features["aspect"].numpy().tolist() == [[2, 4]]
+
+
+def test_distances_count_from_the_nearest_word_of_the_aspect():
+    aspect = tf.constant([[2, 4], [0, 1], [4, 5]])
+    assert aspect_features.distances(aspect, 5).numpy().tolist() == [
+        [2, 1, 0, 0, 1],
+        [0, 1, 2, 3, 4],
+        [4, 3, 2, 1, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("cdm", [[0, 0, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0]]),
+        (
+            "cdw",
+            [
+                [1 - 2 / 7, 1 - 1 / 7, 1, 1, 1, 1, 1 - 1 / 7, 0],
+                [1, 1, 1 - 1 / 4, 1 - 2 / 4, 0, 0, 0, 0],
+            ],
+        ),
+    ],
+)
+def test_local_focus_masks_or_weights_what_is_beyond_the_threshold(kind, weights):
+    sentence = tf.constant([[1] * 7 + [0], [1] * 4 + [0] * 4])
+    aspect = tf.constant([[3, 5], [0, 1]])
+    focus = aspect_bert.LocalFocus(kind, threshold=1)
+    focused = focus(tf.ones([2, 8, 3]), sentence=sentence, aspect=aspect)
+    np.testing.assert_allclose(focused, np.repeat(np.array(weights)[..., None], 3, 2), rtol=1e-6)
+
+
+ALL = [
+    lstm(own_vectors=4),
+    bert("bert_spc"),
+    bert("lcf_bert"),
+    bert("lcf_bert", focus="cdm"),
+    bert("lcf_bert", focus="fusion"),
+]
+IDS = ["attention_lstm", "bert_spc", "cdw", "cdm", "fusion"]
+
+
+@pytest.mark.parametrize("config", ALL, ids=IDS)
+def test_what_a_model_says_of_a_sentence_does_not_depend_on_the_others_of_its_batch(config):
+    longer = ("good good good food was ", "the list", " and the wine was bad bad bad .")
+    reader, both = read(config, SENTENCE, longer)
+    model = aspect_models.build(config, reader, 3)
+    _, alone = read(config, SENTENCE)
+    if isinstance(reader, aspect_features.SentenceReader):
+        alone = {name: part[:1] for name, part in both.items()}
+        alone["words"] = alone["words"][:, :6]
+    np.testing.assert_allclose(model(both)[:1], model(alone), atol=1e-5)
+
+
+@pytest.mark.parametrize("config", ALL, ids=IDS)
+def test_what_a_model_says_depends_on_the_aspect(config):
+    food = ("the ", "food", " was good , the wine bad")
+    wine = ("the food was good , the ", "wine", " bad")
+    reader, features = read(config, food, wine)
+    model = aspect_models.build(config, reader, 3)
+    logits = model(features).numpy()
+    assert logits.shape == (2, 3)
+    assert np.abs(logits[0] - logits[1]).max() > 1e-6
+
+
+@pytest.mark.parametrize("config", ALL, ids=IDS)
+def test_logits_are_float32_under_mixed_precision(config):
+    reader, features = read(config, SENTENCE)
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    assert aspect_models.build(config, reader, 3)(features).dtype == tf.float32
+
+
+def test_a_word_without_a_vector_has_one_of_its_own_if_asked(tmp_path):
+    (tmp_path / "vectors.txt").write_text("food 1 2\nwas 3 4\n")
+    vectors = embeddings.EmbeddingConfig(path="vectors.txt", dimension=2)
+    spoken = ("", "food", " was yummy")
+    _, without = read(lstm(vectors=vectors), spoken)
+    assert without["words"].numpy().tolist() == [[2, 3, 1]]
+
+    reader, features = read(lstm(vectors=vectors, own_vectors=3), spoken)
+    assert features["words"].numpy().tolist() == [[2, 3, 4]]
+    np.testing.assert_array_equal(reader.vectors.matrix[2:], [[1, 2], [3, 4], [2, 3]])
+    model = aspect_models.build(lstm(vectors=vectors, own_vectors=3), reader, 2)
+    trained = {variable.name for variable in model.trainable_variables}
+    assert "own_vectors/embeddings:0" in trained
+    assert "vectors/embeddings:0" not in trained
+
+
+def test_a_pretrained_encoder_fills_the_model(tmp_path):
+    config = bert("lcf_bert")
+    reader, _ = read(config, SENTENCE)
+    pretrained = text_bert.encoder(config.lcf_bert.encoder, reader.pieces, pooled=True)
+    tf.train.Checkpoint(encoder=pretrained).write(str(tmp_path / "bert"))
+    model = aspect_models.build(config, reader, 3)
+    warm_start.initialize(model, tmp_path / "bert")
+    loaded = model.checkpoint_items["encoder"].get_weights()
+    for ours, theirs in zip(loaded, pretrained.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (aspect_models.ModelConfig(type="lstm"), "type='lstm': expected 'attention_lstm', 'bert_s"),
+        (lstm(units=0), "AttentionLSTMConfig.units=0: must be above 0"),
+        (lstm(dropout=1.0), "AttentionLSTMConfig.dropout=1.0: a share"),
+        (lstm(l2=-1.0), "AttentionLSTMConfig.l2=-1.0"),
+        (lstm(own_vectors=-1), "AttentionLSTMConfig.own_vectors=-1"),
+        (bert("bert_spc", dropout=1.0), "BertConfig.dropout=1.0: a share"),
+        (bert("lcf_bert", focus="cdx"), "focus='cdx': expected one of cdw, cdm, fusion"),
+        (bert("lcf_bert", distance=-1), "LcfBertConfig.distance=-1"),
+    ],
+)
+def test_an_impossible_model_is_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        aspect_models.build(config, read(config, SENTENCE)[0], 3)
+
+
+def test_an_encoder_that_is_too_short_for_the_window_is_refused():
+    reader, _ = read(bert("bert_spc"), SENTENCE, window=16)
+    with pytest.raises(ConfigError, match=r"window=16: pairs may have 67 pieces, .* reads 64"):
+        aspect_models.build(bert("bert_spc"), reader, 3)

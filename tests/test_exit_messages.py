@@ -1,0 +1,172 @@
+"""What the command says last where there are no results."""
+
+import json
+import resource
+from pathlib import Path
+
+import pytest
+
+from runner import main
+
+DIGITS = [
+    "--mode=train",
+    "--gin_file=digits.gin",
+    "--model_dir=run",
+    "--gin.TrainerConfig.train_steps=20",
+    "--gin.TrainerConfig.steps_per_loop=10",
+]
+
+BROKEN = """
+import dataclasses
+
+from official.core import task_factory
+from tasks import image_classification
+
+
+@dataclasses.dataclass
+class BrokenConfig(image_classification.ImageClassificationConfig):
+    pass
+
+
+@task_factory.register_task_cls(BrokenConfig)
+class BrokenTask(image_classification.ImageClassificationTask):
+    def build_losses(self, labels, model_outputs, aux_losses=None):
+        return scale(super().build_losses(labels, model_outputs))
+
+
+def scale(loss):
+    return loss * [1.0, 2.0].mean()
+"""
+
+BROKEN_GIN = """
+from __gin__ import dynamic_registration
+import broken
+from tasks.images import image_data
+include 'base.gin'
+
+Experiment.task = @broken.BrokenConfig()
+BrokenConfig.train_data = @train/image_data.ImageData()
+train/ImageData.is_training = True
+train/ImageData.global_batch_size = 64
+TrainerConfig.train_steps = 20
+OptimizerConfig.type = 'adam'
+LrConfig.type = 'constant'
+"""
+
+
+def status():
+    found = json.loads(Path("run/status.json").read_text())
+    return {"status": found["state"], "step": found["step"], "reason": found["reason"]}
+
+
+def test_a_run_that_diverges_ends_with_json_that_agrees_with_its_status(capsys):
+    assert main.main([*DIGITS, "--gin.TrainerConfig.loss_upper_bound=0.001"]) == 3
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    last = json.loads(out)
+    assert last["status"] == "diverged"
+    assert last["model_dir"] == "run"
+    assert last == {**status(), "model_dir": "run"}
+    assert err.splitlines()[-1] == f"runner: {last['reason']}"
+
+
+def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    Path("broken.py").write_text(BROKEN)
+    Path("broken.gin").write_text(BROKEN_GIN)
+    assert main.main(["--mode=train", "--gin_file=broken.gin", "--model_dir=run"]) == 1
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        "runner: in your code:",
+        "    broken.py:16, in build_losses",
+        "        return scale(super().build_losses(labels, model_outputs))",
+        "    broken.py:20, in scale",
+        "        return loss * [1.0, 2.0].mean()",
+        "    AttributeError: 'list' object has no attribute 'mean'",
+        "    the whole traceback is in run/traceback.txt",
+    ]
+    reason = "AttributeError: 'list' object has no attribute 'mean' (broken.py:20)"
+    assert json.loads(out) == {"status": "failed", "step": 0, "reason": reason, "model_dir": "run"}
+    assert json.loads(out) == {**status(), "model_dir": "run"}
+    whole = Path("run/traceback.txt").read_text()
+    assert "runner/trainer.py" in whole
+    assert "autograph" in whole
+
+    flags = ["--mode=train", "--gin_file=broken.gin", "--model_dir=another", "--dry_run"]
+    assert main.main(flags) == 1
+    *_, said, where = capsys.readouterr().err.splitlines()
+    assert said == "    AttributeError: 'list' object has no attribute 'mean'"
+    assert (
+        "runner/trainer.py"
+        in Path(where.removeprefix("    the whole traceback is in ")).read_text()
+    )
+    assert not Path("another").exists()
+
+
+def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    small = [f"--gin.TrainerConfig.{name}=1" for name in ("steps_per_loop", "summary_interval")]
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))  # a few hundred rows
+        long = "--gin.TrainerConfig.train_steps=100000"
+        assert main.main([*DIGITS, *small, long, "--gin.CosineLrConfig.decay_steps=100000"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "failed"
+    assert json.loads(out)["step"] > 0
+    assert "Traceback" not in err
+    *_, last = err.splitlines()
+    assert "File too large; once it can be written again, the same command goes on" in last
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((f"run/{name}", "folder") for name in ("params.yaml", "status.json", "run.json")),
+        *((f"run/{name}", "folder") for name in ("history.jsonl", "train.jsonl", "checkpoint")),
+        *((f"run/{name}", "file") for name in ("best", "train")),
+        ("run", "file"),
+        ("run", "link"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_what_is_in_the_way_is_named_and_left_as_it_is(capsys, name, kind, mode):
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    if kind == "folder":
+        (path / "mine").mkdir(parents=True)
+    elif kind == "file":
+        path.write_text("mine")
+    else:
+        path.symlink_to("/nowhere/at/all")
+    before = {*Path().rglob("*")}
+    assert main.main([f"--mode={mode}", *DIGITS[1:]]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["reason"] == err.splitlines()[-1].removeprefix("runner: ")
+    assert f"{name} is a {kind}" in err
+    assert "Traceback" not in err
+    assert {*Path().rglob("*")} == before
+
+
+@pytest.mark.parametrize("row", ["[1]", "1", "null", "{}", '{"step": "x"}'])
+def test_a_training_row_that_is_none_is_named_and_kept(capsys, row):
+    assert main.main(DIGITS) == 0
+    rows = Path("run/train.jsonl")
+    rows.write_text(f"{rows.read_text()}{row}\n")
+    before = rows.read_bytes()
+    capsys.readouterr()
+    assert main.main(DIGITS) == 1
+    err = capsys.readouterr().err
+    assert "run/train.jsonl has a row that is none of training's" in err
+    assert "Traceback" not in err
+    assert rows.read_bytes() == before
+
+
+def test_an_error_of_the_runners_own_keeps_its_traceback(capsys, monkeypatch):
+    monkeypatch.setattr("runner.runs.build.build_overview", int)
+    assert main.main(DIGITS) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "failed"
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("the whole traceback is in run/traceback.txt\n")

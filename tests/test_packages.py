@@ -1,0 +1,111 @@
+"""A package imports only from those below it; see docs/architecture.md."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RUNNER = ROOT / "runner"
+
+# From the bottom up; each imports only from those before it.
+PACKAGES = [
+    "core", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
+    "reporting", "verification", "run_folder", "evaluation", "training", "runs", "face",
+]  # fmt: skip
+
+# The face keeps its place, since gin files and stored configurations name it; these four are used
+# from below, as if they were in these packages.
+PUBLIC = {
+    "errors": "core",
+    "config": "configuration",
+    "run_config": "configuration",
+    "inputs": "data",
+}
+
+# What `runner --help`, a watcher of a folder and a report can use without TensorFlow.
+WITHOUT_TENSORFLOW = [
+    "runner",
+    "runner.main",
+    "runner.history.history",
+    "runner.run_folder.status",
+    "runner.run_folder.claim",
+    "runner.run_folder.watch",
+]
+
+
+def modules(folder):
+    return [path for path in sorted(folder.rglob("*.py")) if path.stem != "__init__"]
+
+
+def name(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imported(path):
+    """The modules of ours that a file imports, at its top or inside a function."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in (
+            "runner",
+            "tasks",
+        ):
+            for each in node.names:
+                inner = ROOT / node.module.replace(".", "/") / each.name
+                is_module = inner.is_dir() or inner.with_suffix(".py").exists()
+                yield f"{node.module}.{each.name}" if is_module else node.module
+
+
+def package(module):
+    first, *rest = module.split(".")[1:]
+    return first if rest else PUBLIC.get(first, "face")
+
+
+@pytest.mark.parametrize("path", modules(RUNNER), ids=name)
+def test_a_package_imports_only_from_those_below_it(path):
+    floor = PACKAGES.index(package(name(path)))
+    for each in imported(path):
+        assert PACKAGES.index(package(each)) <= floor, f"{name(path)} imports {each}"
+
+
+def test_no_two_modules_import_each_other():
+    needs = {name(path): set(imported(path)) for path in modules(RUNNER)}
+
+    def reaches(start, seen=()):
+        for each in needs.get(start, ()):
+            assert each not in seen, f"a circle: {' -> '.join([*seen, each])}"
+            reaches(each, (*seen, each))
+
+    for each in needs:
+        reaches(each, (each,))
+
+
+@pytest.mark.parametrize("path", modules(ROOT / "tasks"), ids=name)
+def test_a_task_knows_only_the_inputs_errors_and_core_of_the_runner(path):
+    for each in imported(path):
+        if each.startswith("runner"):
+            assert each in ("runner.inputs", "runner.errors") or package(each) == "core"
+
+
+@pytest.mark.parametrize("path", modules(RUNNER), ids=name)
+def test_the_runner_never_imports_tasks(path):
+    assert not [each for each in imported(path) if each.startswith("tasks")]
+
+
+@pytest.mark.parametrize("path", sorted(RUNNER.rglob("__init__.py")), ids=str)
+def test_a_package_is_empty_so_that_importing_one_module_loads_no_other(path):
+    assert path.parent == RUNNER or not path.read_text()
+
+
+@pytest.mark.parametrize("path", modules(ROOT / "tests"), ids=name)
+def test_no_test_imports_another(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [each.name for each in node.names] + [getattr(node, "module", "") or ""]
+            assert not [each for each in names if each.startswith("test_")]
+
+
+def test_some_modules_load_no_tensorflow():
+    code = f"import sys, {', '.join(WITHOUT_TENSORFLOW)}; sys.exit('tensorflow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -1,0 +1,215 @@
+"""Early stopping and plateaus, as a run takes them and as a resumed run repeats them."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+
+import runner
+from runner import run_config
+from runner.history import history, records
+from runner.run_folder import status
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rates(folder):
+    return [row["learning_rate"] for row in rows(folder / "train.jsonl")]
+
+
+def weights(folder):
+    reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(folder)))
+    names = [name for name in reader.get_variable_to_shape_map() if name.startswith("model/")]
+    return {name: reader.get_tensor(name) for name in sorted(names)}
+
+
+def frozen(run, steps=200, rate=1e-12, **trainer):
+    """An experiment whose evaluations do not change: its learning rate is next to nothing."""
+    return toy.experiment(
+        {
+            "trainer": {
+                "train_steps": steps,
+                "optimizer_config": {
+                    "learning_rate": {"type": "constant", "constant": {"learning_rate": rate}}
+                },
+                **trainer,
+            },
+            "run": run,
+        }
+    )
+
+
+def patient(patience, **more):
+    return {"early_stopping": {"higher": ("accuracy",), "patience": patience, **more}}
+
+
+def dropping(**more):
+    return {"plateau": {"higher": ("accuracy",), "tolerance": 2, **more}}
+
+
+def sidecar_saw(folder, *steps, name="side", accuracy=0.5):
+    """Rows as a sidecar of that name writes them."""
+    log = history.History(folder / f"eval-{name}" / "history.jsonl")
+    for step in steps:
+        log.append(records.Row(step, {"accuracy": accuracy}, 0.1, 0.0, f"ckpt-{step}"))
+
+
+def when(step, do):
+    """An action that does something once, after the loop that ends at `step`."""
+    loops = []
+
+    def action(logs):
+        loops.append(logs)
+        if len(loops) * 10 == step:
+            do()
+
+    return action
+
+
+def test_a_run_that_gets_no_better_stops_and_says_why(tmp_path):
+    results = runner.run(frozen(patient(2)), tmp_path, "train_and_eval")
+    assert (results["status"], results["step"]) == ("stopped", 60)
+    said = "early stopping: accuracy no better in 2 evaluations, since step 20"
+    assert results["reason"].startswith(said)
+    assert status.read(tmp_path).state == "stopped"
+    assert status.read(tmp_path).reason == results["reason"]
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-60")
+
+
+def test_a_run_that_was_stopped_early_stays_stopped(tmp_path):
+    first = runner.run(frozen(patient(2)), tmp_path, "train_and_eval")
+    before = (tmp_path / "train.jsonl").read_text()
+    assert runner.run(frozen(patient(2)), tmp_path, "train_and_eval") == first
+    assert (tmp_path / "train.jsonl").read_text() == before
+
+
+def test_more_patience_goes_on_with_a_stopped_run(tmp_path):
+    runner.run(frozen(patient(2)), tmp_path, "train_and_eval")
+    results = runner.run(frozen(patient(4)), tmp_path, "train_and_eval")
+    assert (results["status"], results["step"]) == ("stopped", 100)
+
+
+def test_patience_survives_a_restart(tmp_path):
+    runner.run(frozen(patient(3), steps=60), tmp_path, "train_and_eval")
+    results = runner.run(frozen(patient(3)), tmp_path, "train_and_eval")
+    assert (results["status"], results["step"]) == ("stopped", 80)
+
+
+def test_nothing_stops_before_the_step_it_may(tmp_path):
+    results = runner.run(frozen(patient(2, from_step=70)), tmp_path, "train_and_eval")
+    assert results["step"] == 120  # 80 is the first that counts
+
+
+def test_a_plateau_lowers_the_rate_down_to_its_floor(tmp_path):
+    run = dropping(factor=0.1, floor=1e-14)
+    runner.run(frozen(run, steps=160), tmp_path, "train_and_eval")
+    expected = [1e-12] * 6 + [1e-13] * 4 + [1e-14] * 6
+    assert rates(tmp_path) == pytest.approx(expected)
+
+
+def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
+    def learning(steps):
+        return frozen(dropping(), steps=steps, rate=1.0)
+
+    runner.run(learning(120), tmp_path / "whole", "train_and_eval")
+    for steps in (40, 80, 120):
+        runner.run(learning(steps), tmp_path / "parts", "train_and_eval")
+    assert len(set(rates(tmp_path / "whole"))) > 2
+    assert rates(tmp_path / "parts") == rates(tmp_path / "whole")
+    np.testing.assert_equal(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+
+
+def test_a_sidecar_stops_a_run_that_does_not_evaluate(tmp_path):
+    sidecar_saw(tmp_path, 20, 40, 60)
+    run = patient(2, source="side")
+    results = runner.run(frozen(run), tmp_path, "train")
+    assert (results["status"], results["step"]) == ("stopped", 60)
+    assert "accuracy of eval-side no better in 2 evaluations" in results["reason"]
+    (stop,) = rows(tmp_path / "history.jsonl")
+    assert (stop["kind"], stop["step"], stop["source"]) == ("stop", 60, "side")
+    assert runner.run(frozen(run), tmp_path, "train")["step"] == 60  # and it stays stopped
+    more = patient(5, source="side")
+    assert runner.run(frozen(more, steps=80), tmp_path, "train")["status"] == "done"
+    assert rows(tmp_path / "history.jsonl") == []
+
+
+def test_a_sidecars_plateau_takes_effect_at_a_commit_and_survives_the_sidecar(tmp_path):
+    run = dropping(source="side")
+    sidecar_saw(tmp_path, 20)
+    late = when(50, lambda: sidecar_saw(tmp_path, 30, 40))
+    runner.run(frozen(run, steps=80), tmp_path, "train", train_actions=[late])
+    assert rates(tmp_path) == pytest.approx([1e-12] * 6 + [5e-13] * 2)
+    (drop,) = rows(tmp_path / "history.jsonl")
+    assert (drop["kind"], drop["step"], drop["scale"]) == ("drop", 60, 0.5)
+    (tmp_path / "eval-side" / "history.jsonl").unlink()
+    runner.run(frozen(run, steps=100), tmp_path, "train")
+    assert rates(tmp_path)[-2:] == pytest.approx([5e-13] * 2)
+
+
+def test_a_decision_newer_than_the_restored_step_is_taken_again(tmp_path):
+    run = dropping(source="side")
+    sidecar_saw(tmp_path, 20, 30, 40)
+    runner.run(frozen(run, steps=60), tmp_path, "train")
+    for file in tmp_path.glob("ckpt-[46]0.*"):
+        file.unlink()
+    runner.run(frozen(run, steps=60), tmp_path, "train")
+    assert rates(tmp_path) == pytest.approx([1e-12] * 4 + [5e-13] * 2)
+    assert [row["step"] for row in rows(tmp_path / "history.jsonl")] == [40]
+
+
+def test_a_source_that_nobody_is_is_said(tmp_path, capsys):
+    sidecar_saw(tmp_path, 20, name="side")
+    runner.run(frozen(patient(2, source="sied"), steps=20), tmp_path, "train")
+    said = capsys.readouterr().err
+    assert "no evaluator 'sied' has begun yet" in said
+    assert "there are side; did you mean 'side'?" in said
+    assert "eval-sied was to decide, but no evaluation of it was seen" in said
+    runner.run(frozen(patient(2, source="side"), steps=40), tmp_path, "train")
+    assert "was to decide" not in capsys.readouterr().err
+
+
+def test_training_alone_says_what_it_leaves_to_evaluators(tmp_path, capsys):
+    made = toy.experiment({"run": {"retention": {"lower": ("validation_loss",)}}})
+    made.run.test.data = made.task.validation_data
+    runner.run(made, tmp_path, "train")
+    said = "left to evaluators: best/, best-validation_loss/, the test"
+    assert said in capsys.readouterr().err
+
+
+def test_a_row_that_the_sidecar_is_still_writing_waits(tmp_path):
+    path = tmp_path / "eval-side" / "history.jsonl"
+    sidecar_saw(tmp_path, 20)
+    whole = path.read_text()
+    path.write_text(whole + whole[:30])
+    tail = history.Tail(path)
+    assert [row.step for row in tail.take(None)] == [20]
+    path.write_text(whole + whole.replace("20", "40"))
+    assert [row.step for row in tail.take(30)] == []
+    assert [row.step for row in tail.take(None)] == [40]
+
+
+def test_a_run_that_an_action_stops_is_evaluated_where_it_stopped(tmp_path):
+    results = runner.run(
+        toy.experiment(), tmp_path, "train_and_eval", train_actions=[lambda logs: "enough"]
+    )
+    assert [row["step"] for row in rows(tmp_path / "history.jsonl")] == [10]
+    assert np.isfinite(results["metrics"]["accuracy"])
+
+
+def test_what_was_not_due_where_a_run_stopped_early_is_evaluated_there_once(tmp_path):
+    made = frozen(patient(2))
+    data = made.task.validation_data
+    made.run.evaluation_sets = (
+        run_config.EvaluationSetConfig(name="part", data=data, interval=50, examples=5),
+    )
+    results = runner.run(made, tmp_path, "train_and_eval")
+    found = rows(tmp_path / "history.jsonl")
+    assert [row["step"] for row in found] == [20, 40, 50, 60, 60]
+    assert set(found[-1]["metrics"]) == {"part/accuracy", "part/loss"}
+    assert results["metrics"] == {**found[-2]["metrics"], **found[-1]["metrics"]}
+    assert runner.run(made, tmp_path, "train_and_eval") == results
+    assert rows(tmp_path / "history.jsonl") == found

@@ -1,0 +1,126 @@
+import pytest
+import tensorflow as tf
+
+from runner.core import files
+from runner.errors import RunnerError
+from runner.history import history, records
+from runner.verification import comparison
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Makes the folder of a finished run of 40 steps, twice evaluated."""
+
+    def run(name, *, weight=1.0, losses=(3.0, 2.0, 1.0, 0.5), evaluated=(20, 40), began=0.0):
+        folder = tmp_path / name
+        checkpoint = tf.train.Checkpoint(model=tf.Variable([weight, float("nan")]))
+        manager = tf.train.CheckpointManager(
+            checkpoint, str(folder), max_to_keep=3, checkpoint_name="ckpt"
+        )
+        manager.save(checkpoint_number=40)
+        rows = [
+            {"step": 10 * n, "training_loss": loss, "steps_per_second": began + n}
+            for n, loss in enumerate(losses, start=1)
+        ]
+        files.write_json_lines(folder / "train.jsonl", rows)
+        log = history.History(folder / "history.jsonl")
+        for step in evaluated:
+            log.append(
+                records.Row(step, {"accuracy": step / 100}, began + 1, began + step, f"ckpt-{step}")
+            )
+        keep_best(folder, 40, 0.4)
+        return folder
+
+    return run
+
+
+def keep_best(folder, step, accuracy, weight=1.0):
+    best = folder / "best"
+    tf.train.Checkpoint(model=tf.Variable(weight)).write(str(best / f"ckpt-{step}"))
+    info = {"accuracy": accuracy, "best_ckpt_global_step": step, "checkpoint": f"ckpt-{step}"}
+    files.write_json(best / "info.json", info)
+
+
+def found(*runs):
+    """The differences in words, by kind."""
+    parts = comparison.differing(comparison.compare(*runs))
+    return {
+        kind: [str(difference) for difference in part.differences] for kind, part in parts.items()
+    }
+
+
+def test_runs_that_differ_in_times_alone_are_the_same(make):
+    first, second = make("a"), make("b", began=1000.0)
+    assert found(first, second) == {}
+    counts = {part.kind: part.compared for part in comparison.compare(first, second)}
+    assert counts == {"weights": 1, "training rows": 4, "evaluations": 2, "best checkpoint": 1}
+
+
+def test_another_weight_is_found(make):
+    assert found(make("a"), make("b", weight=1.5)) == {
+        "weights": ["model: 1 of 2 values differ, by 0.5 at most"]
+    }
+
+
+def test_another_training_row_is_found_by_its_step_and_field(make):
+    assert found(make("a"), make("b", losses=(3.0, 2.0, 1.0000000000000002, 0.5))) == {
+        "training rows": [
+            "step 30, training_loss: 1.0 in the first run, 1.0000000000000002 in the second"
+        ]
+    }
+
+
+def test_a_missing_training_row_is_found(make):
+    assert found(make("a"), make("b", losses=(3.0, 2.0, 1.0))) == {
+        "training rows": ["step 40: only in the first run"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "said"),
+    [
+        ((20, 20, 40), "step 20: doubled in the second run"),
+        ((40,), "step 20: only in the first run"),
+        ((20, 30, 40), "step 30: only in the second run"),
+    ],
+)
+def test_a_lost_or_doubled_evaluation_is_found_and_counted(make, evaluated, said):
+    runs = make("a"), make("b", evaluated=evaluated)
+    assert found(*runs) == {"evaluations": [said]}
+    assert comparison.differing(comparison.compare(*runs))["evaluations"].missing == 1
+
+
+def test_the_same_evaluations_in_another_order_are_found(make):
+    assert found(make("a"), make("b", evaluated=(40, 20))) == {
+        "evaluations": ["order: the same steps, but not in the same order"]
+    }
+
+
+def test_a_decision_that_only_one_run_took_is_found(make):
+    first, second = make("a"), make("b")
+    files.append_json_line(second / "history.jsonl", {"kind": "rollback", "step": 20})
+    assert found(first, second) == {"decisions": ["step 20: only in the second run"]}
+
+
+def test_another_best_checkpoint_is_found(make):
+    first, second = make("a"), make("b")
+    keep_best(second, 40, 0.4, weight=2.0)
+    assert found(first, second) == {
+        "best checkpoint": ["model: 1 of 1 values differ, by 1 at most"]
+    }
+    keep_best(second, 20, 0.4)
+    assert '"best_ckpt_global_step": 20' in found(first, second)["best checkpoint"][0]
+
+
+def test_a_run_without_a_checkpoint_cannot_be_compared(make, tmp_path):
+    with pytest.raises(RunnerError, match=r"no checkpoint in .*empty"):
+        comparison.compare(make("a"), tmp_path / "empty")
+
+
+def test_the_table_has_a_line_for_each_kind_and_the_first_difference(make):
+    second = make("b", weight=1.5, losses=(3.0, 2.5, 1.5, 0.5))
+    table = comparison.render(comparison.compare(make("a"), second)).splitlines()
+    assert table[0].split() == ["compared", "differ", "bits"]
+    assert table[1].split() == ["weights", "1", "1", "1"]
+    assert table[2].split() == ["training", "rows", "4", "2", "0"]
+    assert table[-1].startswith("first of the training rows: step 20, training_loss: 2.0")

@@ -1,0 +1,56 @@
+import pytest
+
+from runner.verification import diagnosis, tensors
+
+
+def part(kind, *differences):
+    return tensors.Part(kind, 10, differences)
+
+
+def row(step, missing=False):
+    return tensors.Difference(f"step {step}", "differs", step, missing=missing)
+
+
+WEIGHT = tensors.Difference("model/kernel", "1 of 2 values differ", bits=1)
+ABSENT = tensors.Difference("model/kernel", "only in the second run's checkpoint", missing=True)
+
+
+def explain(*parts, said=""):
+    return diagnosis.explain(parts, resumed=50, said=said)
+
+
+def test_the_earliest_row_comes_first_and_a_tensor_only_where_rows_agree():
+    weights = part("weights", WEIGHT)
+    late, early = part("training rows", row(80)), part("evaluations", row(60))
+    assert diagnosis.first([weights, late, early]) == ("evaluations", row(60))
+    assert diagnosis.first([part("slots"), weights]) == ("weights", WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([part("weights", WEIGHT), part("training rows", row(60))], "inputs after a resume"),
+        ([part("weights", WEIGHT), part("generators", WEIGHT)], "drawn outside training"),
+        ([part("weights", WEIGHT), part("training rows", row(50))], "does not repeat itself even"),
+        ([part("slots", ABSENT)], "created only after the first restore"),
+        ([part("slots", WEIGHT)], "a slot is created"),
+        ([part("training rows", row(60))], "what a training metric has summed up"),
+        ([part("evaluations", row(60))], "an evaluation does not repeat itself"),
+        ([part("evaluations", row(60, missing=True))], "an error of the runner"),
+        ([part("best checkpoint", WEIGHT)], "none is known"),
+    ],
+)
+def test_each_pattern_of_differences_has_its_cause(parts, said):
+    assert said in explain(*parts)
+
+
+def test_what_the_run_says_itself_goes_first():
+    said = (
+        "a resume is not exact, because the step draws from stateful random ops: A 'b'\nnext line"
+    )
+    weights = part("weights", WEIGHT)
+    assert explain(weights, said=said) == "the step draws from stateful random ops: A 'b'"
+    assert explain(weights, said="a resume may be inexact: the step runs eagerly") == (
+        "the step runs eagerly"
+    )
+    assert "inputs after a resume" in explain(weights, said="a resume is exact: inputs are placed")
