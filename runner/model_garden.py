@@ -150,9 +150,9 @@ def _best(
     rule = build.best_rule(experiment)
     if rule is None:
         return {}
-    rows = [row for row in history.History(model_dir / "history.jsonl").rows if row.is_own]
+    rows = [row for row in history.History(model_dir / "history.jsonl").evaluations if row.is_own]
     step = rows[-1].step + 1 if rows else 0
-    now = records.Row(step, scalars.scalars(logs), 0.0, 0.0, "")
+    now = records.Evaluation(step, scalars.scalars(logs), 0.0, 0.0, "")
     best = rules.best([*rows, now], rule)
     name = f"best_{experiment.trainer.best_checkpoint_eval_metric}"
     return {name: best.metrics[rule.metric]} if best else {}

@@ -94,15 +94,15 @@ def evaluate(request: Request) -> Results:
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
-    with _sidecar(request, "once", keeps_best=False) as run:
-        before, left_out = len(run.rows.rows), len(run.rows.left_out)
+    with _evaluator(request, "once", keeps_best=False) as run:
+        before, left_out = len(run.history.evaluations), len(run.history.left_out)
         if len(paths) > 1:
             _evaluate_each(paths, run, build.shown(experiment))
         elif paths:
             run.evaluate(paths[0])
         else:
             run.evaluate_initial(Path(initial))
-        rows, failed = run.rows.rows[before:], run.rows.left_out[left_out:]
+        rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
     rule = build.best_rule(experiment) if len(paths) > 1 else None
     return {
         **_results("done", rows, rule, model_dir, left_out=_left_out(failed)),
@@ -125,16 +125,16 @@ def continuous_eval(request: Request) -> Results:
     timeout = request.config.trainer.continuous_eval_timeout
     named = request.config.run.evaluator.give_up
     give_up = functions.load(named) if named else None
-    with _sidecar(request, "continuous") as run:
+    with _evaluator(request, "continuous") as run:
         training = watch.Watch(
             request.model_dir, timeout=timeout, give_up=give_up, note=run.line.note
         )
         reason = run.follow(training)
         tested = run.test() if training.state in ("done", "stopped") else {}
     state = "stopped" if reason else "done"
-    rows = [row for row in run.rows.rows if row.is_own]
+    rows = [row for row in run.history.evaluations if row.is_own]
     rule = build.best_rule(request.config)
-    left_out = _left_out(run.rows.left_out)
+    left_out = _left_out(run.history.left_out)
     results = _results(
         state, rows, rule, request.model_dir, test=tested, reason=reason, left_out=left_out
     )
@@ -310,11 +310,11 @@ def _train(request: Request, *, evaluates: bool) -> Results:
                 run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
         if board and (rule := build.best_rule(experiment)):
-            board.best(rules.best(run.rows.rows, rule))
+            board.best(rules.best(run.history.evaluations, rule))
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
     rule = build.best_rule(experiment)
-    results = _results(state, run.rows.rows, rule, model_dir, test=tested, reason=reason)
+    results = _results(state, run.history.evaluations, rule, model_dir, test=tested, reason=reason)
     results["step"] = driver.step
     if not evaluates:
         results["metrics"] = records.plain(run.log.newest)
@@ -327,9 +327,9 @@ def _command(mode: str, request: Request) -> provenance.Command:
 
 
 @contextlib.contextmanager
-def _sidecar(
+def _evaluator(
     request: Request, name: str, *, keeps_best: bool = True
-) -> Iterator["evaluator_run.Sidecar"]:
+) -> Iterator["evaluator_run.EvaluatorRun"]:
     """An evaluator in a folder of its own, which nobody else writes meanwhile."""
     from runner.run_folder import session
     from runner.runs import build, evaluator_run
@@ -343,7 +343,7 @@ def _sidecar(
     ):
         session.Configuration.of(request.config).write(own)
         heartbeat.announce("building the model ...")
-        run = evaluator_run.Sidecar(
+        run = evaluator_run.EvaluatorRun(
             request.config,
             request.model_dir,
             own,
@@ -353,28 +353,28 @@ def _sidecar(
             keeps_best=keeps_best,
             given=request.given or build.Given(),
         )
-        request.built(run.trainer)
+        request.built(run.evaluator)
         with closing.closing(run):
             try:
                 yield run
             finally:
-                step = max((row.step for row in run.rows.rows), default=None)
+                step = max((row.step for row in run.history.evaluations), default=None)
                 request.reached(step)
             record.note(step=step)
 
 
 def _evaluate_each(
-    paths: Sequence[Path], run: "evaluator_run.Sidecar", rule: rules.BestRule
+    paths: Sequence[Path], run: "evaluator_run.EvaluatorRun", rule: rules.BestRule
 ) -> None:
     """Evaluates what can be of several checkpoints, and prints a table of them."""
     from runner.reporting import table
 
-    known = len(run.rows.rows), len(run.rows.left_out)
+    known = len(run.history.evaluations), len(run.history.left_out)
     try:
         for path in paths:
             run.attempt(path)
     finally:
-        rows, left_out = run.rows.rows[known[0] :], run.rows.left_out[known[1] :]
+        rows, left_out = run.history.evaluations[known[0] :], run.history.left_out[known[1] :]
         if rows or left_out:
             best, width = rules.best(rows, rule), run.line.width
             run.line.note(
@@ -391,7 +391,7 @@ def _left_out(rows: Sequence[records.LeftOut]) -> Results:
 
 def _results(
     state: str,
-    rows: Sequence[records.Row],
+    rows: Sequence[records.Evaluation],
     rule: rules.BestRule | None,
     model_dir: Path,
     **more: Any,

@@ -20,7 +20,7 @@ class EarlyStoppingConfig(base_config.Config):
         min_delta: What a metric must gain to count as better.
         patience: How many evaluations in a row may be no better; that many end the run.
         from_step: Evaluations before this step are left out.
-        source: Whose evaluations count: empty, the training run's own; else the sidecar's of this
+        source: Whose evaluations count: empty, the training run's own; else the evaluator's of this
             name.
     """
 
@@ -47,7 +47,7 @@ class PlateauConfig(base_config.Config):
         tolerance: How many evaluations in a row may be no better; that many drop the rate.
         cooldown: How many evaluations after a drop do not count.
         floor: A rate that drops do not go below.
-        source: Whose evaluations count: empty, the training run's own; else the sidecar's of this
+        source: Whose evaluations count: empty, the training run's own; else the evaluator's of this
             name.
     """
 

@@ -108,7 +108,7 @@ def clocks(folder: Path, _: Path | None) -> bool:
         own = [*runner, "--mode=continuous_eval", f"--gin.EvaluatorConfig.name='{name}'"]
         shifted = ["faketime", "--exclude-monotonic", "-f", shift, *own]
         running.append(subprocess.Popen(shifted, **quiet))
-    _wait(lambda: len(list(run.glob("eval-*/sidecar.json"))) == len(running))
+    _wait(lambda: len(list(run.glob("eval-*/evaluator.json"))) == len(running))
     subprocess.run([*runner, "--mode=train"], check=True, **quiet)
     codes = [process.wait() for process in running]
     counts = {}

@@ -99,10 +99,10 @@ class Ledger:
                 file.unlink()
         return statistics.median(seconds)
 
-    def _row(self) -> records.Row:
+    def _row(self) -> records.Evaluation:
         self._step += _INTERVAL
         values = dict(zip(_METRICS, self._random.random(len(_METRICS)).tolist(), strict=True))
-        return records.Row(self._step, values, 0.125, time.time(), f"ckpt-{self._step}")
+        return records.Evaluation(self._step, values, 0.125, time.time(), f"ckpt-{self._step}")
 
 
 if __name__ == "__main__":

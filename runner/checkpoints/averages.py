@@ -48,7 +48,7 @@ def stand_alone(path: Path) -> bool:
     """Whether the checkpoint at `path` can be read, and holds no averages beside its weights."""
     try:
         names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
-    except recovery.UNREADABLE:
+    except recovery.READ_ERRORS:
         return False
     return not any(f"/{_SLOT}/.ATTRIBUTES/" in name for name in names)
 

@@ -48,10 +48,10 @@ class BestCheckpoint:
 
     def update(
         self,
-        rows: Sequence[records.Row],
+        rows: Sequence[records.Evaluation],
         source: Path,
         commit: Callable[[], object] | None = None,
-    ) -> records.Row | None:
+    ) -> records.Evaluation | None:
         """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
 
         Where there is none, as after a change of the rule, it names none.
@@ -70,7 +70,7 @@ class BestCheckpoint:
         """
         places = (self._folder, self._folder / TRAINING, source.parent)
 
-        def there(row: records.Row) -> bool:
+        def there(row: records.Evaluation) -> bool:
             # Asked only of what would be among the best.
             if commit and row.checkpoint == source.name and not checkpoint_files.exists(source):
                 commit()
@@ -89,7 +89,7 @@ class BestCheckpoint:
             raise checkpoint_files.not_written(path, error, kept=kept) from error
         return self._ranking.best
 
-    def _hold(self, wanted: Sequence[records.Row], source: Path) -> None:
+    def _hold(self, wanted: Sequence[records.Evaluation], source: Path) -> None:
         """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
         for folder in (self._folder, self._folder / TRAINING):
             recovery.clear_leftovers(folder)
@@ -119,7 +119,7 @@ class BestCheckpoint:
         (self._folder / "info.json").unlink(missing_ok=True)
         checkpoint_files.list_committed(self._folder, [])
 
-    def _write(self, held: Sequence[records.Row]) -> None:
+    def _write(self, held: Sequence[records.Evaluation]) -> None:
         """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
         info = self._describe(held)
         if info != self._info():
@@ -127,7 +127,7 @@ class BestCheckpoint:
             checkpoint_files.list_committed(self._folder, names)
             files.write_json(self._folder / "info.json", info)
 
-    def _describe(self, held: Sequence[records.Row]) -> dict[str, Any]:
+    def _describe(self, held: Sequence[records.Evaluation]) -> dict[str, Any]:
         best = held[0]
         info: dict[str, Any] = {
             **records.plain(best.metrics),
@@ -141,7 +141,7 @@ class BestCheckpoint:
             ]
         return info
 
-    def _value(self, row: records.Row) -> dict[str, float | str]:
+    def _value(self, row: records.Evaluation) -> dict[str, float | str]:
         value = row.metrics.get(self.rule.metric)  # another metric of the rule may have decided
         return {} if value is None else records.plain({"value": value})
 
@@ -176,15 +176,15 @@ class BestCheckpoints:
 
     def update(
         self,
-        rows: Sequence[records.Row],
+        rows: Sequence[records.Evaluation],
         source: Path,
         commit: Callable[[], object] | None = None,
-    ) -> records.Row | None:
+    ) -> records.Evaluation | None:
         """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
         best = [folder.update(rows, source, commit) for folder in self._folders]
         return best[0] if best else None
 
 
-def _has(folder: Path, row: records.Row) -> bool:
+def _has(folder: Path, row: records.Evaluation) -> bool:
     """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
     return row.is_own and checkpoint_files.exists(folder / row.checkpoint)

@@ -15,7 +15,7 @@ from runner.core import heartbeat
 from runner.errors import ConfigError, RunnerError
 
 
-class UnreadableError(RunnerError):
+class DamagedError(RunnerError):
     """A checkpoint is damaged, or gone; `reason` is the message without its path."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -193,16 +193,16 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         partly: The file may hold more (an evaluator needs no optimizer).
 
     Raises:
-        UnreadableError: the file is damaged, or gone.
+        DamagedError: the file is damaged, or gone.
         ConfigError: it was written for another model; the message lists the differences.
     """
     try:
         with _without_logs(checkpoint, path):
             report = compatibility.compare(checkpoint, path)
             complaint = "" if report.different else _read(checkpoint, path, partly=partly)
-    except recovery.UNREADABLE as error:
+    except recovery.READ_ERRORS as error:
         why = recovery.damage(path) or checkpoint_files.reason(error)
-        raise UnreadableError(path, why) from error
+        raise DamagedError(path, why) from error
     if report.different or complaint:
         differences = report.render(unexpected=not partly) or f"  {complaint}"
         written, advice = _misfit(report, partly=partly)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from runner.checkpoints import checkpoint_files
 from runner.errors import RunnerError
 
-UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 """What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
 
 _SAVE = re.compile(r"((ckpt|averaged)-\d+)_temp")  # TensorFlow removes it when all is written
@@ -39,7 +39,7 @@ def damage(path: Path) -> str | None:
             place = name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
             if dtype != tf.variant:
                 reader.get_tensor(name)
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         return f"{place}: {checkpoint_files.reason(error)}"
     return None
 

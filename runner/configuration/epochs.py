@@ -162,11 +162,11 @@ def _epoch(experiment: cfg.ExperimentConfig, first: Field, origins: dict[str, st
     """What an epoch is; `first` is the field that asks for it."""
     data = getattr(experiment.task, "train_data", None)
     examples = experiment.run.epochs.examples
-    counts = hasattr(data, "num_examples")  # a `runner.inputs.DataConfig`
-    if counts and not examples:
-        examples = data.size() or 0
+    size = getattr(data, "size", None)  # of a `runner.inputs.DataConfig`
+    if size and not examples:
+        examples = size() or 0
     if examples < 1:
-        has = "num_examples or " if counts else ""
+        has = "num_examples or " if size else ""
         needs = (
             f"needs the number of training examples: {has and f'its {has}'}EpochsConfig.examples"
         )

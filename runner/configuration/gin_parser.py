@@ -19,7 +19,7 @@ from gin import config_parser
 from runner.core import spelling
 from runner.errors import ConfigError
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 EXPERIMENTS = PACKAGE.parent / "experiments"
 
 _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}

@@ -69,7 +69,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED = "must be made of letters, digits, '-', '_' and '.', a letter or a digit first"
 
 
-class Broken(NamedTuple):
+class Invalid(NamedTuple):
     """A value that is not what it must be.
 
     Attributes:
@@ -87,7 +87,7 @@ class Broken(NamedTuple):
 
 def problems(
     experiment: cfg.ExperimentConfig, *, evaluates: bool, given_only: bool = False
-) -> Iterator[Broken]:
+) -> Iterator[Invalid]:
     """What is out of its range, or has no effect.
 
     Args:
@@ -112,14 +112,14 @@ def problems(
 
 def _outside(
     path: str, section: base_config.Config, bounds: Mapping[str, _Bound]
-) -> Iterator[Broken]:
+) -> Iterator[Invalid]:
     for field, (fits, needs) in bounds.items():
         value = getattr(section, field)
         if value is None or not fits(value):
-            yield Broken(path, section, field, needs)
+            yield Invalid(path, section, field, needs)
 
 
-def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     """Metrics that are named twice in a field, or of which here higher, there lower is better."""
     options, run = experiment.trainer, experiment.run
     metric = (options.best_checkpoint_eval_metric or "").replace("|", "/")
@@ -130,18 +130,18 @@ def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
             order = field.removeprefix("or_")
             metrics = [each.replace("|", "/") for each in getattr(section, field)]
             if len(set(metrics)) < len(metrics) or "" in metrics:
-                yield Broken(f"run.{name}", section, field, "must name each metric once")
+                yield Invalid(f"run.{name}", section, field, "must name each metric once")
             for each in dict.fromkeys(metrics):
                 better, where = said.setdefault(each, (order, type(section).__name__))
                 if better != order:
                     needs = f"names {each!r}, of which by {where} {better} is better"
-                    yield Broken(f"run.{name}", section, field, needs)
+                    yield Invalid(f"run.{name}", section, field, needs)
                 elif each == metric and field != order:
                     needs = f"names {each!r}, as TrainerConfig.best_checkpoint_eval_metric does"
-                    yield Broken(f"run.{name}", section, field, needs)
+                    yield Invalid(f"run.{name}", section, field, needs)
 
 
-def _names(run: RunConfig) -> Iterator[Broken]:
+def _names(run: RunConfig) -> Iterator[Invalid]:
     """What becomes a part of a folder's name, and the policy."""
     evaluator = run.evaluator
     for path, section, field in (
@@ -151,61 +151,65 @@ def _names(run: RunConfig) -> Iterator[Broken]:
     ):
         name = getattr(section, field)
         if name and not _NAME.fullmatch(name):
-            yield Broken(path, section, field, _NAMED)
+            yield Invalid(path, section, field, _NAMED)
     if evaluator.policy not in POLICIES:
         meant = spelling.did_you_mean(evaluator.policy, POLICIES)
-        yield Broken("run.evaluator", evaluator, "policy", f"must be 'latest' or 'every'{meant}")
+        yield Invalid("run.evaluator", evaluator, "policy", f"must be 'latest' or 'every'{meant}")
 
 
-def _give_up(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+def _give_up(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     rule, path = experiment.run.evaluator.give_up, "run.evaluator.give_up"
     if rule is None:
         return
     if wrong := functions.mistake(rule):
-        yield Broken(path, rule, "name", wrong)
+        yield Invalid(path, rule, "name", wrong)
     elif experiment.trainer.continuous_eval_timeout is None:
         needs = "has no effect with TrainerConfig.continuous_eval_timeout = None: it waits for ever"
-        yield Broken(path, rule, "name", needs)
+        yield Invalid(path, rule, "name", needs)
 
 
-def _sets(run: RunConfig) -> Iterator[Broken]:
+def _sets(run: RunConfig) -> Iterator[Invalid]:
     names: set[str] = set()
     prefixes: set[str] = set()
     for index, one in enumerate(run.evaluation_sets):
         path = f"run.evaluation_sets[{index}]"
         yield from _outside(path, one, _SET_BOUNDS)
         if one.examples and one.share != 1:
-            yield Broken(path, one, "examples", f"leaves no room for share = {one.share}: give one")
+            yield Invalid(
+                path, one, "examples", f"leaves no room for share = {one.share}: give one"
+            )
         prefix = one.prefix or f"{one.name}/"
         if not _NAME.fullmatch(one.name):
-            yield Broken(path, one, "name", _NAMED)
+            yield Invalid(path, one, "name", _NAMED)
         elif prefix == TEST:
-            yield Broken(path, one, "name", "leaves 'test/', as of the test at the end")
+            yield Invalid(path, one, "name", "leaves 'test/', as of the test at the end")
         elif one.name in names:
-            yield Broken(path, one, "name", "names another set, too")
+            yield Invalid(path, one, "name", "names another set, too")
         elif prefix in prefixes:
-            yield Broken(path, one, "prefix", f"leaves {prefix!r}, as of another set")
+            yield Invalid(path, one, "prefix", f"leaves {prefix!r}, as of another set")
         names.add(one.name)
         prefixes.add(prefix)
 
 
-def _groups(run: RunConfig) -> Iterator[Broken]:
+def _groups(run: RunConfig) -> Iterator[Invalid]:
     names: set[str] = set()
     for index, one in enumerate(run.variable_groups):
         path = f"run.variable_groups[{index}]"
         yield from _outside(path, one, {"rate_scale": _SIZE})
         if not _NAME.fullmatch(one.name):
-            yield Broken(path, one, "name", _NAMED)
+            yield Invalid(path, one, "name", _NAMED)
         elif one.name in names:
-            yield Broken(path, one, "name", "names another group, too")
+            yield Invalid(path, one, "name", "names another group, too")
         names.add(one.name)
         if wrong := _pattern(one.pattern):
-            yield Broken(path, one, "pattern", wrong)
+            yield Invalid(path, one, "pattern", wrong)
         if one.initializer and not _initializes(one.initializer):
             meant = spelling.did_you_mean(one.initializer, dir(tf_keras.initializers))
-            yield Broken(path, one, "initializer", f"must name one of tf_keras.initializers{meant}")
+            yield Invalid(
+                path, one, "initializer", f"must name one of tf_keras.initializers{meant}"
+            )
         if one.rate_scale == 1 and not one.initializer:
-            yield Broken(path, one, "pattern", "has no effect without rate_scale or initializer")
+            yield Invalid(path, one, "pattern", "has no effect without rate_scale or initializer")
 
 
 def _pattern(pattern: str) -> str:
@@ -232,18 +236,18 @@ def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
         yield "run.test", run.test
 
 
-def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterator[Broken]:
+def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterator[Invalid]:
     data, path = section.data, f"{path}.data"
     if evaluates and data.global_batch_size < 1:
-        yield Broken(path, data, "global_batch_size", "must be 1 or more")
+        yield Invalid(path, data, "global_batch_size", "must be 1 or more")
     if data.is_training:
-        yield Broken(path, data, "is_training", "must be False: these data are evaluated")
+        yield Invalid(path, data, "is_training", "must be False: these data are evaluated")
     if drops_remainder(data):
         needs = "has no effect: every example counts; leave it out"
-        yield Broken(path, data, "drop_remainder", needs)
+        yield Invalid(path, data, "drop_remainder", needs)
 
 
-def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     """Values that were given and that nothing reads."""
     run = experiment.run
     for name in ("early_stopping", "plateau"):
@@ -253,39 +257,39 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
             follows = field.name == "from_step" and run.epochs.stopping_from
             if getattr(section, field.name) != field.default and not follows:
                 needs = f"has no effect without {type(section).__name__}.higher or lower"
-                yield Broken(f"run.{name}", section, field.name, needs)
+                yield Invalid(f"run.{name}", section, field.name, needs)
     if run.epochs.stopping_from and not _watches(run.early_stopping):
         needs = "has no effect without EarlyStoppingConfig.higher or lower"
-        yield Broken("run.epochs", run.epochs, "stopping_from", needs)
+        yield Invalid("run.epochs", run.epochs, "stopping_from", needs)
     in_epochs = [field for field in epochs.given(experiment) if not field.is_share]
     if run.epochs.examples and not in_epochs:
         needs = "has no effect: nothing is given in epochs"
-        yield Broken("run.epochs", run.epochs, "examples", needs)
+        yield Invalid("run.epochs", run.epochs, "examples", needs)
     if run.summary_seconds and not run.tensorboard:
         needs = "has no effect with RunConfig.tensorboard = False"
-        yield Broken("run", run, "summary_seconds", needs)
+        yield Invalid("run", run, "summary_seconds", needs)
     yield from _without_best(experiment)
     if run.test.last and run.test.data is None:
-        yield Broken("run.test", run.test, "last", "has no effect without TestConfig.data")
+        yield Invalid("run.test", run.test, "last", "has no effect without TestConfig.data")
 
 
-def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     """What was given for best checkpoints of which none is kept."""
     run, metric = experiment.run, "TrainerConfig.best_checkpoint_eval_metric"
     if experiment.trainer.best_checkpoint_eval_metric:
         return
     for field in ("or_higher", "or_lower"):
         if getattr(run.retention, field):
-            yield Broken("run.retention", run.retention, field, f"has no effect without {metric}")
+            yield Invalid("run.retention", run.retention, field, f"has no effect without {metric}")
     if _watches(run.retention):
         return
     needs = f"has no effect without {metric}, RetentionConfig.higher or lower"
     if run.retention.best != type(run.retention).best:
-        yield Broken("run.retention", run.retention, "best", needs)
+        yield Invalid("run.retention", run.retention, "best", needs)
     if run.epochs.best_from:
-        yield Broken("run.epochs", run.epochs, "best_from", needs)
+        yield Invalid("run.epochs", run.epochs, "best_from", needs)
     elif run.retention.from_step:
-        yield Broken("run.retention", run.retention, "from_step", needs)
+        yield Invalid("run.retention", run.retention, "from_step", needs)
 
 
 def drops_remainder(data: Any) -> bool:

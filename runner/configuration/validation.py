@@ -10,7 +10,7 @@ from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
 from runner.configuration import epochs, official_validation, run_validation, sections
-from runner.configuration.run_validation import Broken
+from runner.configuration.run_validation import Invalid
 from runner.core import spelling
 
 _COUNTS = (
@@ -69,67 +69,67 @@ def problems(
     return lines
 
 
-def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Broken]:
-    def broken(field: str, needs: str) -> Broken:
-        return Broken("trainer", trainer, field, needs)
+def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Invalid]:
+    def invalid(field: str, needs: str) -> Invalid:
+        return Invalid("trainer", trainer, field, needs)
 
     for name in _COUNTS:
         if not _positive(getattr(trainer, name)):
-            yield broken(name, "must be 1 or more")
+            yield invalid(name, "must be 1 or more")
     if trainer.checkpoint_interval != -1 and not _positive(trainer.checkpoint_interval):
-        yield broken("checkpoint_interval", "must be 1 or more, or -1 for the last step alone")
+        yield invalid("checkpoint_interval", "must be 1 or more, or -1 for the last step alone")
     if trainer.steps_per_loop is None or trainer.steps_per_loop < 0:
-        yield broken("steps_per_loop", "must be 1 or more, or 0 for loops of about a second")
+        yield invalid("steps_per_loop", "must be 1 or more, or 0 for loops of about a second")
     if trains and not _positive(trainer.train_steps):
-        yield broken("train_steps", "must be 1 or more to train")
+        yield invalid("train_steps", "must be 1 or more to train")
     if trainer.validation_steps != -1 and not _positive(trainer.validation_steps):
-        yield broken("validation_steps", "must be 1 or more, or -1 for all the data")
+        yield invalid("validation_steps", "must be 1 or more, or -1 for all the data")
     timeout = trainer.continuous_eval_timeout
     if timeout is not None and not _positive(timeout):
-        yield broken("continuous_eval_timeout", "must be above 0, or None to wait without end")
+        yield invalid("continuous_eval_timeout", "must be above 0, or None to wait without end")
     order = ("higher", "lower")
     if trainer.best_checkpoint_metric_comp not in order:
         meant = spelling.did_you_mean(str(trainer.best_checkpoint_metric_comp), order)
-        yield broken("best_checkpoint_metric_comp", f"must be 'higher' or 'lower'{meant}")
+        yield invalid("best_checkpoint_metric_comp", f"must be 'higher' or 'lower'{meant}")
     if trainer.best_checkpoint_export_subdir and not trainer.best_checkpoint_eval_metric:
         needs = "has no effect without TrainerConfig.best_checkpoint_eval_metric"
-        yield broken("best_checkpoint_export_subdir", needs)
+        yield invalid("best_checkpoint_export_subdir", needs)
 
 
-def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Broken]:
+def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Invalid]:
     for name, used in (("train_data", trains), ("validation_data", evaluates)):
         data = getattr(task, name, None)
         if used and not _positive(getattr(data, "global_batch_size", 1)):
-            yield Broken(f"task.{name}", data, "global_batch_size", "must be 1 or more")
+            yield Invalid(f"task.{name}", data, "global_batch_size", "must be 1 or more")
 
 
-def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Broken]:
+def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     """Values that cannot be had together."""
     trainer, runtime = experiment.trainer, experiment.runtime
     for part in ("train", "eval"):
         loop, function = f"{part}_tf_while_loop", f"{part}_tf_function"
         if getattr(trainer, loop) and not getattr(trainer, function):
             needs = f"needs {loop} = False: a loop in a graph is a function"
-            yield Broken("trainer", trainer, function, needs)
+            yield Invalid("trainer", trainer, function, needs)
     if trainer.optimizer_config.ema is not None and runtime.mixed_precision_dtype == "float16":
         needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
-        yield Broken("runtime", runtime, "mixed_precision_dtype", needs)
+        yield Invalid("runtime", runtime, "mixed_precision_dtype", needs)
     kind = runtime.distribution_strategy
     if runtime.tpu and kind != "tpu":
         needs = f"has no effect with RuntimeConfig.distribution_strategy = {kind!r}; 'tpu' uses it"
-        yield Broken("runtime", runtime, "tpu", needs)
+        yield Invalid("runtime", runtime, "tpu", needs)
     if experiment.run.logical_cpus > 1 and kind != "mirrored":
         needs = f"has no effect with RuntimeConfig.distribution_strategy = {kind!r}, but 'mirrored'"
-        yield Broken("run", experiment.run, "logical_cpus", needs)
+        yield Invalid("run", experiment.run, "logical_cpus", needs)
     yield from _clipping(trainer)
     whole = "task.validation_data"
     data = getattr(experiment.task, "validation_data", None)
     if run_validation.drops_remainder(data):
         needs = "has no effect: the whole validation set counts; leave it out"
-        yield Broken(whole, data, "drop_remainder", needs)
+        yield Invalid(whole, data, "drop_remainder", needs)
 
 
-def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Broken]:
+def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Invalid]:
     """Sections that choose one of their fields by its name in `type`."""
     optimization = "trainer.optimizer_config"
     required = (f"{optimization}.optimizer", f"{optimization}.learning_rate") if trains else ()
@@ -138,19 +138,19 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Brok
             known = sorted(set(vars(section)) - {"type", *section.RESERVED_ATTR})
             if section.type not in known:
                 meant = spelling.did_you_mean(section.type or "", known)
-                yield Broken(path, section, "type", f"must be one of {', '.join(known)}{meant}")
+                yield Invalid(path, section, "type", f"must be one of {', '.join(known)}{meant}")
     options = experiment.trainer.optimizer_config
     optimizer, ema = options.optimizer, options.ema
     kind = optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type)
     if isinstance(kind, str):
         needs = "is named by tf-models-official, but has no implementation there"
-        yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
+        yield Invalid(f"{optimization}.optimizer", optimizer, "type", needs)
     elif ema is not None and kind and not issubclass(kind, tf_keras.optimizers.legacy.Optimizer):
         needs = "does not work with OptimizationConfig.ema, which wraps Keras's old optimizers"
-        yield Broken(f"{optimization}.optimizer", optimizer, "type", needs)
+        yield Invalid(f"{optimization}.optimizer", optimizer, "type", needs)
 
 
-def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
+def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
     """Two ways of clipping by norm, of which Keras takes one; official gives some a default."""
     for path, section in _chosen(trainer, "optimizer"):
         norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
@@ -158,28 +158,28 @@ def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
             needs = (
                 f"cannot be combined with global_clipnorm = {other}: give one, None for the other"
             )
-            yield Broken(path, section, "clipnorm", needs)
+            yield Invalid(path, section, "clipnorm", needs)
 
 
-def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Broken]:
+def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
     """What the chosen schedule and warm-up compute with, and official leaves empty."""
     chosen = [*_chosen(trainer, "learning_rate"), *_chosen(trainer, "warmup")]
     for path, section in chosen:
         *_, choice, kind = path.split(".")
         for field in _COMPUTED_WITH:
             if getattr(section, field, 0) is None:
-                yield Broken(path, section, field, f"must be given for {choice} {kind!r}")
+                yield Invalid(path, section, field, f"must be given for {choice} {kind!r}")
         for field in epochs.DECAYS:
             if (getattr(section, field, 0) or 0) < 0:
                 needs = "must be 1 or more, or 0 for the run's length"
-                yield Broken(path, section, field, needs)
+                yield Invalid(path, section, field, needs)
         boundaries, values = getattr(section, "boundaries", None), getattr(section, "values", None)
         if boundaries and values:
             count = len(boundaries) + (kind == "stepwise")
             if len(values) != count:
-                yield Broken(path, section, "values", f"must be {count}, for {boundaries}")
+                yield Invalid(path, section, "values", f"must be {count}, for {boundaries}")
             if any(low >= high for low, high in pairwise(boundaries)):
-                yield Broken(path, section, "boundaries", "must ascend")
+                yield Invalid(path, section, "boundaries", "must ascend")
 
 
 def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base_config.Config]]:
@@ -190,7 +190,7 @@ def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base
         yield f"trainer.optimizer_config.{choice}.{options.type}", section
 
 
-def _line(row: Broken, place: str | None) -> str:
+def _line(row: Invalid, place: str | None) -> str:
     """`digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
     line = f"{row.path}.{row.field} = {getattr(row.section, row.field)!r}; {row.needs}"
     return f"{place}: {line}" if place else f"{line}; set {type(row.section).__name__}.{row.field}"

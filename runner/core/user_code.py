@@ -20,7 +20,7 @@ from runner.core import files, secrets
 from runner.errors import ConfigError, LostError, RunnerError
 
 _OTHERS = [
-    Path(__file__).parent,
+    Path(__file__).parents[1],
     *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib", "scripts")),
 ]
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+).*$', re.M)

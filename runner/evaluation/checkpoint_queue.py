@@ -1,7 +1,7 @@
-"""Which checkpoints a sidecar has yet to evaluate, and keeping each until it has.
+"""Which checkpoints an evaluator has yet to evaluate, and keeping each until it has.
 
-They come from three places: the run's folder; the sidecar's queue, where training puts what it
-removes (`runner.evaluation.handover`); and the sidecar's own folder, where it links what it is
+They come from three places: the run's folder; the evaluator's queue, where training puts what it
+removes (`runner.evaluation.handover`); and the evaluator's own folder, where it links what it is
 about to read, since training may remove it meanwhile, and where a kill may have left that.
 """
 
@@ -22,7 +22,7 @@ class Pending:
 
     Args:
         model_dir: The run's folder; it need not exist yet.
-        folder: The sidecar's own.
+        folder: The evaluator's own.
         rows: What it has evaluated, or could not read.
         options: Which it is to evaluate.
     """

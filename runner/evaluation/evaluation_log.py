@@ -70,19 +70,19 @@ class EvaluationLog:
             commit: Makes it, if it is among the best and not there.
         """
         name = checkpoint_name(source, self._home)
-        row = records.Row(step, scalars.scalars(logs), round(seconds, 3), time.time(), name)
+        row = records.Evaluation(step, scalars.scalars(logs), round(seconds, 3), time.time(), name)
         self._rows.append(row)
         self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source, commit))
 
     def names(self, step: int) -> set[str]:
         """The names of the metrics that were recorded for `step`, which is the newest of all."""
-        newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.rows))
+        newest = itertools.takewhile(lambda row: row.step == step, reversed(self._rows.evaluations))
         return {name for row in newest for name in row.metrics}
 
     def catch_up(
         self, source: Path, commit: Callable[[], object] | None = None
-    ) -> records.Row | None:
+    ) -> records.Evaluation | None:
         """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
 
         Args:
@@ -92,7 +92,7 @@ class EvaluationLog:
         Returns:
             The best evaluation, None while there is none.
         """
-        return self._best.update(self._rows.rows, source, commit)
+        return self._best.update(self._rows.evaluations, source, commit)
 
 
 def checkpoint_name(path: Path, home: Path) -> str:

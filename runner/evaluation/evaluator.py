@@ -122,7 +122,7 @@ class Evaluator(base_trainer.Trainer):
         """Restores what an evaluation needs; where `path` has averaged weights only, these.
 
         Raises:
-            UnreadableError: it is damaged, or gone.
+            DamagedError: it is damaged, or gone.
             ConfigError: it was written for another model.
         """
         if self._averages is None or not averages.stand_alone(path):

@@ -22,7 +22,7 @@ class FinalTest:
     Args:
         built: The evaluator.
         dataset: The test data, distributed.
-        folder: The run's, or the sidecar's own.
+        folder: The run's, or the evaluator's own.
         best: The folder of the best checkpoint, None where none is kept.
         best_from: Evaluations before this step are not best.
         rows: The history in `folder`.
@@ -85,7 +85,7 @@ class FinalTest:
 
     def _too_early(self) -> str:
         """Why there is no best checkpoint, where all evaluations came too early for one."""
-        if self._best_from and all(row.step < self._best_from for row in self._rows.rows):
+        if self._best_from and all(row.step < self._best_from for row in self._rows.evaluations):
             return f", as no evaluation came at step {self._best_from:,} or later"
         return ""
 

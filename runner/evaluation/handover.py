@@ -1,11 +1,11 @@
-"""What training keeps for sidecars that are to evaluate every checkpoint.
+"""What training keeps for evaluators that are to evaluate every checkpoint.
 
-Such a sidecar registers in its folder, `eval-<name>/sidecar.json`. Before training removes a
-checkpoint it links it into the `queue/` of each sidecar that lives. So a checkpoint that was there
-when a sidecar registered, or came later, is in the run's folder or in the queue until the sidecar
-has evaluated it and removed it there. It may be in both, and come to the queue after it was
-evaluated: the sidecar's own rows say what it has done. (What training had begun to remove at the
-very moment of registering counts as removed before.)
+Such an evaluator registers in its folder, `eval-<name>/evaluator.json`. Before training removes a
+checkpoint it links it into the `queue/` of each live evaluator. So a checkpoint that was there
+when an evaluator registered, or came later, is in the run's folder or in the queue until the
+evaluator has evaluated it and removed it there. It may be in both, and come to the queue after it
+was evaluated: the evaluator's own rows say what it has done. (What training had begun to remove
+at the very moment of registering counts as removed before.)
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from runner.errors import ConfigError, RunnerError
 from runner.run_folder import watch
 
 GRACE_SECONDS = 600.0
-"""How long after its last sign of life was seen a sidecar still counts as living.
+"""How long after its last sign of life was seen an evaluator still counts as living.
 
 One that was killed, and is started again within that time, has missed nothing. For one that never
 comes back, no more than that is kept: its queue would fill the disk.
 """
 
-_FILE = "sidecar.json"
+_FILE = "evaluator.json"
 
 
 @contextlib.contextmanager
@@ -40,11 +40,11 @@ def registered(
     seconds: float = heartbeat.SECONDS,
     note: heartbeat.Note = heartbeat.say,
 ) -> Iterator[None]:
-    """Inside, the sidecar of `folder` counts as living.
+    """Inside, the evaluator of `folder` counts as living.
 
     The registration goes with a clean end, and with a mistake in the configuration, which no other
     start of the same mends. It stays when another error, a signal or a kill ends the block: the
-    sidecar is expected back.
+    evaluator is expected back.
 
     Args:
         folder: `eval-<name>` in the run's folder.
@@ -66,7 +66,7 @@ def registered(
 
 
 class Recipients:
-    """The sidecars of a run that are to get every checkpoint, as the process that trains sees them.
+    """The evaluators of a run that get every checkpoint, as the process that trains sees them.
 
     One lives as long as its registration changes now and then. How long ago that was is measured by
     this process's clock alone, from the look that saw it: the clocks of two machines may differ.
@@ -113,18 +113,18 @@ class Recipients:
 
 
 def waiting(folder: Path) -> list[Path]:
-    """The checkpoints in a sidecar's queue, all of them whole, the oldest first."""
+    """The checkpoints in an evaluator's queue, all of them whole, the oldest first."""
     return checkpoint_files.there(folder / "queue")
 
 
 def metrics_of(model_dir: Path, name: str) -> list[str] | None:
-    """The names that the evaluations of sidecar `name` produce, None where none is registered."""
+    """The names that the evaluations of evaluator `name` produce, None where none is registered."""
     metrics = _said(model_dir / f"eval-{name}" / _FILE).get("metrics")
     return [str(metric) for metric in metrics] if isinstance(metrics, list) else None
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """What a sidecar wrote; nothing where it cannot be read: that must not end training."""
+    """What an evaluator wrote; nothing where it cannot be read: that must not end training."""
     try:
         said = files.read_json(path)
     except (OSError, RunnerError):

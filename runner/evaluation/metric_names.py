@@ -30,7 +30,7 @@ def check(
     model_dir: Path,
     *,
     evaluates: bool,
-    sidecar: str = "",
+    evaluator: str = "",
 ) -> list[str] | None:
     """Checks that every metric which this process looks for will be in evaluations.
 
@@ -39,7 +39,7 @@ def check(
         built: Has the task.
         model_dir: The training run's folder.
         evaluates: Whether this process evaluates.
-        sidecar: Its name, if it is one; empty: it trains.
+        evaluator: Its name, if it is one; empty: it trains.
 
     Returns:
         What `produced` returns.
@@ -48,7 +48,7 @@ def check(
         ConfigError: there will be no such metric, or two of one name; the message lists those
             there will be.
     """
-    watched = [*_best(config), *_decisions(config, sidecar)]
+    watched = [*_best(config), *_decisions(config, evaluator)]
     own = produced(config, built, evaluates=evaluates and bool(watched))
     for each in watched:
         if each.source:
@@ -103,29 +103,29 @@ def _best(config: Experiment) -> Iterator[_Watched]:
             yield _Watched(f"RetentionConfig.{field}", metric.replace("|", "/"))
 
 
-def _decisions(config: Experiment, sidecar: str) -> Iterator[_Watched]:
-    """What rules look for: in training, all of them; in a sidecar, those that name it."""
+def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
+    """What rules look for: in training, all of them; in an evaluator, those that name it."""
     for rule in (config.run.early_stopping, config.run.plateau):
-        if sidecar and rule.source != sidecar:
+        if evaluator and rule.source != evaluator:
             continue
         for order, metrics in (("higher", rule.higher), ("lower", rule.lower)):
             for metric in metrics:
                 field = f"{type(rule).__name__}.{order}"
-                yield _Watched(field, metric, "" if sidecar else rule.source)
+                yield _Watched(field, metric, "" if evaluator else rule.source)
 
 
 def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
-    """Checks a metric of a sidecar's: by what that says it produces, else by this task.
+    """Checks a metric of an evaluator's: by what that says it produces, else by this task.
 
     One that runs and says nothing (`known` is empty) does not know it.
     """
     if known and each.metric not in known:
-        produces = f"the sidecar {each.source!r} produces {', '.join(known)}"
+        produces = f"the evaluator {each.source!r} produces {', '.join(known)}"
         raise ConfigError(_missing(each, produces, known))
     if known is None and own is not None and each.metric not in own:
         produces = (
-            f"the sidecar {each.source!r} is not running; this task produces {', '.join(own)}; "
-            "start the sidecar first if it has metrics of its own"
+            f"the evaluator {each.source!r} is not running; this task produces {', '.join(own)}; "
+            "start the evaluator first if it has metrics of its own"
         )
         raise ConfigError(_missing(each, produces, own))
 
@@ -136,8 +136,8 @@ def _refuse_idle(config: Experiment) -> None:
         if (rule.higher or rule.lower) and not rule.source:
             name = type(rule).__name__
             raise ConfigError(
-                f"{name} has no effect: this mode does not evaluate. Name the sidecar that does in "
-                f"{name}.source, or use --mode=train_and_eval"
+                f"{name} has no effect: this mode does not evaluate. Name the evaluator that does "
+                f"in {name}.source, or use --mode=train_and_eval"
             )
 
 

@@ -13,7 +13,7 @@ _STEP = "\0"  # stands for the step in a checkpoint's name, where nothing else c
 _Form = tuple[str, tuple[str, ...]]  # a row's checkpoint and the names of its metrics
 
 
-class Evaluations(Sequence[records.Row]):
+class Evaluations(Sequence[records.Evaluation]):
     """Rows in the order in which they were added; each is made anew when it is asked for."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Evaluations(Sequence[records.Row]):
         self._forms: list[_Form] = []
         self._known: dict[_Form, _Form] = {}  # each once
 
-    def append(self, row: records.Row) -> None:
+    def append(self, row: records.Evaluation) -> None:
         """Adds one."""
         form = (row.checkpoint.replace(str(row.step), _STEP), tuple(row.metrics))
         self._forms.append(self._known.setdefault(form, form))
@@ -39,10 +39,10 @@ class Evaluations(Sequence[records.Row]):
         return len(self._steps)
 
     @overload
-    def __getitem__(self, place: int) -> records.Row: ...
+    def __getitem__(self, place: int) -> records.Evaluation: ...
     @overload
-    def __getitem__(self, place: slice) -> list[records.Row]: ...
-    def __getitem__(self, place: int | slice) -> records.Row | list[records.Row]:
+    def __getitem__(self, place: slice) -> list[records.Evaluation]: ...
+    def __getitem__(self, place: int | slice) -> records.Evaluation | list[records.Evaluation]:
         found = range(len(self))[place]
         return self._row(found) if isinstance(found, int) else [self._row(n) for n in found]
 
@@ -55,11 +55,11 @@ class Evaluations(Sequence[records.Row]):
         """Whether `other` has the same rows, in a list or otherwise; NaN is like nothing."""
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    def _row(self, n: int) -> records.Row:
+    def _row(self, n: int) -> records.Evaluation:
         step, end = self._steps[n], self._ends[n]
         checkpoint, names = self._forms[n]
         values = self._values[end - len(names) : end]
-        return records.Row(
+        return records.Evaluation(
             step,
             dict(zip(names, values, strict=True)),
             self._seconds[n],

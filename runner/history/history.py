@@ -47,14 +47,14 @@ class History:
         return self._of[kind]
 
     @property
-    def rows(self) -> Sequence[records.Row]:
+    def evaluations(self) -> Sequence[records.Evaluation]:
         """The evaluations, oldest first."""
-        return self.of(records.Row)
+        return self.of(records.Evaluation)
 
     @property
     def left_out(self) -> list[records.LeftOut]:
         """The checkpoints that could not be evaluated, in the order in which that was found."""
-        found = (*self.of(records.Unreadable), *self.of(records.Failed))
+        found = (*self.of(records.Damaged), *self.of(records.Failed))
         return sorted(found, key=lambda row: row.time)
 
     @property
@@ -65,12 +65,12 @@ class History:
     @property
     def extent(self) -> Extent:
         """How far it goes."""
-        return self._extent(len(self.rows))
+        return self._extent(len(self.evaluations))
 
     def lost(self, then: Extent) -> str:
         """What it has lost since it went as far as `then`; empty while that is all there."""
         counts = {
-            "evaluation": (then.evaluations, len(self.rows)),
+            "evaluation": (then.evaluations, len(self.evaluations)),
             "rollback": (then.rollbacks, len(self.rollbacks)),
             "drop of the learning rate": (then.drops, len(self.of(records.Drop))),
         }
@@ -84,7 +84,7 @@ class History:
         return " and ".join(lost)
 
     def _extent(self, evaluations: int) -> Extent:
-        digest = self._of[records.Row].digest(evaluations)
+        digest = self._of[records.Evaluation].digest(evaluations)
         return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
 
     def append(self, row: records.Record) -> None:
@@ -131,7 +131,7 @@ class History:
 
     def _set(self, rows: Iterable[records.Record]) -> None:
         self._of: dict[type, Any] = {kind: [] for kind in records.KINDS.values()}
-        self._of[records.Row] = columns.Evaluations()
+        self._of[records.Evaluation] = columns.Evaluations()
         self._steps = array("q")
         self._last = -1  # the highest step of any row
         for row in rows:
@@ -140,7 +140,7 @@ class History:
     def _add(self, row: records.Record) -> None:
         self._of[type(row)].append(row)
         self._last = max(self._last, row.step)
-        if isinstance(row, records.Row) and row.is_own and not self.has(row.step):
+        if isinstance(row, records.Evaluation) and row.is_own and not self.has(row.step):
             bisect.insort(self._steps, row.step)
 
 
@@ -154,10 +154,10 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0  # bytes
-        self._waiting: list[records.Row] = []
+        self._waiting: list[records.Evaluation] = []
         self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
 
-    def take(self, step: int | None) -> list[records.Row]:
+    def take(self, step: int | None) -> list[records.Evaluation]:
         """The evaluations up to `step` (None: all) that were not taken yet, oldest first.
 
         Of a checkpoint that was evaluated again only the first counts, and none of another run.
@@ -168,7 +168,7 @@ class Tail:
         self._waiting = [row for row in waiting if row.step > step]
         return [row for row in waiting if row.step <= step]
 
-    def _new(self) -> list[records.Row]:
+    def _new(self) -> list[records.Evaluation]:
         try:
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._read:  # begun anew
@@ -182,10 +182,10 @@ class Tail:
         with _saying_what_is_wrong(self._path):
             rows = files.parse_json_lines(whole.splitlines(), records.parse, name=name)
         self._read += len(whole)
-        found = [row for row in rows if isinstance(row, records.Row) and row.is_own]
+        found = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
         return [row for row in found if self._is_new(row)]
 
-    def _is_new(self, row: records.Row) -> bool:
+    def _is_new(self, row: records.Evaluation) -> bool:
         key = (row.step, frozenset(row.metrics))
         new = key not in self._known
         self._known.add(key)

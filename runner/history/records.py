@@ -27,7 +27,7 @@ class Record:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row(Record):
+class Evaluation(Record):
     """One evaluation.
 
     Attributes:
@@ -75,11 +75,11 @@ class Rollback(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
-    """A decision that came from a sidecar's evaluations: the run ends.
+    """A decision that came from an evaluator's evaluations: the run ends.
 
     Attributes:
         step: Where it ended, and committed.
-        source: The sidecar's name.
+        source: The evaluator's name.
         reason: Why.
         time: When, in seconds since the epoch.
     """
@@ -93,11 +93,11 @@ class Stop(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drop(Record):
-    """A decision that came from a sidecar's evaluations: the learning rate drops.
+    """A decision that came from an evaluator's evaluations: the learning rate drops.
 
     Attributes:
         step: Where it was made, and committed; it holds from there.
-        source: The sidecar's name.
+        source: The evaluator's name.
         scale: What the schedule is multiplied by, by this drop and all before it.
         time: When, in seconds since the epoch.
     """
@@ -126,10 +126,10 @@ class LeftOut(Record):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unreadable(LeftOut):
+class Damaged(LeftOut):
     """The checkpoint is damaged, or gone."""
 
-    kind = "unreadable"
+    kind = "damaged"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Test(Record):
 
 
 KINDS: Mapping[str, type[Record]] = {
-    row.kind: row for row in (Row, Rollback, Stop, Drop, Unreadable, Failed, Test)
+    row.kind: row for row in (Evaluation, Rollback, Stop, Drop, Damaged, Failed, Test)
 }
 
 
@@ -172,12 +172,13 @@ def parse(found: dict[str, Any]) -> Any:
     """What an object of JSON stands for: a row, or the metrics of one."""
     if "kind" not in found or "step" not in found:
         return found
-    kind = KINDS[found.pop("kind")]
+    kind = found.pop("kind")
+    row = Damaged if kind == "unreadable" else KINDS[kind]  # that was its name until version 0.1
     if "metrics" in found:
         found["metrics"] = {name: float(value) for name, value in found["metrics"].items()}
     if "skipped" in found:
         found["skipped"] = tuple(found["skipped"])
-    return kind(**found)
+    return row(**found)
 
 
 def nested(metrics: Mapping[str, float]) -> dict[str, Any]:

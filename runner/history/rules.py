@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from runner.history.records import Rollback, Row
+from runner.history.records import Evaluation, Rollback
 
 if TYPE_CHECKING:  # which loads TensorFlow
     from runner import run_config
@@ -38,7 +38,7 @@ class Watched:
         return (*self.higher, *self.lower)
 
     def better(
-        self, row: Row, best: Mapping[str, float]
+        self, row: Evaluation, best: Mapping[str, float]
     ) -> tuple[bool, Mapping[str, float]] | None:
         """Whether any metric of `row` beats `best`, and the best of each with it.
 
@@ -120,7 +120,7 @@ class StoppingRule:
     from_step: int = 0
     source: str = ""
 
-    def step(self, state: Trend, row: Row) -> Trend:
+    def step(self, state: Trend, row: Evaluation) -> Trend:
         """After one more. Once it says stop, nothing takes that back."""
         seen = None if row.step < self.from_step else self.watched.better(row, state.best)
         if seen is None or self.reason(state):
@@ -150,7 +150,7 @@ class PlateauRule:
     cooldown: int = 0
     source: str = ""
 
-    def step(self, state: Trend, row: Row) -> Trend:
+    def step(self, state: Trend, row: Evaluation) -> Trend:
         """After one more."""
         seen = self.watched.better(row, state.best)
         if seen is None:
@@ -185,7 +185,7 @@ class Ranking:
         best: The best row; None while every value is NaN, missing or too early.
     """
 
-    def __init__(self, rule: BestRule, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, rule: BestRule, rows: Sequence[Evaluation] = ()) -> None:
         self._rule = rule
         self._watched = rule.watched
         self._begin()
@@ -193,13 +193,13 @@ class Ranking:
 
     def _begin(self) -> None:
         self._marks: Mapping[str, float] = {}
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[Evaluation] = ()
         self._taken = 0
         self._ranked = array("q")  # which of the rows, the best first
         self._places = array("d")  # what puts each of these where it is: less is better
-        self.best: Row | None = None
+        self.best: Evaluation | None = None
 
-    def take(self, rows: Sequence[Row]) -> None:
+    def take(self, rows: Sequence[Evaluation]) -> None:
         """Takes in those of `rows` that are new, after those of the call before.
 
         Other rows than then, as after some were dropped, are taken in from the first on.
@@ -220,19 +220,19 @@ class Ranking:
             self._places = array("d", [place for place, _ in ranked])
             self._ranked = array("q", [n for _, n in ranked])
 
-    def _mark(self, rows: Sequence[Row]) -> tuple[int, float] | None:
+    def _mark(self, rows: Sequence[Evaluation]) -> tuple[int, float] | None:
         """What tells the last row that was taken in from one that stands in its place now."""
         if len(rows) < self._taken:
             return None
         row = rows[self._taken - 1]
         return row.step, row.time
 
-    def first(self, count: int, *, among: Callable[[Row], bool]) -> list[Row]:
+    def first(self, count: int, *, among: Callable[[Evaluation], bool]) -> list[Evaluation]:
         """The `count` best rows that are `among` those to choose from, one a step.
 
         Better ones that are not are forgotten: what is gone is not looked for again and again.
         """
-        found: dict[int, Row] = {}
+        found: dict[int, Evaluation] = {}
         looked = 0
         kept = []
         for n in self._ranked:
@@ -247,7 +247,7 @@ class Ranking:
         self._places[:looked] = array("d", [self._places[at] for at in kept])
         return list(found.values())
 
-    def _place(self, n: int, row: Row) -> float:
+    def _place(self, n: int, row: Evaluation) -> float:
         """What ranks the row, the `n`-th of all; NaN where it cannot be the best."""
         gains = self._gains(row)
         self.best = row if gains else self.best
@@ -256,7 +256,7 @@ class Ranking:
         value = row.metrics.get(self._rule.metric, math.nan)
         return -value if self._rule.higher else value
 
-    def _gains(self, row: Row) -> bool:
+    def _gains(self, row: Evaluation) -> bool:
         """Whether `row` is better than all before it."""
         seen = self._watched.better(row, self._marks)
         if seen:
@@ -279,7 +279,7 @@ def plateau(options: "run_config.PlateauConfig") -> PlateauRule:
     return PlateauRule(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
 
-def best(rows: Sequence[Row], rule: BestRule) -> Row | None:
+def best(rows: Sequence[Evaluation], rule: BestRule) -> Evaluation | None:
     """The best row by `rule`; None while every value is NaN, missing or too early."""
     return Ranking(rule, rows).best
 
@@ -294,12 +294,12 @@ def rollback_scale(rollbacks: Iterable[Rollback]) -> float:
     return math.prod(rollback.rate for rollback in rollbacks)
 
 
-def stop_reason(rows: Iterable[Row], rule: StoppingRule) -> str | None:
+def stop_reason(rows: Iterable[Evaluation], rule: StoppingRule) -> str | None:
     """Why a run with these evaluations ends, None while it goes on."""
     return rule.reason(functools.reduce(rule.step, rows, Trend()))
 
 
-def plateau_scale(rows: Iterable[Row], rule: PlateauRule) -> float:
+def plateau_scale(rows: Iterable[Evaluation], rule: PlateauRule) -> float:
     """What the scheduled learning rate is multiplied by after these evaluations."""
     return rule.scale(functools.reduce(rule.step, rows, Trend()))
 

@@ -1,7 +1,7 @@
 """A run as a row of TensorBoard's HPARAMS table, where `tensorboard --logdir runs` compares runs.
 
 The row says what the configuration changes, how the run ended, and the best evaluation's metrics.
-TensorBoard adds the last point of every chart in the folders below, those of sidecars, too. The
+TensorBoard adds the last point of every chart in the folders below, those of evaluators, too. The
 columns are left to it: of several runs that declare theirs it reads one, but where none does, it
 gathers the columns of all.
 """
@@ -40,7 +40,7 @@ class Session:
         self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a group of its own
         self._board.flush()
 
-    def best(self, row: records.Row | None) -> None:
+    def best(self, row: records.Evaluation | None) -> None:
         """Adds the best evaluation's metrics, `best/...`, if there is one."""
         if row is not None:
             self._board.write(row.step, {f"best/{name}": x for name, x in row.metrics.items()})

@@ -80,7 +80,7 @@ class Progress:
         self._rate = Rate()
         self._evaluation_seconds = 0.0
         self._newest: dict[str, float] = {}
-        self._best: records.Row | None = None
+        self._best: records.Evaluation | None = None
         self._at = (0, math.nan)
         self._line = ""
 
@@ -98,14 +98,14 @@ class Progress:
         self._shown = self._clock()
         self._hand_over(lambda: self._redraw(step, loss()))
 
-    def resumed(self, newest: records.Row, best: records.Row | None) -> None:
+    def resumed(self, newest: records.Evaluation, best: records.Evaluation | None) -> None:
         """What earlier starts evaluated last, and the best so far."""
         with self._lock:
             self._evaluation_seconds = newest.seconds
             self._best = best
             self._newest.update(newest.metrics)
 
-    def evaluated(self, row: records.Row, best: records.Row | None) -> None:
+    def evaluated(self, row: records.Evaluation, best: records.Evaluation | None) -> None:
         """After an evaluation; `best` is the best one so far."""
         with self._lock:
             self.resumed(row, best)

@@ -21,10 +21,10 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
 
 
 def evaluations(
-    rows: Iterable[records.Row],
+    rows: Iterable[records.Evaluation],
     left_out: Iterable[records.LeftOut] = (),
     *,
-    best: records.Row | None = None,
+    best: records.Evaluation | None = None,
     first: Sequence[str] = (),
     width: float = math.inf,
 ) -> str:
@@ -58,7 +58,7 @@ def evaluations(
     return "\n".join([top, *marked])
 
 
-def _cells(rows: Iterable[records.Row], names: Sequence[str], *more: str) -> list[list[str]]:
+def _cells(rows: Iterable[records.Evaluation], names: Sequence[str], *more: str) -> list[list[str]]:
     """The head and a line for each row; `more` are columns without values."""
     lines = [["step", *names, *more, "seconds"]]
     for row in rows:

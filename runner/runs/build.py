@@ -165,7 +165,7 @@ def build_evaluation(
     Args:
         config: The experiment.
         built: The evaluator.
-        folder: The run's, or the sidecar's own within it.
+        folder: The run's, or the evaluator's own within it.
         boards: Where the points go.
         rows: The history in `folder`.
         line: What a person sees.
@@ -224,7 +224,7 @@ def build_test(
     Args:
         config: The experiment.
         built: Holds the last weights at the end.
-        folder: The run's, or the sidecar's own.
+        folder: The run's, or the evaluator's own.
         rows: The history in `folder`.
         line: What a person sees.
     """

@@ -91,7 +91,7 @@ def _training(
         ) as reads,
     ):
         run = training_run.Training(
-            experiment, scratch, evaluates=evaluates, stop=stop, held=held, sidecars=model_dir
+            experiment, scratch, evaluates=evaluates, stop=stop, held=held, evaluators=model_dir
         )
         with closing.closing(run):
             run.report()
@@ -129,7 +129,7 @@ def _evaluating(
 ) -> dict[str, Any]:
     built = build.build_evaluator(experiment, scratch, stop=stop)
     metric_names.check(
-        experiment, built, model_dir, evaluates=True, sidecar=experiment.run.evaluator.name or "-"
+        experiment, built, model_dir, evaluates=True, evaluator=experiment.run.evaluator.name or "-"
     )
     if path is None:
         built.initialize(whole=whole)
@@ -150,7 +150,7 @@ def _step(run: training_run.Training) -> float:
         raise DivergedError(f"the loss of the first step is {loss:g}")
     start = time.perf_counter()
     run.trainer.train(tf.constant(_TIMED_STEPS))
-    broken = run.trainer.unsound()
+    broken = run.trainer.not_finite()
     seconds = (time.perf_counter() - start) / _TIMED_STEPS
     if broken:
         raise DivergedError(f"after {_TIMED_STEPS + 1} steps not finite: {', '.join(broken[:3])}")

@@ -19,13 +19,13 @@ from runner.runs import build
 _POLL_SECONDS = 0.2
 
 
-class Sidecar:
+class EvaluatorRun:
     """Evaluates checkpoints of the run in `model_dir`, and records in a folder of its own there.
 
     Args:
         config: The experiment.
         model_dir: The training run's folder; it need not exist yet.
-        folder: The sidecar's own.
+        folder: The evaluator's own.
         stop: Whether a signal has come.
         check: Called before a result is recorded; raises where another process records there.
         eval_actions: Called with each result.
@@ -55,37 +55,37 @@ class Sidecar:
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
         self._check = check
-        self.trainer = build.build_evaluator(config, folder, stop=stop, given=given)
+        self.evaluator = build.build_evaluator(config, folder, stop=stop, given=given)
         name = folder.name.removeprefix("eval-")
         self._metrics = metric_names.check(
-            config, self.trainer, model_dir, evaluates=True, sidecar=name
+            config, self.evaluator, model_dir, evaluates=True, evaluator=name
         )
-        self.rows = history.History(folder / "history.jsonl")
+        self.history = history.History(folder / "history.jsonl")
         self.line = progress.Progress()
         self._boards = build.build_boards(config, folder)
         self._failures = 0  # in a row
         self._evaluation = build.build_evaluation(
             config,
-            self.trainer,
+            self.evaluator,
             folder,
             boards=self._boards,
-            rows=self.rows,
+            rows=self.history,
             line=self.line,
             eval_actions=eval_actions,
             keeps_best=keeps_best,
         )
         self._final_test = build.build_test(
-            config, self.trainer, folder, rows=self.rows, line=self.line
+            config, self.evaluator, folder, rows=self.history, line=self.line
         )
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
 
         Raises:
-            checkpoints.UnreadableError: it is damaged, or gone.
+            checkpoints.DamagedError: it is damaged, or gone.
             ConfigError: it was written for another model.
         """
-        self.trainer.restore(path)
+        self.evaluator.restore(path)
         self._record(checkpoint_manager.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
@@ -103,10 +103,10 @@ class Sidecar:
         """
         step = checkpoint_files.step_in(path.name) or 0
         try:
-            self.trainer.restore(path)
+            self.evaluator.restore(path)
             scores = self._evaluation.score(step)
-        except checkpoint_manager.UnreadableError as error:
-            self._leave_out(path, records.Unreadable, error.reason)
+        except checkpoint_manager.DamagedError as error:
+            self._leave_out(path, records.Damaged, error.reason)
             return None
         except Exception as error:
             self._fail(path, "the evaluation", error)
@@ -128,7 +128,7 @@ class Sidecar:
             ConfigError: it leaves weights as they were initialized.
         """
         try:
-            self.trainer.initialize(whole=True)
+            self.evaluator.initialize(whole=True)
         except ConfigError as error:
             none = f"there is no checkpoint in {self._model_dir} to evaluate"
             raise ConfigError(f"{none}, and init_checkpoint is none: {error}") from error
@@ -157,7 +157,7 @@ class Sidecar:
             ConfigError: a checkpoint was written for another model.
         """
         self._catch_up()
-        kept = checkpoint_queue.Pending(self._model_dir, self._folder, self.rows, self._options)
+        kept = checkpoint_queue.Pending(self._model_dir, self._folder, self.history, self._options)
         with closing.closing(kept) as todo:
             try:
                 with handover.registered(
@@ -170,7 +170,7 @@ class Sidecar:
             todo.clear()
         if reason:
             self.line.note(f"stopped: {reason}")
-        elif not self.rows.steps:
+        elif not self.history.steps:
             raise RunnerError(self._why_nothing(training))
         return reason
 
@@ -211,7 +211,7 @@ class Sidecar:
 
     def _why_nothing(self, training: watch.Watch) -> str:
         """Why there is not one evaluation, though training has ended."""
-        if failed := self.rows.left_out:
+        if failed := self.history.left_out:
             last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
             return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
         ended = f"nothing was evaluated: training in {self._model_dir} is {training.state}"
@@ -223,7 +223,7 @@ class Sidecar:
 
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
-        for row in [row for row in self.rows.rows if row.is_own][-1:]:
+        for row in [row for row in self.history.evaluations if row.is_own][-1:]:
             for folder in (self._folder, self._folder / "queue", self._model_dir):
                 path = folder / row.checkpoint
                 if checkpoint_files.exists(path):
@@ -251,7 +251,7 @@ class Sidecar:
         step = checkpoint_files.step_in(path.name) or 0
         name = evaluation_log.checkpoint_name(path, self._model_dir)
         self._check()
-        self.rows.append(kind(step, name, reason, time.time()))
+        self.history.append(kind(step, name, reason, time.time()))
         self.line.note(f"{name}: {reason}; it is left out")
 
     def _record(self, step: int, path: Path) -> str | None:
@@ -259,4 +259,4 @@ class Sidecar:
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations
-        return 0 < most <= len(self.rows.steps)
+        return 0 < most <= len(self.history.steps)

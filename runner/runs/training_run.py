@@ -39,7 +39,7 @@ class Training:
         held: The claim to the folder.
         given: What a caller has made already.
         profile_steps: The first and the last step to profile, None for none.
-        sidecars: The folder whose sidecars decide, where it is not `model_dir`.
+        evaluators: The folder whose evaluators decide, where it is not `model_dir`.
         allow_lost_history: Whether the run may go on without rows that its history has lost.
 
     Attributes:
@@ -63,7 +63,7 @@ class Training:
         held: claim.Claim,
         given: build.Given = build.Given(),  # noqa: B008, immutable
         profile_steps: tuple[int, int] | None = None,
-        sidecars: Path | None = None,
+        evaluators: Path | None = None,
         allow_lost_history: bool = False,
     ) -> None:
         self._config = config
@@ -75,16 +75,16 @@ class Training:
             model_dir, best_folders=list(build.best_rules(config)), note=heartbeat.say
         )
         start = checkpoint_manager.step_of(self._source) if self._source else 0
-        self.rows = history.History(model_dir / "history.jsonl")
+        self.history = history.History(model_dir / "history.jsonl")
         written = extra_state.Logs.of(self._source) if self._source else None
         if written:
             self._check_history(written.history, allow=allow_lost_history)
-        self.rows.drop_after(start)
+        self.history.drop_after(start)
         self.trainer, self._rate_scale = build.build_trainer(
             config,
             model_dir,
             step=start,
-            rows=self.rows,
+            rows=self.history,
             evaluates=evaluates,
             stop=stop,
             given=given,
@@ -116,7 +116,7 @@ class Training:
                 f"{self.log.step:,}, and {self._source} followed one of step {written.training:,}"
             )
         self._begin()
-        metric_names.check(config, self.trainer, sidecars or model_dir, evaluates=evaluates)
+        metric_names.check(config, self.trainer, evaluators or model_dir, evaluates=evaluates)
         if not self._source and config.trainer.recovery_max_trials > 0:
             self._commit(0)  # something to roll back to
         self.line = progress.Progress(
@@ -133,7 +133,7 @@ class Training:
                 config,
                 self.trainer,
                 model_dir,
-                rows=self.rows,
+                rows=self.history,
                 line=self.line,
             )
             if evaluates
@@ -192,7 +192,7 @@ class Training:
         return self._store.path(step)
 
     def unheard(self) -> list[str]:
-        """The sidecars that were to decide something, and evaluated nothing."""
+        """The evaluators that were to decide something, and evaluated nothing."""
         return self._decisions.unheard()
 
     def test(self, step: int) -> dict[str, Any]:
@@ -211,19 +211,19 @@ class Training:
             self.trainer,
             self._model_dir,
             boards=self._boards,
-            rows=self.rows,
+            rows=self.history,
             line=self.line,
             eval_actions=eval_actions,
             grid=self._grid,
         )
         if self._source:
             best = evaluate.log.catch_up(self._source)
-            for newest in self.rows.rows[-1:]:
+            for newest in self.history.evaluations[-1:]:
                 self.line.resumed(newest, best)
         guard = divergence.Divergence(
             self.trainer,
             self._store,
-            self.rows,
+            self.history,
             trials=self._config.trainer.recovery_max_trials,
             rate=self._config.run.rollback_rate,
             go_back=lambda step: self._go_back(step, evaluate.log),
@@ -248,7 +248,7 @@ class Training:
             commit=self._commit,
             wait=self._store.wait,
             evaluate=lambda step: self._evaluate(evaluate, step),
-            evaluated=self.rows.has,
+            evaluated=self.history.has,
             finish=lambda step: evaluate.finish(
                 step, self._store.path(step), before_record=self._store.wait
             ),
@@ -277,7 +277,7 @@ class Training:
 
     def _check_history(self, then: history.Extent, *, allow: bool) -> None:
         """Compares the rows with those that there were when the checkpoint was committed."""
-        lost = self.rows.lost(then)
+        lost = self.history.lost(then)
         if not lost:
             return
         said = f"{self._model_dir / 'history.jsonl'} has lost {lost} that {self._source} followed"
@@ -305,10 +305,10 @@ class Training:
         self._rate_scale.assign(self._decisions.rate_scale)
 
     def _decided(self) -> decisions.Decisions:
-        return decisions.Decisions(self._config, self._model_dir, self.rows)
+        return decisions.Decisions(self._config, self._model_dir, self.history)
 
     def _go_back(self, step: int, log: evaluation_log.EvaluationLog) -> None:
-        if self.rows.drop_after(step):
+        if self.history.drop_after(step):
             self._decisions = self._decided()
             log.catch_up(self._store.path(step))
         self._restore(self._store.path(step))
@@ -316,11 +316,11 @@ class Training:
         with self.trainer.strategy.scope():
             self.trainer.feed(self._inputs(step))
         self.log.rewind(step)
-        self.line.note(f"{self.rows.rollbacks[-1].reason}: rolled back to step {step:,}")
+        self.line.note(f"{self.history.rollbacks[-1].reason}: rolled back to step {step:,}")
 
     def _inputs(self, step: int) -> Any:
         run = self.trainer
-        return build.training_inputs(self._config, run.task, step, self.rows, run.determinism)
+        return build.training_inputs(self._config, run.task, step, self.history, run.determinism)
 
     def _decide(self, step: int) -> str | None:
         self._decisions.before_commit(step)
@@ -330,7 +330,7 @@ class Training:
     def _commit(self, step: int) -> None:
         self._held.check()
         self.log.flush()
-        self.trainer.logs.take(extra_state.Written(self.rows.extent, self.log.step))
+        self.trainer.logs.take(extra_state.Written(self.history.extent, self.log.step))
         self.trainer.remember()
         self._store.commit(step)
 

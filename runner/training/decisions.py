@@ -1,8 +1,9 @@
 """When a training run ends early, and how its learning rate drops: rules applied to evaluations.
 
 From the run's own evaluations a decision is a fold, at once, and a resumed run folds the same rows.
-A sidecar's evaluations come at any time, so a decision from them is taken only where a checkpoint
-is about to be committed, and is written to the run's history first: a resumed run repeats it there.
+Another evaluator's evaluations come at any time, so a decision from them is taken only where a
+checkpoint is about to be committed, and is written to the run's history first: a resumed run
+repeats it there.
 """
 
 import functools
@@ -20,7 +21,7 @@ class Decisions:
 
     Args:
         experiment: What is trained.
-        model_dir: The run's folder, where sidecars have theirs.
+        model_dir: The run's folder, where evaluators have theirs.
         rows: The run's history.
         note: Told of each decision.
     """
@@ -54,7 +55,7 @@ class Decisions:
         return rules.rollback_scale(self._rows.rollbacks) * self._scale
 
     def unheard(self) -> list[str]:
-        """The sidecars whose evaluations a rule asks for, and that have made none."""
+        """The evaluators whose evaluations a rule asks for, and that have made none."""
         rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
         return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
 
@@ -66,7 +67,7 @@ class Decisions:
             self._drop_to(self._plateau.scale(self._for_plateau.after()))
 
     def before_commit(self, step: int) -> None:
-        """Takes in sidecars' evaluations up to `step`, which is about to be committed."""
+        """Takes in evaluators' evaluations up to `step`, which is about to be committed."""
         if self._stopping.source and not self._stopped:
             self._stopped = self._stopping.reason(self._for_stopping.after(step))
             if self._stopped:
@@ -85,7 +86,7 @@ class Decisions:
             self._note(f"{names} no better: the learning rate is now {scale:.4g} of the scheduled")
 
     def _expect(self, model_dir: Path) -> None:
-        """Says which of the sidecars that rules ask for have not begun."""
+        """Says which of the evaluators that rules ask for have not begun."""
         there = sorted(path.name.removeprefix("eval-") for path in model_dir.glob("eval-*"))
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
             others = f"; there are {', '.join(there)}" if there else ""
@@ -133,7 +134,7 @@ class _Fold:
 
     def after(self, step: int | None = None) -> rules.Trend:
         """What the rule knows after the rows up to `step`; the run's own are all taken in."""
-        new = self._theirs.take(step) if self._rule.source else self._own.rows[self._taken :]
+        new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
         self._trend = functools.reduce(self._rule.step, new, self._trend)
         self._taken += len(new)
         return self._trend

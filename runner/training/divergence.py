@@ -52,7 +52,7 @@ class Divergence:
         """What broke, None while nothing has; variables are looked at before a commit."""
         if not self._trainer.is_sound:
             return self._broken_loss(float(loop.logs["training_loss"]))
-        broken = self._trainer.unsound() if commits else []
+        broken = self._trainer.not_finite() if commits else []
         return f"not finite: {_named(broken)}" if broken else None
 
     def recover(self, reason: str) -> int:

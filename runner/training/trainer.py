@@ -319,7 +319,7 @@ class Trainer(evaluator.Evaluator):
             metric.reset_state()
         return tf.constant(True)
 
-    def unsound(self) -> list[str]:
+    def not_finite(self) -> list[str]:
         """The names of the variables that hold a value that is not finite.
 
         A sum is finite only if all its terms are, and is read off in one pass, without a temporary;

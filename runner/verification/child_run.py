@@ -1,6 +1,6 @@
 """A run started in a process of its own, watched by what it leaves in its folder, interrupted.
 
-with starts.Start([sys.executable, "-m", "runner", ...], model_dir, note=print) as start:
+with child_run.Start([sys.executable, "-m", "runner", ...], model_dir, note=print) as start:
     if start.wait_for(lambda: starts.last_row(model_dir) >= 100):
         start.interrupt(signal.SIGKILL)
 """

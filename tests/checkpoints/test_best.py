@@ -38,7 +38,7 @@ def commit(folder, *steps, keep=5):
 
 
 def row(step, accuracy):
-    return records.Row(step, {"accuracy": accuracy}, 0.0, 0.0, f"ckpt-{step}")
+    return records.Evaluation(step, {"accuracy": accuracy}, 0.0, 0.0, f"ckpt-{step}")
 
 
 def info(folder):
@@ -159,7 +159,7 @@ def test_a_damaged_info_is_written_anew_and_nothing_that_it_named_is_lost(tmp_pa
 
 
 def test_weights_that_are_no_checkpoint_of_the_run_are_not_exported(tmp_path):
-    rows = [records.Row(0, {"accuracy": 0.5}, 0.0, 0.0, "pretrained")]
+    rows = [records.Evaluation(0, {"accuracy": 0.5}, 0.0, 0.0, "pretrained")]
     (tmp_path / "pretrained").mkdir()
     keeper = best.BestCheckpoint(tmp_path / "best", RULE)
     assert keeper.update(rows, tmp_path / "pretrained").step == 0
@@ -247,7 +247,7 @@ SCORES = {10: (0.5, 0.5), 20: (0.625, 0.375), 30: (0.25, 0.75), 40: (0.5, 0.625)
 
 def scored():
     return [
-        records.Row(step, {"accuracy": accuracy, "f1": f1}, 0.0, 0.0, f"ckpt-{step}")
+        records.Evaluation(step, {"accuracy": accuracy, "f1": f1}, 0.0, 0.0, f"ckpt-{step}")
         for step, (accuracy, f1) in SCORES.items()
     ]
 
@@ -270,7 +270,7 @@ def test_by_several_metrics_the_newest_gain_is_kept_though_what_it_beat_is_gone(
 
 def test_of_several_by_several_metrics_the_newest_gains_are_kept(tmp_path):
     keeper = best.BestCheckpoint(tmp_path / "best", EITHER, keep=2)
-    rows = [*scored(), records.Row(50, {"f1": 0.875}, 0.0, 0.0, "ckpt-50")]
+    rows = [*scored(), records.Evaluation(50, {"f1": 0.875}, 0.0, 0.0, "ckpt-50")]
     for number, path in enumerate(commit(tmp_path, *SCORES, 50, keep=1), 1):
         keeper.update(rows[:number], path)
     assert info(tmp_path / "best")["checkpoints"] == [
@@ -310,7 +310,7 @@ def test_a_step_that_was_evaluated_twice_counts_once(tmp_path):
 
 def test_the_checkpoint_of_another_run_is_not_taken_for_one_of_this(tmp_path):
     [ten] = commit(tmp_path, 10)
-    rows = [records.Row(10, {"accuracy": 0.9}, 0.0, 0.0, "/elsewhere/ckpt-10")]
+    rows = [records.Evaluation(10, {"accuracy": 0.9}, 0.0, 0.0, "/elsewhere/ckpt-10")]
     best.BestCheckpoint(tmp_path / "best", RULE).update(rows, ten)
     assert not (tmp_path / "best").exists()
 
@@ -368,8 +368,8 @@ def test_each_metric_has_its_folder_and_the_first_is_the_runs(tmp_path):
         [best.BestCheckpoint(tmp_path / "best", RULE), best.BestCheckpoint(tmp_path / "low", loss)]
     )
     rows = [
-        records.Row(10, {"accuracy": 0.5, "loss": 1.0}, 0.0, 0.0, "ckpt-10"),
-        records.Row(20, {"accuracy": 0.7, "loss": 2.0}, 0.0, 0.0, "ckpt-20"),
+        records.Evaluation(10, {"accuracy": 0.5, "loss": 1.0}, 0.0, 0.0, "ckpt-10"),
+        records.Evaluation(20, {"accuracy": 0.7, "loss": 2.0}, 0.0, 0.0, "ckpt-20"),
     ]
     _, twenty = commit(tmp_path, 10, 20)
     assert keeper.update(rows, twenty).step == 20
@@ -388,7 +388,7 @@ def test_a_run_keeps_the_best_by_each_metric_that_its_configuration_names(tmp_pa
     runner.run(config, tmp_path, "train_and_eval")
     kept = [path.name for path in checkpoint_files.there(tmp_path)]
     assert kept == ["ckpt-20", "ckpt-40"]
-    scores = [each.metrics for each in history.History(tmp_path / "history.jsonl").rows]
+    scores = [each.metrics for each in history.History(tmp_path / "history.jsonl").evaluations]
     highest = sorted((each["accuracy"] for each in scores), reverse=True)[:2]
     lowest = sorted(each["validation_loss"] for each in scores)[:2]
     assert [value for _, value in entries(tmp_path / "best")] == highest
@@ -428,7 +428,7 @@ def scripted(monkeypatch):
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_run_and_its_sidecar_keep_show_and_test_the_newest_gain(tmp_path, capsys):
+def test_a_run_and_its_evaluator_keep_show_and_test_the_newest_gain(tmp_path, capsys):
     config = either(from_step=20)
     results = runner.run(config, tmp_path, "train_and_eval")
     marked = [line for line in capsys.readouterr().err.splitlines() if "(best)" in line]
@@ -529,8 +529,8 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
 ):
     ten, twenty = commit(tmp_path, 10, 20)
     rows = [
-        records.Row(10, {"accuracy": 0.5, "f1": 0.5}, 0.0, 0.0, "ckpt-10"),
-        records.Row(20, {"accuracy": accuracy, "f1": 0.9}, 0.0, 0.0, "ckpt-20"),
+        records.Evaluation(10, {"accuracy": 0.5, "f1": 0.5}, 0.0, 0.0, "ckpt-10"),
+        records.Evaluation(20, {"accuracy": accuracy, "f1": 0.9}, 0.0, 0.0, "ckpt-20"),
     ]
     changes = 0
     finished = False

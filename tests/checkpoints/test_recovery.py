@@ -279,10 +279,11 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
     code = """
         import sys, tensorflow as tf
         from pathlib import Path
-        from runner import checkpoints, retention
+        from runner.checkpoints import checkpoint_manager, retention
         weights = tf.Variable(tf.ones([8_000_000]))
         saved, folder = tf.train.Checkpoint(weights=weights), Path(sys.argv[1])
-        store = checkpoints.Checkpoints(saved, folder, keep=retention.Keep(1), asynchronous=True)
+        keep = retention.Keep(1)
+        store = checkpoint_manager.Checkpoints(saved, folder, keep=keep, asynchronous=True)
         for step in range(1, 1000):
             store.commit(step)
             print(step, flush=True)
@@ -306,6 +307,6 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
 
 
 def keep_best(folder, step):
-    row = records.Row(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
+    row = records.Evaluation(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
     rule = rules.BestRule("accuracy")
     best.BestCheckpoint(folder / "best", rule).update([row], folder / f"ckpt-{step}")

@@ -19,7 +19,7 @@ def run(tmp_path):
     for step in (5, 10, 20, 30):
         tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / f"ckpt-{step}"))
     for folder, step in (("best", 20), ("best-f1", 5)):
-        row = records.Row(step, {"m": 1.0}, 0.0, 0.0, f"ckpt-{step}")
+        row = records.Evaluation(step, {"m": 1.0}, 0.0, 0.0, f"ckpt-{step}")
         keeper = best.BestCheckpoint(tmp_path / folder, rules.BestRule("m"))
         keeper.update([row], tmp_path / row.checkpoint)
     checkpoint_files.remove(tmp_path / "ckpt-5")
@@ -122,7 +122,7 @@ def test_one_of_several_that_cannot_be_read_does_not_stop_the_others(tmp_path, t
     damage(tmp_path, 20)
     results = runner.run(toy.experiment(), tmp_path, "eval", checkpoint="20,40")
     assert [each["step"] for each in results["evaluations"]] == [40]
-    assert [row["step"] for row in evaluations(tmp_path, "unreadable")] == [20]
+    assert [row["step"] for row in evaluations(tmp_path, "damaged")] == [20]
     assert "  20  cannot be read: " in capsys.readouterr().err
 
 

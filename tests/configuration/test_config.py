@@ -405,7 +405,8 @@ def test_a_package_that_hides_the_users_own_is_named(tmp_path):
 
 def test_reading_gin_files_loads_no_tensorflow():
     code = (
-        "import sys; from runner import gin_files; list(gin_files.read(['base.gin'], ['A.b=1']));"
+        "import sys; from runner.configuration import gin_parser;"
+        "list(gin_parser.read(['base.gin'], ['A.b=1']));"
         "sys.exit('tensorflow' in sys.modules)"
     )
     root = Path(config.__file__).parent.parent

@@ -28,7 +28,7 @@ def always():
 HOLDER = """
 import dataclasses
 from official.modeling.hyperparams import base_config
-from runner.functions import FunctionConfig
+from runner.configuration.functions import FunctionConfig
 
 @dataclasses.dataclass
 class Holder(base_config.Config):

@@ -167,7 +167,7 @@ def test_a_signal_in_an_evaluation_abandons_it_and_a_resume_does_it_first(tmp_pa
 def test_a_second_signal_ends_the_process_at_once(tmp_path):
     code = (
         "import os, signal, time\n"
-        "from runner import signals\n"
+        "from runner.core import signals\n"
         "said = lambda error: print(error, flush=True)\n"
         "hung = lambda error: time.sleep(60)\n"
         "with signals.served() as stop, stop.deferred():\n"
@@ -188,7 +188,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
 def test_foreign_code_that_keeps_the_interpreter_is_ended_where_nothing_is_to_be_saved():
     code = (
         "import hashlib\n"
-        "from runner import signals\n"
+        "from runner.core import signals\n"
         "with signals.served():\n"
         "    print('ready', flush=True)\n"
         "    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)\n"

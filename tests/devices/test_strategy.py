@@ -17,7 +17,7 @@ from runner.errors import ConfigError, RunnerError
 def test_a_process_computes_with_the_threads_that_are_configured():
     """In one of its own: numbers of threads are final once TensorFlow has started."""
     code = (
-        "import tensorflow as tf; from runner import strategy\n"
+        "import tensorflow as tf; from runner.devices import strategy\n"
         "strategy.set_threads(intra_op=3, inter_op=5); tf.constant(1)\n"
         "strategy.set_threads(intra_op=3, inter_op=0)\n"  # a second run
         "found = tf.config.threading\n"

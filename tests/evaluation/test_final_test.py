@@ -37,7 +37,9 @@ def trained(tmp_path):
     lower = toy.experiment({"trainer": {"best_checkpoint_metric_comp": "lower"}})
     results = runner.run(lower, tmp_path, "train_and_eval")
     assert results["best"]["step"] == 20
-    return {row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").rows}
+    return {
+        row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").evaluations
+    }
 
 
 def prefixed(metrics):
@@ -138,7 +140,9 @@ def test_a_signal_ends_the_test(tmp_path, trained):
 def test_a_run_tests_its_best_weights_at_the_end_and_only_once(tmp_path):
     lower = {"best_checkpoint_metric_comp": "lower"}
     results = runner.run(experiment(last=True, trainer=lower), tmp_path, "train_and_eval")
-    evaluated = {row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").rows}
+    evaluated = {
+        row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").evaluations
+    }
     assert results["best"]["step"] == 20
     assert results["test"] == {
         "best": {"step": 20, "metrics": pytest.approx(prefixed(evaluated[20]))},
@@ -152,7 +156,7 @@ def test_a_run_tests_its_best_weights_at_the_end_and_only_once(tmp_path):
     assert runner.run(longer, tmp_path, "train_and_eval")["test"]["last"]["step"] == 60
 
 
-def test_a_sidecar_tests_its_best_weights_when_training_has_ended(tmp_path):
+def test_a_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
     runner.run(experiment(), tmp_path, "train")
     first = runner.run(experiment(last=True), tmp_path, "continuous_eval")
     assert first["test"]["best"]["metrics"] == pytest.approx(prefixed(first["metrics"]))

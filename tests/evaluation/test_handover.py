@@ -51,43 +51,43 @@ def values(path):
 
 
 @pytest.fixture
-def sidecar(tmp_path):
-    """The folder of a sidecar that is to get every checkpoint, and lives."""
+def evaluator(tmp_path):
+    """The folder of an evaluator that is to get every checkpoint, and lives."""
     folder = tmp_path / "eval-a"
     with handover.registered(folder, policy="every", metrics=["accuracy"]):
         yield folder
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_a_trainer_that_keeps_one_loses_none_for_a_sidecar_that_lives(
-    tmp_path, sidecar, asynchronous
+def test_a_trainer_that_keeps_one_loses_none_for_a_evaluator_that_lives(
+    tmp_path, evaluator, asynchronous
 ):
     trainer(tmp_path, asynchronous=asynchronous)(*range(100))
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-99"]
-    queue = handover.waiting(sidecar)
+    queue = handover.waiting(evaluator)
     assert names(queue) == [f"ckpt-{step}" for step in range(99)]
     assert [values(path) for path in queue[:3]] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
 
 
-def test_a_run_hands_over_what_it_removes(tmp_path, sidecar):
+def test_a_run_hands_over_what_it_removes(tmp_path, evaluator):
     config = toy.experiment({"trainer": {"max_to_keep": 1, "checkpoint_interval": 10}})
     runner.run(config, tmp_path, "train")
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-40"]
-    queue = handover.waiting(sidecar)
+    queue = handover.waiting(evaluator)
     assert names(queue) == ["ckpt-10", "ckpt-20", "ckpt-30"]
     assert [recovery.damage(path) for path in queue] == [None] * 3
 
 
-def test_each_sidecar_has_a_queue_of_its_own(tmp_path, sidecar):
+def test_each_evaluator_has_a_queue_of_its_own(tmp_path, evaluator):
     commit = trainer(tmp_path)
     with handover.registered(tmp_path / "eval-b", policy="every", metrics=[]):
         commit(10, 20)
-    [first], [second] = handover.waiting(sidecar), handover.waiting(tmp_path / "eval-b")
+    [first], [second] = handover.waiting(evaluator), handover.waiting(tmp_path / "eval-b")
     checkpoint_files.remove(first)
     assert values(second) == [10.0] * 3
 
 
-def test_nothing_is_kept_for_a_sidecar_that_wants_the_newest_only(tmp_path):
+def test_nothing_is_kept_for_a_evaluator_that_wants_the_newest_only(tmp_path):
     commit = trainer(tmp_path)
     with handover.registered(tmp_path / "eval-a", policy="latest", metrics=["accuracy"]):
         commit(10, 20)
@@ -95,7 +95,7 @@ def test_nothing_is_kept_for_a_sidecar_that_wants_the_newest_only(tmp_path):
 
 
 @pytest.mark.parametrize("when", ["while it is written", "before it is removed"])
-def test_what_is_there_when_a_sidecar_registers_is_in_its_place_or_in_the_queue(
+def test_what_is_there_when_a_evaluator_registers_is_in_its_place_or_in_the_queue(
     tmp_path, monkeypatch, when
 ):
     folder = tmp_path / "eval-a"
@@ -119,8 +119,8 @@ def test_what_is_there_when_a_sidecar_registers_is_in_its_place_or_in_the_queue(
     registering.__exit__(None, None, None)
 
 
-def test_a_sidecar_that_registers_while_another_is_served_is_served_too(
-    tmp_path, sidecar, monkeypatch
+def test_a_evaluator_that_registers_while_another_is_served_is_served_too(
+    tmp_path, evaluator, monkeypatch
 ):
     commit = trainer(tmp_path)
     other = handover.registered(tmp_path / "eval-b", policy="every", metrics=[])
@@ -155,7 +155,7 @@ def test_a_registration_goes_with_a_clean_end_and_stays_with_any_other(tmp_path)
     assert handover.metrics_of(tmp_path, "a") is None
 
 
-def test_a_sidecar_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_path):
+def test_a_evaluator_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_path):
     folder = tmp_path / "eval-a"
     with (
         pytest.raises(KeyboardInterrupt),
@@ -173,26 +173,26 @@ def test_a_sidecar_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_
 
 
 @pytest.mark.parametrize("behind", [-3600, 3600])
-def test_a_sidecar_whose_clock_differs_by_an_hour_gets_everything(tmp_path, sidecar, behind):
+def test_a_evaluator_whose_clock_differs_by_an_hour_gets_everything(tmp_path, evaluator, behind):
     seconds = 0.0
     commit = trainer(tmp_path, clock=lambda: seconds)
     for step in range(10, 60, 10):
         seconds += handover.GRACE_SECONDS / 2
-        sign = time.time() + seconds - behind  # of life, as the sidecar's machine sees the time
-        os.utime(sidecar / "sidecar.json", (sign, sign))
+        sign = time.time() + seconds - behind  # of life, as the evaluator's machine sees the time
+        os.utime(evaluator / "evaluator.json", (sign, sign))
         commit(step)
-    assert names(handover.waiting(sidecar)) == ["ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40"]
+    assert names(handover.waiting(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40"]
 
 
 def test_a_sign_of_life_is_given_again_and_again(tmp_path):
     folder = tmp_path / "eval-a"
     with handover.registered(folder, policy="every", metrics=[], seconds=0.01):
-        os.utime(folder / "sidecar.json", (0, 0))
-        while (folder / "sidecar.json").stat().st_mtime == 0:
+        os.utime(folder / "evaluator.json", (0, 0))
+        while (folder / "evaluator.json").stat().st_mtime == 0:
             time.sleep(0.01)
 
 
-def test_what_a_sidecar_said_it_produces_can_be_asked(tmp_path, sidecar):
+def test_what_a_evaluator_said_it_produces_can_be_asked(tmp_path, evaluator):
     assert handover.metrics_of(tmp_path, "a") == ["accuracy"]
     assert handover.metrics_of(tmp_path, "b") is None
 
@@ -201,7 +201,7 @@ def test_what_a_sidecar_said_it_produces_can_be_asked(tmp_path, sidecar):
     "content", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"policy": 1, "metrics": 2}', None]
 )
 def test_a_damaged_registration_counts_as_none_and_training_goes_on(tmp_path, content):
-    file = tmp_path / "eval-a" / "sidecar.json"
+    file = tmp_path / "eval-a" / "evaluator.json"
     file.parent.mkdir()
     if content is None:
         file.mkdir()
@@ -213,39 +213,39 @@ def test_a_damaged_registration_counts_as_none_and_training_goes_on(tmp_path, co
     assert handover.metrics_of(tmp_path, "a") is None
 
 
-def test_a_checkpoint_without_its_index_is_not_handed_over(tmp_path, sidecar):
+def test_a_checkpoint_without_its_index_is_not_handed_over(tmp_path, evaluator):
     trainer(tmp_path)(10)
     (tmp_path / "ckpt-10.index").unlink()
     handover.Recipients(tmp_path).hand_over(tmp_path / "ckpt-10")
-    assert not (sidecar / "queue").exists()
+    assert not (evaluator / "queue").exists()
 
 
-def test_what_a_killed_trainer_half_linked_is_cleared_and_never_waits(tmp_path, sidecar):
-    queue = sidecar / "queue"
+def test_what_a_killed_trainer_half_linked_is_cleared_and_never_waits(tmp_path, evaluator):
+    queue = evaluator / "queue"
     queue.mkdir()
     (queue / f"ckpt-5.{DATA}").write_bytes(b"x")
     (queue / f".ckpt-10.{DATA}.1.tmp").write_bytes(b"x")
-    assert handover.waiting(sidecar) == []
+    assert handover.waiting(evaluator) == []
     trainer(tmp_path)(10, 20)
-    assert names(handover.waiting(sidecar)) == ["ckpt-10"]
+    assert names(handover.waiting(evaluator)) == ["ckpt-10"]
     assert sorted(names(queue.iterdir())) == [f"ckpt-10.{DATA}", "ckpt-10.index"]
 
 
-def test_where_a_queue_cannot_be_written_the_checkpoint_stays_until_it_can(tmp_path, sidecar):
+def test_where_a_queue_cannot_be_written_the_checkpoint_stays_until_it_can(tmp_path, evaluator):
     notes = []
     commit = trainer(tmp_path, notes=notes)
-    (sidecar / "queue").write_text("in the way")
+    (evaluator / "queue").write_text("in the way")
     commit(10, 20, 30)
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
     [note] = notes
     assert "ckpt-10 stays though it need not be kept" in note
-    (sidecar / "queue").unlink()
+    (evaluator / "queue").unlink()
     commit(40)
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-40"]
-    assert names(handover.waiting(sidecar)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
+    assert names(handover.waiting(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
 
 
-def test_where_links_are_not_possible_it_is_a_copy(tmp_path, sidecar, monkeypatch):
+def test_where_links_are_not_possible_it_is_a_copy(tmp_path, evaluator, monkeypatch):
     commit = trainer(tmp_path)
     commit(10)
 
@@ -254,6 +254,6 @@ def test_where_links_are_not_possible_it_is_a_copy(tmp_path, sidecar, monkeypatc
 
     monkeypatch.setattr(os, "link", refuse)
     commit(20)
-    [waiting] = handover.waiting(sidecar)
+    [waiting] = handover.waiting(evaluator)
     assert recovery.damage(waiting) is None
     assert values(waiting) == [10.0] * 3

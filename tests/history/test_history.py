@@ -8,7 +8,7 @@ from runner.history import history, records, rules
 
 
 def row(step, **metrics):
-    return records.Row(step, metrics, seconds=0.5, time=1.0, checkpoint=f"ckpt-{step}")
+    return records.Evaluation(step, metrics, seconds=0.5, time=1.0, checkpoint=f"ckpt-{step}")
 
 
 def test_rows_come_back_from_disk_as_they_went(tmp_path):
@@ -19,7 +19,7 @@ def test_rows_come_back_from_disk_as_they_went(tmp_path):
 
     again = history.History(path)
 
-    assert again.rows == rows.rows
+    assert again.evaluations == rows.evaluations
     assert again.has(20)
     assert not again.has(15)
 
@@ -33,7 +33,7 @@ def test_the_file_is_json_to_any_reader_even_with_nan(tmp_path):
 
     [parsed] = [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
     assert parsed["metrics"] == {"loss": "nan"}
-    assert math.isnan(history.History(path).rows[0].metrics["loss"])
+    assert math.isnan(history.History(path).evaluations[0].metrics["loss"])
 
 
 def test_a_last_line_cut_off_by_a_kill_is_left_out(tmp_path):
@@ -42,7 +42,7 @@ def test_a_last_line_cut_off_by_a_kill_is_left_out(tmp_path):
     with path.open("a") as file:
         file.write('{"step": 2, "metr')
 
-    assert [r.step for r in history.History(path).rows] == [1]
+    assert [r.step for r in history.History(path).evaluations] == [1]
 
 
 def test_a_row_after_a_cut_off_line_is_not_lost(tmp_path):
@@ -53,7 +53,7 @@ def test_a_row_after_a_cut_off_line_is_not_lost(tmp_path):
 
     history.History(path).append(row(3, loss=1.0))
 
-    assert [r.step for r in history.History(path).rows] == [1, 3]
+    assert [r.step for r in history.History(path).evaluations] == [1, 3]
 
 
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
@@ -100,12 +100,12 @@ def test_a_history_without_rows_has_no_step(tmp_path):
 def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_on(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
     tail = history.Tail(tmp_path / "history.jsonl")
-    rows.append(records.Row(10, {"loss": 1.0}, 0.1, 1.0, "ckpt-10"))
+    rows.append(records.Evaluation(10, {"loss": 1.0}, 0.1, 1.0, "ckpt-10"))
     assert [row.step for row in tail.take(None)] == [10]
-    rows.append(records.Row(50, {"loss": 0.1}, 0.1, 1.0, "/another/ckpt-50"))
-    rows.append(records.Row(10, {"loss": 1.0}, 0.1, 2.0, "ckpt-10"))
-    rows.append(records.Row(10, {"part/loss": 1.0}, 0.1, 2.0, "ckpt-10"))
-    rows.append(records.Row(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
+    rows.append(records.Evaluation(50, {"loss": 0.1}, 0.1, 1.0, "/another/ckpt-50"))
+    rows.append(records.Evaluation(10, {"loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(records.Evaluation(10, {"part/loss": 1.0}, 0.1, 2.0, "ckpt-10"))
+    rows.append(records.Evaluation(20, {"loss": 0.5}, 0.1, 2.0, "ckpt-20"))
     found = [(row.step, *row.metrics) for row in tail.take(None)]
     assert found == [(10, "part/loss"), (20, "loss")]
     assert (list(rows.steps), rows.furthest) == ([10, 20], 20)
@@ -114,11 +114,11 @@ def test_what_is_evaluated_again_or_is_another_runs_counts_for_nobody_who_reads_
 def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
     path = tmp_path / "history.jsonl"
     given = [
-        records.Row(10, {"kind": 0.5, "time": math.inf}, 0.5, 2.0, "ckpt-10"),
+        records.Evaluation(10, {"kind": 0.5, "time": math.inf}, 0.5, 2.0, "ckpt-10"),
         records.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0),
         records.Stop(10, "side", "enough", 2.0),
         records.Drop(10, "side", 0.5, 2.0),
-        records.Unreadable(20, "ckpt-20", "damaged", 2.0),
+        records.Damaged(20, "ckpt-20", "damaged", 2.0),
         records.Test(10, "best", 10, {"loss": 1.0}, 0.5, 2.0, "ckpt-10"),
     ]
     rows = history.History(path)
@@ -130,21 +130,25 @@ def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
 def test_rows_are_to_be_had_in_any_order_and_as_they_were(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
     given = [
-        records.Row(10, {"loss": 1.0, "accuracy": 0.5}, 0.1, 1.0, "ckpt-10"),
-        records.Row(10, {"part/loss": math.inf}, 0.2, 2.0, "/of/10/ckpt-10"),
-        records.Row(7, {"accuracy": 0.25, "loss": 2.0}, 0.3, 3.0, "/exported/weights"),
-        records.Row(20, {}, 0.4, 4.0, "ckpt-20"),
-        records.Row(30, {"loss": 0.5, "accuracy": 0.75}, 0.5, 5.0, "ckpt-30"),
+        records.Evaluation(10, {"loss": 1.0, "accuracy": 0.5}, 0.1, 1.0, "ckpt-10"),
+        records.Evaluation(10, {"part/loss": math.inf}, 0.2, 2.0, "/of/10/ckpt-10"),
+        records.Evaluation(7, {"accuracy": 0.25, "loss": 2.0}, 0.3, 3.0, "/exported/weights"),
+        records.Evaluation(20, {}, 0.4, 4.0, "ckpt-20"),
+        records.Evaluation(30, {"loss": 0.5, "accuracy": 0.75}, 0.5, 5.0, "ckpt-30"),
     ]
     for each in given:
         rows.append(each)
-    assert rows.rows == given
-    assert rows.rows != given[:-1]
-    assert [list(row.metrics) for row in rows.rows] == [list(row.metrics) for row in given]
-    assert (rows.rows[-2:], rows.rows[1], rows.rows[-1]) == (given[-2:], given[1], given[-1])
-    assert list(reversed(rows.rows)) == given[::-1] == rows.rows[::-1]
+    assert rows.evaluations == given
+    assert rows.evaluations != given[:-1]
+    assert [list(row.metrics) for row in rows.evaluations] == [list(row.metrics) for row in given]
+    assert (rows.evaluations[-2:], rows.evaluations[1], rows.evaluations[-1]) == (
+        given[-2:],
+        given[1],
+        given[-1],
+    )
+    assert list(reversed(rows.evaluations)) == given[::-1] == rows.evaluations[::-1]
     with pytest.raises(IndexError):
-        rows.rows[5]
+        rows.evaluations[5]
 
 
 def test_a_decision_that_is_dropped_is_gone_and_nothing_else(tmp_path):
@@ -154,7 +158,7 @@ def test_a_decision_that_is_dropped_is_gone_and_nothing_else(tmp_path):
     for each in (row(10, loss=1.0), stop, row(20, loss=2.0)):
         rows.append(each)
     rows.drop(stop)
-    assert history.read(path) == [row(10, loss=1.0), row(20, loss=2.0)] == rows.rows
+    assert history.read(path) == [row(10, loss=1.0), row(20, loss=2.0)] == rows.evaluations
     assert not rows.of(records.Stop)
 
 
@@ -176,8 +180,8 @@ def test_rows_after_the_restored_step_are_dropped(tmp_path):
 
     rows.drop_after(20)
 
-    assert [r.step for r in rows.rows] == [10, 20]
-    assert [r.step for r in history.History(path).rows] == [10, 20]
+    assert [r.step for r in rows.evaluations] == [10, 20]
+    assert [r.step for r in history.History(path).evaluations] == [10, 20]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 
 from runner import run_config
 from runner.history import rules
-from runner.history.records import Rollback, Row
+from runner.history.records import Evaluation, Rollback
 
 NAN = math.nan
 
 
 def row(step, **metrics):
-    return Row(step, metrics, seconds=0.0, time=0.0, checkpoint=f"ckpt-{step}")
+    return Evaluation(step, metrics, seconds=0.0, time=0.0, checkpoint=f"ckpt-{step}")
 
 
 def rows(*values, name="accuracy"):

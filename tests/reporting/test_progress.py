@@ -17,7 +17,7 @@ class Clock:
 
 
 def row(step, **metrics):
-    return records.Row(step, metrics, seconds=2.0, time=0.0, checkpoint=f"ckpt-{step}")
+    return records.Evaluation(step, metrics, seconds=2.0, time=0.0, checkpoint=f"ckpt-{step}")
 
 
 def test_the_live_line_says_where_the_run_is(monkeypatch):

@@ -3,7 +3,7 @@ from runner.reporting import table
 
 
 def row(step, **metrics):
-    return records.Row(step, metrics, 1.26, 0.0, f"ckpt-{step}")
+    return records.Evaluation(step, metrics, 1.26, 0.0, f"ckpt-{step}")
 
 
 def test_cells_stand_below_each_other():
@@ -13,7 +13,7 @@ def test_cells_stand_below_each_other():
 
 def test_a_line_a_checkpoint_with_its_metrics_and_the_best_marked():
     rows = [row(1000, loss=0.25), row(20, accuracy=0.5, loss=float("nan"))]
-    unreadable = [records.Unreadable(300, "ckpt-300", "cut short", 0.0)]
+    unreadable = [records.Damaged(300, "ckpt-300", "cut short", 0.0)]
     assert table.evaluations(rows, unreadable, best=rows[0]).splitlines() == [
         " step  accuracy  loss  seconds",
         "   20       0.5   nan      1.3",
@@ -23,7 +23,7 @@ def test_a_line_a_checkpoint_with_its_metrics_and_the_best_marked():
 
 
 def test_without_any_evaluation_the_reasons_are_left():
-    unreadable = [records.Unreadable(3, "ckpt-3", "gone", 0.0)]
+    unreadable = [records.Damaged(3, "ckpt-3", "gone", 0.0)]
     assert table.evaluations([], unreadable).splitlines() == [
         "step  seconds",
         "   3  gone",

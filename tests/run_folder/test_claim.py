@@ -22,7 +22,7 @@ from runner.run_folder import claim, claim_file
 TRAINER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from runner import claim
+from runner.run_folder import claim
 from runner.errors import RunnerError
 
 ready, folder, *then = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Where the process is what is tested: start-up, a sidecar beside training, a user's folder."""
+"""Where the process is what is tested: start-up, an evaluator beside training, a user's folder."""
 
 import json
 import re
@@ -54,9 +54,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_sidecar_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):
+def test_a_evaluator_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):
     common = ["--gin_file=digits.gin", "--model_dir=run", "--gin.TrainerConfig.steps_per_loop=10"]
-    sidecar = start("--mode=continuous_eval", *common, cwd=tmp_path)  # before there is a folder
+    evaluator = start("--mode=continuous_eval", *common, cwd=tmp_path)  # before there is a folder
     training = start(
         "--mode=train",
         *common,
@@ -67,7 +67,7 @@ def test_a_sidecar_evaluates_while_training_goes_on_and_ends_after_the_last_chec
     )
     finish(training)
     trained = time.time()
-    result = finish(sidecar)
+    result = finish(evaluator)
 
     assert result["step"] == 4000
     ledger = (tmp_path / "run" / "eval-continuous" / "history.jsonl").read_text().splitlines()

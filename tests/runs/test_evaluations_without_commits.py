@@ -40,7 +40,7 @@ def same(one, other):
 
 def gains(folder):
     """The steps whose accuracy was better than all before."""
-    rows = history.History(folder / "history.jsonl").rows
+    rows = history.History(folder / "history.jsonl").evaluations
     found, most = [], -1.0
     for row in rows:
         if row.metrics["accuracy"] > most:

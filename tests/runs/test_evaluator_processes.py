@@ -1,4 +1,4 @@
-"""Sidecars and training as processes of their own, killed and started again."""
+"""Evaluators and training as processes of their own, killed and started again."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ def trainer(steps, every, keep=1):
     ]
 
 
-def test_a_slow_sidecar_misses_nothing_though_it_is_killed_and_training_keeps_one(
+def test_a_slow_evaluator_misses_nothing_though_it_is_killed_and_training_keeps_one(
     runners, tmp_path
 ):
     run = tmp_path / "run"
@@ -91,13 +91,13 @@ def test_a_slow_sidecar_misses_nothing_though_it_is_killed_and_training_keeps_on
     again = result(runners("again", "continuous_eval", *slow))
     assert (again["status"], again["training"], again["step"]) == ("done", "done", 750)
     assert steps(own) == list(range(25, 751, 25))
-    passing = ("ckpt-", "queue", "sidecar.json", "claim.json", ".")
+    passing = ("ckpt-", "queue", "evaluator.json", "claim.json", ".")
     assert not [path.name for path in own.iterdir() if path.name.startswith(passing)]
 
 
-def test_a_sidecar_waits_while_training_is_killed_preempted_and_started_again(runners, tmp_path):
-    err, run = tmp_path / "sidecar.err", tmp_path / "run"
-    sidecar = runners("sidecar", "continuous_eval")
+def test_a_evaluator_waits_while_training_is_killed_preempted_and_started_again(runners, tmp_path):
+    err, run = tmp_path / "evaluator.err", tmp_path / "run"
+    evaluator = runners("evaluator", "continuous_eval")
     hasty = [
         "EvaluatorConfig.name='hasty'",
         "EvaluatorConfig.from_step=1000000000",
@@ -134,7 +134,7 @@ def test_a_sidecar_waits_while_training_is_killed_preempted_and_started_again(ru
     wait_for(lambda: steps(run / "eval-continuous")[-1] > stopped)
     training.send_signal(signal.SIGINT)
     assert training.wait(timeout=30) == 130
-    ended = result(sidecar)
+    ended = result(evaluator)
     assert ended["training"] == "stopped"
     evaluated = steps(run / "eval-continuous")
     assert evaluated == sorted(set(evaluated))
@@ -142,8 +142,8 @@ def test_a_sidecar_waits_while_training_is_killed_preempted_and_started_again(ru
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_sidecar_that_waits_ends_at_once_on_a_signal(runners, tmp_path, number, code):
-    sidecar = runners("sidecar", "continuous_eval")
-    wait_for(said(tmp_path / "sidecar.err", "waiting"))
-    sidecar.send_signal(number)
-    assert sidecar.wait(timeout=10) == code
+def test_a_evaluator_that_waits_ends_at_once_on_a_signal(runners, tmp_path, number, code):
+    evaluator = runners("evaluator", "continuous_eval")
+    wait_for(said(tmp_path / "evaluator.err", "waiting"))
+    evaluator.send_signal(number)
+    assert evaluator.wait(timeout=10) == code

@@ -1,7 +1,7 @@
-"""A sidecar beside training: which checkpoints it evaluates, when it ends, what it leaves.
+"""An evaluator beside training: which checkpoints it evaluates, when it ends, what it leaves.
 
-Most tests act the trainer: they publish checkpoints of a real run while the sidecar sleeps or after
-it has evaluated. Those with processes are in test_sidecar_processes.py.
+Most tests act the trainer: they publish checkpoints of a real run while the evaluator sleeps or
+after it has evaluated. Those with processes are in test_evaluator_processes.py.
 """
 
 import gc
@@ -63,7 +63,7 @@ class Training:
 
 
 class Time:
-    """Passes while the sidecar sleeps; `events` happen then, one a sleep."""
+    """Passes while the evaluator sleeps; `events` happen then, one a sleep."""
 
     def __init__(self, *events):
         self.now = 0.0
@@ -83,11 +83,11 @@ def training(source, tmp_path):
 
 
 def follow(training, *events, after=None, timeout=None, **options):
-    """Runs a sidecar, with `after` called after each evaluation; returns it, and what it said."""
+    """Runs an evaluator, calls `after` after each evaluation; returns it, and what it said."""
     config = toy.experiment({"run": {"evaluator": options}})
     folder = training.folder / f"eval-{options.get('name', 'x')}"
-    actions = [lambda _: after(run.rows.rows)] if after else []
-    run = evaluator_run.Sidecar(
+    actions = [lambda _: after(run.history.evaluations)] if after else []
+    run = evaluator_run.EvaluatorRun(
         config, training.folder, folder, stop=signals.Stop(), eval_actions=actions
     )
     said, time = [], Time(*events)
@@ -101,17 +101,17 @@ def follow(training, *events, after=None, timeout=None, **options):
 
 
 def steps(run):
-    return [row.step for row in run.rows.rows]
+    return [row.step for row in run.history.evaluations]
 
 
 def kept(folder):
-    """Checkpoints in a sidecar's folder, and its registration; without the best ones."""
+    """Checkpoints in an evaluator's folder, and its registration; without the best ones."""
     found = folder.glob("**/*")
     return [path.name for path in found if "best" not in path.parts and _is_kept(path)]
 
 
 def _is_kept(path):
-    return path.name.startswith(("ckpt-", "sidecar", "claim")) or ".tmp" in path.name
+    return path.name.startswith(("ckpt-", "evaluator", "claim")) or ".tmp" in path.name
 
 
 def test_the_newest_checkpoint_is_evaluated_whenever_there_is_a_new_one(training):
@@ -163,7 +163,7 @@ def test_a_checkpoint_removed_just_before_it_is_read_is_found_in_the_queue(train
 
 
 @pytest.mark.parametrize("policy", ["latest", "every"])
-def test_a_restarted_sidecar_neither_repeats_nor_skips(training, policy):
+def test_a_restarted_evaluator_neither_repeats_nor_skips(training, policy):
     training.commit(10, 20, 30)
     training.is_now("running", 30)
     enough = {"latest": 1, "every": 2}[policy]
@@ -174,7 +174,7 @@ def test_a_restarted_sidecar_neither_repeats_nor_skips(training, policy):
     again, _ = follow(training, policy=policy)
     assert steps(again) == {"latest": [30, 40], "every": [10, 20, 30, 40]}[policy]
     third, _ = follow(training, policy=policy)
-    assert third.rows.rows == again.rows.rows
+    assert third.history.evaluations == again.history.evaluations
 
 
 def test_what_a_kill_left_is_evaluated_and_not_left_again(training):
@@ -253,7 +253,7 @@ def test_evaluations_are_counted_over_restarts(training):
     training.is_now("running", 40)
     for count in (1, 1, 3):
         run, _ = follow(training, policy="every", max_evaluations=count)
-        assert len(run.rows.rows) == count
+        assert len(run.history.evaluations) == count
     assert kept(training.folder / "eval-x") == []
 
 
@@ -265,7 +265,7 @@ def test_a_pause_between_evaluations_ends_with_the_training(training):
     time = Time(*waits, lambda: training.is_now("done"))
     config = toy.experiment({"run": {"evaluator": {"policy": "every", "min_seconds": 1.0}}})
     folder = training.folder / "eval-x"
-    run = evaluator_run.Sidecar(
+    run = evaluator_run.EvaluatorRun(
         config,
         training.folder,
         folder,
@@ -353,11 +353,14 @@ def test_a_checkpoint_that_cannot_be_read_is_recorded_and_the_loop_goes_on(train
         data.write_bytes(content)
     run, said = follow(training, policy="every")
     assert steps(run) == [10, 30]
-    (bad,) = run.rows.of(records.Unreadable)
+    (bad,) = run.history.of(records.Damaged)
     assert (bad.step, bad.checkpoint) == (20, "ckpt-20")
     assert len([line for line in said if "ckpt-20" in line]) == 1
     again, said = follow(training, policy="every")
-    assert (again.rows.rows, again.rows.of(records.Unreadable)) == (run.rows.rows, [bad])
+    assert (again.history.evaluations, again.history.of(records.Damaged)) == (
+        run.history.evaluations,
+        [bad],
+    )
     assert not any("ckpt-20" in line for line in said)
 
 
@@ -375,7 +378,7 @@ def test_a_checkpoint_deleted_in_the_middle_of_being_restored_is_recorded(traini
     training.is_now("done", 20)
     run, _ = follow(training, policy="every")
     assert steps(run) == [20]
-    (bad,) = run.rows.of(records.Unreadable)
+    (bad,) = run.history.of(records.Damaged)
     assert bad.reason == "cannot be read: its index is missing"
 
 
@@ -407,14 +410,14 @@ def test_an_evaluation_that_fails_is_recorded_and_the_next_is_done(training, mon
         policy=policy,
     )
     assert steps(run) == [10, 30]
-    (failed,) = run.rows.of(records.Failed)
+    (failed,) = run.history.of(records.Failed)
     assert (failed.step, failed.checkpoint) == (20, "ckpt-20")
     (line,) = (each for each in said if "ckpt-20" in each)
     assert "the evaluation failed: RuntimeError: no luck with 20 (" in line
-    assert "test_sidecar.py:" in line
+    assert "test_evaluator.py:" in line
     assert "as ever" not in line
     again, said = follow(training, policy=policy)
-    assert (steps(again), again.rows.left_out) == ([10, 30], [failed])
+    assert (steps(again), again.history.left_out) == ([10, 30], [failed])
     assert not any("ckpt-20" in line for line in said)
     assert kept(training.folder / "eval-x") == []
 
@@ -442,7 +445,7 @@ def test_an_action_that_fails_leaves_the_evaluation_and_the_next_is_done(trainin
     training.is_now("done", 20)
     run, said = follow(training, after=fails, policy="every")
     assert steps(run) == [10, 20]
-    assert [row.step for row in run.rows.of(records.Failed)] == [10]
+    assert [row.step for row in run.history.of(records.Failed)] == [10]
     assert any("ckpt-10: an action after the evaluation failed: KeyError: 'f1'" in x for x in said)
 
 
@@ -523,11 +526,11 @@ def test_the_checkpoint_of_another_model_ends_it_with_what_differs(training, mon
         follow(training)
     assert error.value.exit_code == 2
     assert "config.gin" in str(error.value)
-    assert not (training.folder / "eval-x" / "sidecar.json").exists()  # nothing is kept for it
+    assert not (training.folder / "eval-x" / "evaluator.json").exists()  # nothing is kept for it
     assert not history.read(training.folder / "eval-x" / "history.jsonl")
 
 
-def test_what_a_broken_off_sidecar_pinned_is_removed_and_its_registration_stays(training):
+def test_what_a_broken_off_evaluator_pinned_is_removed_and_its_registration_stays(training):
     def breaks(rows):
         raise signals.Interrupted(15)
 
@@ -535,10 +538,10 @@ def test_what_a_broken_off_sidecar_pinned_is_removed_and_its_registration_stays(
     training.is_now("running", 20)
     with pytest.raises(signals.Interrupted):
         follow(training, after=breaks, policy="every")
-    assert kept(training.folder / "eval-x") == ["sidecar.json"]  # it is expected back
+    assert kept(training.folder / "eval-x") == ["evaluator.json"]  # it is expected back
 
 
-def test_sidecars_of_several_names_stand_beside_each_other(training):
+def test_evaluators_of_several_names_stand_beside_each_other(training):
     training.commit(10, 20)
     training.is_now("done", 20)
     before = sorted(training.folder.iterdir())
@@ -592,7 +595,7 @@ def test_restoring_again_and_again_leaves_nothing_behind(training):
         """Objects that tell where in a checkpoint something is."""
         for step in (10, 20):
             checkpoint_manager.restore(
-                run.trainer.checkpoint, training.folder / f"ckpt-{step}", partly=True
+                run.evaluator.checkpoint, training.folder / f"ckpt-{step}", partly=True
             )
         gc.collect()
         return sum("CheckpointPosition" in str(type(each)) for each in gc.get_objects())

@@ -51,11 +51,11 @@ def dropping(**more):
     return {"plateau": {"higher": ("accuracy",), "tolerance": 2, **more}}
 
 
-def sidecar_saw(folder, *steps, name="side", accuracy=0.5):
-    """Rows as a sidecar of that name writes them."""
+def evaluator_saw(folder, *steps, name="side", accuracy=0.5):
+    """Rows as an evaluator of that name writes them."""
     log = history.History(folder / f"eval-{name}" / "history.jsonl")
     for step in steps:
-        log.append(records.Row(step, {"accuracy": accuracy}, 0.1, 0.0, f"ckpt-{step}"))
+        log.append(records.Evaluation(step, {"accuracy": accuracy}, 0.1, 0.0, f"ckpt-{step}"))
 
 
 def when(step, do):
@@ -123,8 +123,8 @@ def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
     np.testing.assert_equal(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
 
-def test_a_sidecar_stops_a_run_that_does_not_evaluate(tmp_path):
-    sidecar_saw(tmp_path, 20, 40, 60)
+def test_a_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
+    evaluator_saw(tmp_path, 20, 40, 60)
     run = patient(2, source="side")
     results = runner.run(frozen(run), tmp_path, "train")
     assert (results["status"], results["step"]) == ("stopped", 60)
@@ -137,10 +137,10 @@ def test_a_sidecar_stops_a_run_that_does_not_evaluate(tmp_path):
     assert rows(tmp_path / "history.jsonl") == []
 
 
-def test_a_sidecars_plateau_takes_effect_at_a_commit_and_survives_the_sidecar(tmp_path):
+def test_a_evaluators_plateau_takes_effect_at_a_commit_and_survives_the_evaluator(tmp_path):
     run = dropping(source="side")
-    sidecar_saw(tmp_path, 20)
-    late = when(50, lambda: sidecar_saw(tmp_path, 30, 40))
+    evaluator_saw(tmp_path, 20)
+    late = when(50, lambda: evaluator_saw(tmp_path, 30, 40))
     runner.run(frozen(run, steps=80), tmp_path, "train", train_actions=[late])
     assert rates(tmp_path) == pytest.approx([1e-12] * 6 + [5e-13] * 2)
     (drop,) = rows(tmp_path / "history.jsonl")
@@ -152,7 +152,7 @@ def test_a_sidecars_plateau_takes_effect_at_a_commit_and_survives_the_sidecar(tm
 
 def test_a_decision_newer_than_the_restored_step_is_taken_again(tmp_path):
     run = dropping(source="side")
-    sidecar_saw(tmp_path, 20, 30, 40)
+    evaluator_saw(tmp_path, 20, 30, 40)
     runner.run(frozen(run, steps=60), tmp_path, "train")
     for file in tmp_path.glob("ckpt-[46]0.*"):
         file.unlink()
@@ -162,7 +162,7 @@ def test_a_decision_newer_than_the_restored_step_is_taken_again(tmp_path):
 
 
 def test_a_source_that_nobody_is_is_said(tmp_path, capsys):
-    sidecar_saw(tmp_path, 20, name="side")
+    evaluator_saw(tmp_path, 20, name="side")
     runner.run(frozen(patient(2, source="sied"), steps=20), tmp_path, "train")
     said = capsys.readouterr().err
     assert "no evaluator 'sied' has begun yet" in said
@@ -180,9 +180,9 @@ def test_training_alone_says_what_it_leaves_to_evaluators(tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_a_row_that_the_sidecar_is_still_writing_waits(tmp_path):
+def test_a_row_that_the_evaluator_is_still_writing_waits(tmp_path):
     path = tmp_path / "eval-side" / "history.jsonl"
-    sidecar_saw(tmp_path, 20)
+    evaluator_saw(tmp_path, 20)
     whole = path.read_text()
     path.write_text(whole + whole[:30])
     tail = history.Tail(path)

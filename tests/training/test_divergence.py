@@ -72,12 +72,12 @@ def test_one_value_that_is_not_finite_is_found_and_large_ones_are_none(tmp_path)
     first, *_, last = trainer.model.trainable_variables
     for variable in (first, last):
         variable.assign(tf.fill(variable.shape, np.finfo(np.float32).max))  # their sum overflows
-    assert trainer.unsound() == []
+    assert trainer.not_finite() == []
     for value in (np.inf, -np.inf, np.nan):
         last[-1].assign(value)
-        assert trainer.unsound() == [last.name]
+        assert trainer.not_finite() == [last.name]
     first[0, 0].assign(-np.inf)
-    assert trainer.unsound() == [first.name, last.name]
+    assert trainer.not_finite() == [first.name, last.name]
 
 
 def test_a_rollback_may_lower_the_learning_rate_for_good(tmp_path, poisoned):

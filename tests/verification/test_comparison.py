@@ -26,7 +26,9 @@ def make(tmp_path):
         log = history.History(folder / "history.jsonl")
         for step in evaluated:
             log.append(
-                records.Row(step, {"accuracy": step / 100}, began + 1, began + step, f"ckpt-{step}")
+                records.Evaluation(
+                    step, {"accuracy": step / 100}, began + 1, began + step, f"ckpt-{step}"
+                )
             )
         keep_best(folder, 40, 0.4)
         return folder

@@ -1,14 +1,14 @@
-"""A sidecar beside training, in real processes: five figures.
+"""An evaluator beside training, in real processes: five figures.
 
-    python scripts/benchmark_sidecar.py [--rounds=3] [--checkpoints=400]
+    python scripts/benchmark_evaluator.py [--rounds=3] [--checkpoints=400]
 
 - From a checkpoint's last file, or the end of the evaluation before where that is later, to the
   start of its evaluation (policy `latest`).
 - From the end of training, or of the last evaluation where that is later, to the end of the
-  sidecar's process.
-- The share of a core that a sidecar takes while it waits.
+  evaluator's process.
+- The share of a core that an evaluator takes while it waits.
 - Checkpoints missed by the policy `every`, where training keeps one and saves faster than the
-  sidecar evaluates; how much faster is printed.
+  evaluator evaluates; how much faster is printed.
 - There, too, how resident memory grows with evaluations; the first hundred are left out.
 
 The task is digits.gin. It takes about four minutes on two cores.
@@ -40,16 +40,16 @@ WAIT_SECONDS = 20
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="of training and a quick sidecar")
-    parser.add_argument("--checkpoints", type=int, default=400, help="for a slow sidecar")
+    parser.add_argument("--rounds", type=int, default=3, help="of training and a quick evaluator")
+    parser.add_argument("--checkpoints", type=int, default=400, help="for a slow evaluator")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = [Path(folder) / f"run-{number}" for number in range(flags.rounds)]
         ends = [follow(run) for run in runs]
         starts = [delay for run in runs for delay in delays(run)]
         show("checkpoint complete to evaluation started", starts, most=1)
-        show("end of training to end of sidecar", ends, most=2)
-        print(f"a sidecar that waits: {waiting(runs[0]):.2%} of a core (at most 2%)", flush=True)
+        show("end of training to end of evaluator", ends, most=2)
+        print(f"an evaluator that waits: {waiting(runs[0]):.2%} of a core (at most 2%)", flush=True)
         every(Path(folder) / "every", flags.checkpoints)
 
 
@@ -98,12 +98,12 @@ class Process:
 
 
 def follow(model_dir: Path) -> float:
-    """Trains beside a sidecar; returns how many seconds after all work the sidecar ended."""
-    with Process("continuous_eval", model_dir) as sidecar:
-        sidecar.waits()
+    """Trains beside an evaluator; returns how many seconds after all work the evaluator ended."""
+    with Process("continuous_eval", model_dir) as evaluator:
+        evaluator.waits()
         with Process("train", model_dir, **TRAINER) as training:
             training.finish()
-            ended = sidecar.finish()
+            ended = evaluator.finish()
     return ended - max(end_of(model_dir), ledger(model_dir)[-1]["time"])
 
 
@@ -118,30 +118,30 @@ def delays(model_dir: Path) -> list[float]:
 
 
 def waiting(model_dir: Path) -> float:
-    """The share of a core that a sidecar takes that has evaluated all, and waits for more."""
+    """The share of a core that an evaluator takes that has evaluated all, and waits for more."""
     status.StatusFile(model_dir).write("preempted", STEPS)
-    with Process("continuous_eval", model_dir) as sidecar:
-        sidecar.waits()
+    with Process("continuous_eval", model_dir) as evaluator:
+        evaluator.waits()
         time.sleep(2)
-        before = sidecar.cpu_seconds()
+        before = evaluator.cpu_seconds()
         time.sleep(WAIT_SECONDS)
-        return (sidecar.cpu_seconds() - before) / WAIT_SECONDS
+        return (evaluator.cpu_seconds() - before) / WAIT_SECONDS
 
 
 def every(model_dir: Path, checkpoints: int) -> None:
-    """Prints what a slow sidecar misses, and how its memory grows."""
+    """Prints what a slow evaluator misses, and how its memory grows."""
     often = {"steps_per_loop": 25, "checkpoint_interval": 25, "max_to_keep": 1}
     resident: list[float] = []
-    with Process("continuous_eval", model_dir, *SLOW) as sidecar:
-        sidecar.waits()
+    with Process("continuous_eval", model_dir, *SLOW) as evaluator:
+        evaluator.waits()
         with Process("train", model_dir, train_steps=25 * checkpoints, **often) as training:
-            while sidecar.runs:
+            while evaluator.runs:
                 if len(ledger(model_dir)) > len(resident):
-                    now = sidecar.resident_mib()
+                    now = evaluator.resident_mib()
                     resident += [now] if now else []  # nothing of it is left once it has ended
                 time.sleep(0.02)
             training.finish()
-        sidecar.finish()
+        evaluator.finish()
     rows = ledger(model_dir)
     apart = statistics.median(b["time"] - a["time"] for a, b in itertools.pairwise(rows))
     begun = (model_dir / "overview.json").stat().st_mtime
@@ -167,7 +167,7 @@ def end_of(model_dir: Path) -> float:
 
 
 def ledger(model_dir: Path) -> Sequence[dict[str, Any]]:
-    """The sidecar's rows."""
+    """The evaluator's rows."""
     return list(files.read_json_lines(model_dir / "eval-continuous" / "history.jsonl"))
 
 
