@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import errors
-from runner.core import signals, user_code
+from runner.core import layout, signals, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import status
 
@@ -56,7 +56,7 @@ class Ending:
         if (said := user_code.explain(error)) is None:
             return "".join(traceback.format_exception(error)).rstrip()
         if not hasattr(error, "__notes__"):  # there is no run's folder to keep it
-            user_code.keep(error, Path(tempfile.mkdtemp(prefix="runner-")) / "traceback.txt")
+            user_code.keep(error, Path(tempfile.mkdtemp(prefix="runner-")) / layout.TRACEBACK)
         return "\n".join([f"runner: {said}", *getattr(error, "__notes__", ())])
 
     def _way_on(self, error: signals.Interrupted) -> str:

@@ -12,7 +12,7 @@ from official.core import config_definitions as cfg
 
 from runner import config, modes
 from runner.checkpoints import checkpoint_manager
-from runner.core import heartbeat, signals
+from runner.core import heartbeat, layout, signals
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
 from runner.history import history, records, rules
@@ -150,7 +150,7 @@ def _best(
     rule = build.best_rule(experiment)
     if rule is None:
         return {}
-    rows = [row for row in history.History(model_dir / "history.jsonl").evaluations if row.is_own]
+    rows = [row for row in history.History(model_dir / layout.HISTORY).evaluations if row.is_own]
     step = rows[-1].step + 1 if rows else 0
     now = records.Evaluation(step, scalars.scalars(logs), 0.0, 0.0, "")
     best = rules.best([*rows, now], rule)

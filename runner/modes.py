@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner import errors
-from runner.core import closing, heartbeat, secrets, signals, user_code
+from runner.core import closing, heartbeat, layout, secrets, signals, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
 from runner.history import records, rules
-from runner.run_folder import claim, layout, provenance, status, watch
+from runner.run_folder import claim, provenance, status, watch
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
     from runner import config
@@ -334,7 +334,7 @@ def _evaluator(
     from runner.run_folder import session
     from runner.runs import build, evaluator_run
 
-    own = request.model_dir / f"eval-{request.config.run.evaluator.name or name}"
+    own = layout.evaluator(request.model_dir, request.config.run.evaluator.name or name)
     command = _command("continuous_eval" if keeps_best else "eval", request)
     layout.check(own)
     with (

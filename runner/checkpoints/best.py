@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.checkpoints import checkpoint_files, recovery
 from runner.checkpoints.checkpoint_files import TRAINING
-from runner.core import files
+from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.history import records, rules
 
@@ -85,7 +85,7 @@ class BestCheckpoint:
                 self._disown()
         except checkpoint_files.UNWRITABLE as error:
             kept = "the one before it is kept" if self._named() else "there is none before it"
-            path = self._folder / (wanted[0].checkpoint if wanted else "info.json")
+            path = self._folder / (wanted[0].checkpoint if wanted else layout.INFO)
             raise checkpoint_files.not_written(path, error, kept=kept) from error
         return self._ranking.best
 
@@ -116,7 +116,7 @@ class BestCheckpoint:
 
     def _disown(self) -> None:
         """Makes the folder name no checkpoint; the files stay, for the rule may change back."""
-        (self._folder / "info.json").unlink(missing_ok=True)
+        (self._folder / layout.INFO).unlink(missing_ok=True)
         checkpoint_files.list_committed(self._folder, [])
 
     def _write(self, held: Sequence[records.Evaluation]) -> None:
@@ -125,7 +125,7 @@ class BestCheckpoint:
         if info != self._info():
             names = [row.checkpoint for row in reversed(held)]
             checkpoint_files.list_committed(self._folder, names)
-            files.write_json(self._folder / "info.json", info)
+            files.write_json(self._folder / layout.INFO, info)
 
     def _describe(self, held: Sequence[records.Evaluation]) -> dict[str, Any]:
         best = held[0]
@@ -147,7 +147,7 @@ class BestCheckpoint:
 
     def _info(self) -> dict[str, Any]:
         try:
-            info = files.read_json(self._folder / "info.json")
+            info = files.read_json(self._folder / layout.INFO)
         except RunnerError:  # damaged: it is written anew
             return {}
         return info if isinstance(info, dict) else {}

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.core import files
+from runner.core import files, layout
 from runner.errors import RunnerError
 
 NAME = "ckpt"
@@ -100,7 +100,7 @@ def names(folder: Path) -> list[str]:
 
 def there(folder: Path) -> list[Path]:
     """The checkpoints themselves, the newest last."""
-    beside = folder / "checkpoint"  # of thousands, joining each would take as long as all the rest
+    beside = folder / layout.CHECKPOINT  # joining paths would be slow for thousands
     return [beside.with_name(name) for name in names(folder)]
 
 
@@ -130,14 +130,14 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
     after knows them as its own.
     """
     if not names:
-        (folder / "checkpoint").unlink(missing_ok=True)
+        (folder / layout.CHECKPOINT).unlink(missing_ok=True)
         return
     lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
     lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
     beside = str(folder)  # for each Path that is made, Python keeps its names' places
     times = [os.stat(f"{beside}/{name}.index").st_mtime for name in names]  # noqa: PTH116
     lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
-    files.write_text(folder / "checkpoint", "\n".join(lines) + "\n")
+    files.write_text(folder / layout.CHECKPOINT, "\n".join(lines) + "\n")
 
 
 def link(source: Path, target: Path) -> None:

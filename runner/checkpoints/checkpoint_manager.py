@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files, compatibility, extra_state, recovery, retention
 from runner.checkpoints.checkpoint_files import latest as latest
-from runner.core import heartbeat
+from runner.core import heartbeat, layout
 from runner.errors import ConfigError, RunnerError
 
 
@@ -128,7 +128,7 @@ class Checkpoints:
         for folder in (*self._best_folders, *below, self._directory):
             for path in checkpoint_files.there(folder):
                 if (checkpoint_files.step_in(path.name) or 0) > step:
-                    (folder / "info.json").unlink(missing_ok=True)  # best ones are named in it
+                    (folder / layout.INFO).unlink(missing_ok=True)  # best ones are named in it
                     checkpoint_files.remove(path)
         self._list(checkpoint_files.name_of(step))
 
@@ -180,7 +180,8 @@ class Checkpoints:
             recovery.clear_save(path)
         there = checkpoint_files.there(self._directory)
         newest = f"the newest checkpoint is {there[-1]}" if there else "there is no earlier one"
-        failed = self._directory / "checkpoint" if path in there else path  # whole, but not listed
+        unlisted = path in there  # but whole
+        failed = self._directory / layout.CHECKPOINT if unlisted else path
         return checkpoint_files.not_written(failed, error, kept=newest)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
+from runner.core import layout
 from runner.errors import RunnerError
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -167,6 +168,6 @@ def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
 def _put_aside(path: Path, model_dir: Path) -> None:
     """Moves a damaged checkpoint out of the way; a best one makes room for another."""
     if path.parent != model_dir:
-        (path.parent / "info.json").unlink(missing_ok=True)
-        (path.parent / "checkpoint").unlink(missing_ok=True)
-    checkpoint_files.move(path, model_dir / "damaged" / path.name)
+        (path.parent / layout.INFO).unlink(missing_ok=True)
+        (path.parent / layout.CHECKPOINT).unlink(missing_ok=True)
+    checkpoint_files.move(path, model_dir / layout.DAMAGED / path.name)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner.checkpoints import checkpoint_files
+from runner.core import layout
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 
@@ -35,8 +36,8 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
         found = list(there.values())
     elif _STEPS.fullmatch(which):
         found = [there[step] for step in _steps(which, there)]
-    elif which == "best" or which in best:
-        found = _at(model_dir / (best[0] if which == "best" and best else which))
+    elif which == layout.BEST or which in best:
+        found = _at(model_dir / (best[0] if which == layout.BEST and best else which))
     else:
         found = _at(model_dir / which) or _at(Path(which))
     if not found:
@@ -82,5 +83,5 @@ def _nothing(which: str, model_dir: Path, there: Iterable[int], best: Sequence[s
     steps = ", ".join(map(str, there))
     folders = [name for name in best if _at(model_dir / name)]
     known = f"there are {', '.join([steps, *folders])}" if steps else "there is none yet"
-    meant = did_you_mean(which, ["latest", "best", "all", *folders])
+    meant = did_you_mean(which, ["latest", layout.BEST, "all", *folders])
     return f"--checkpoint={which}: no such checkpoint in {model_dir}; {known}{meant}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runner import run_config
 from runner.checkpoints import checkpoint_files, recovery
-from runner.core import files
+from runner.core import files, layout
 from runner.evaluation import handover
 from runner.history import history
 from runner.run_folder import watch
@@ -38,7 +38,7 @@ class Pending:
         self._folder = folder
         self._rows = rows
         self._options = options
-        self._glance = watch.Glance(model_dir / "checkpoint")
+        self._glance = watch.Glance(model_dir / layout.CHECKPOINT)
         self._committed: list[Path] = []
         recovery.clear_leftovers(folder)
 
@@ -59,8 +59,8 @@ class Pending:
 
     def clear(self) -> None:
         """Empties the queue: nobody is going to evaluate what is there."""
-        files.check(self._folder / "queue")
-        shutil.rmtree(self._folder / "queue", ignore_errors=True)
+        files.check(self._folder / layout.QUEUE)
+        shutil.rmtree(self._folder / layout.QUEUE, ignore_errors=True)
 
     def close(self) -> None:
         """Removes what was linked to be read; what was not evaluated is where it came from."""

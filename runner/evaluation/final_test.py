@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from runner.checkpoints import checkpoint_files, checkpoint_manager
 from runner.configuration import run_validation
+from runner.core import layout
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
@@ -109,7 +110,7 @@ class FinalTest:
         return row
 
     def _draw(self, weights: Weights, step: int, charts: tensorboard.Charts) -> None:
-        folder = self._folder / ("test" if weights == "best" else "test-last")
+        folder = self._folder / (layout.TEST if weights == "best" else layout.TEST_LAST)
         board = tensorboard.TensorBoard(folder if self._draws else None)
         board.write(step, charts.points)
         board.draw(step, charts.pictures)

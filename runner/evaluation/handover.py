@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.checkpoints import checkpoint_files, recovery
-from runner.core import files, heartbeat
+from runner.core import files, heartbeat, layout
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import watch
 
@@ -27,8 +27,6 @@ GRACE_SECONDS = 600.0
 One that was killed, and is started again within that time, has missed nothing. For one that never
 comes back, no more than that is kept: its queue would fill the disk.
 """
-
-_FILE = "evaluator.json"
 
 
 @contextlib.contextmanager
@@ -53,7 +51,7 @@ def registered(
         seconds: How often it gives a sign of life.
         note: Told when it cannot.
     """
-    path = folder / _FILE
+    path = folder / layout.EVALUATOR
     said = {"policy": policy, "metrics": list(metrics), "host": socket.gethostname()}
     files.write_json(path, {**said, "pid": os.getpid()})
     try:
@@ -85,7 +83,7 @@ class Recipients:
     def live(self) -> list[Path]:
         """Their folders."""
         now = self._clock()
-        there = sorted(self._model_dir.glob(f"eval-*/{_FILE}"))
+        there = [path / layout.EVALUATOR for path in layout.evaluators(self._model_dir)]
         for path in there:
             if self._glances.setdefault(path, watch.Glance(path)).changed():
                 self._alive[path] = now
@@ -107,19 +105,19 @@ class Recipients:
         done: set[Path] = set()
         while checkpoint_files.exists(path) and (folders := set(self.live()) - done):
             for folder in folders:
-                recovery.clear_leftovers(folder / "queue")  # what a killed trainer half linked
-                checkpoint_files.link(path, folder / "queue" / path.name)
+                recovery.clear_leftovers(folder / layout.QUEUE)  # what a killed trainer half linked
+                checkpoint_files.link(path, folder / layout.QUEUE / path.name)
             done |= folders  # copies take time, and others may have registered meanwhile
 
 
 def waiting(folder: Path) -> list[Path]:
     """The checkpoints in an evaluator's queue, all of them whole, the oldest first."""
-    return checkpoint_files.there(folder / "queue")
+    return checkpoint_files.there(folder / layout.QUEUE)
 
 
 def metrics_of(model_dir: Path, name: str) -> list[str] | None:
     """The names that the evaluations of evaluator `name` produce, None where none is registered."""
-    metrics = _said(model_dir / f"eval-{name}" / _FILE).get("metrics")
+    metrics = _said(layout.evaluator(model_dir, name) / layout.EVALUATOR).get("metrics")
     return [str(metric) for metric in metrics] if isinstance(metrics, list) else None
 
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runner.core import files, heartbeat
+from runner.core import files, heartbeat, layout
 from runner.errors import LostError, RunnerError
 from runner.run_folder import claim_file
 
@@ -98,7 +98,7 @@ def claimed(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clock = clock or functools.partial(_file_time, folder)
-        mine = _Start(folder / "claim.json", note, instead, patience, clock, sleep).claim()
+        mine = _Start(folder / layout.CLAIM, note, instead, patience, clock, sleep).claim()
     except OSError as error:
         raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
     try:

@@ -15,6 +15,7 @@ from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
 from runner.configuration import schedules
+from runner.core import layout
 from runner.errors import ConfigError
 from runner.run_folder import allowed_changes
 
@@ -91,7 +92,7 @@ def check(
     Raises:
         ConfigError: the run would become another experiment; a line for each change.
     """
-    path = model_dir / "params.yaml"
+    path = model_dir / layout.PARAMS
     if not have_begun(model_dir):
         return []
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, secrets
+from runner.core import files, layout, secrets
 from runner.errors import RunnerError
 
 _PACKAGES = (
@@ -53,7 +53,7 @@ class RunRecord:
     """
 
     def __init__(self, model_dir: Path, command: Command) -> None:
-        self._path = model_dir / "run.json"
+        self._path = model_dir / layout.RUN
         self._secrets = command.secrets
         self._starts = _starts(self._path)
         for start in self._starts:

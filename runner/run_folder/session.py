@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from runner import config
 from runner.configuration import gin_export, registry
-from runner.core import files, heartbeat, secrets, signals, user_code
+from runner.core import files, heartbeat, layout, secrets, signals, user_code
 from runner.errors import LostError
 from runner.run_folder import config_change, provenance, status
 
@@ -88,7 +88,7 @@ def recorded(
         yield record
     except BaseException as error:
         state = status.after(error)
-        user_code.keep(error, folder / "traceback.txt", command.secrets)
+        user_code.keep(error, folder / layout.TRACEBACK, command.secrets)
         raise
     finally:
         with contextlib.suppress(OSError, LostError):
@@ -121,8 +121,8 @@ class Configuration(NamedTuple):
 
     def write(self, folder: Path) -> None:
         """Writes params.yaml and config.gin, or removes the latter and says why."""
-        files.write_text(folder / "params.yaml", self.params)
-        path = folder / "config.gin"
+        files.write_text(folder / layout.PARAMS, self.params)
+        path = folder / layout.GIN
         if self.gin is None:
             path.unlink(missing_ok=True)
             heartbeat.say(f"{path} is not written: {self.why_not}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from runner.core import files, heartbeat, signals
+from runner.core import files, heartbeat, layout, signals
 from runner.errors import DivergedError, RunnerError
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
@@ -44,7 +44,7 @@ class Status:
 
 def read(model_dir: Path) -> Status | None:
     """The status of the run in `model_dir`, None where none was written."""
-    path = model_dir / "status.json"
+    path = model_dir / layout.STATUS
     value = files.read_json(path)
     try:
         return None if value is None else Status(**value)
@@ -88,7 +88,7 @@ class StatusFile:
     ) -> None:
         before = read(model_dir)
         self.step = before.step if before else 0  # until this start has got as far as to know
-        self._path = model_dir / "status.json"
+        self._path = model_dir / layout.STATUS
         self._clock = clock
         self._state: State = "running"
         self._writing = threading.Lock()  # the thread must not say "running" after the end

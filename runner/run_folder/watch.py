@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from runner.core import heartbeat
+from runner.core import heartbeat, layout
 from runner.errors import RunnerError
 from runner.reporting import progress
 from runner.run_folder import claim_file, status
@@ -78,8 +78,8 @@ class Watch:
         self._give_up = give_up
         self._note = note
         self._clock = clock
-        self._written = Glance(model_dir / "status.json")
-        self._committed = Glance(model_dir / "checkpoint")
+        self._written = Glance(model_dir / layout.STATUS)
+        self._committed = Glance(model_dir / layout.CHECKPOINT)
         self._status: status.Status | None = None
         self._alive = self._noted = self._asked = clock()
         self._gone = False
@@ -134,7 +134,7 @@ class Watch:
             return self._status.state
         if self.state == "silent" and quiet > 0:
             return "silent"
-        self._gone = quiet > _LOCK_SECONDS and claim_file.abandoned(self._model_dir / "claim.json")
+        self._gone = quiet > _LOCK_SECONDS and claim_file.abandoned(self._model_dir / layout.CLAIM)
         return "silent" if self._gone or quiet > _SILENT_SECONDS else "running"
 
     def _news(self, before: State) -> str:

@@ -12,7 +12,7 @@ from official.core import base_task
 from runner.checkpoints import averages, best, extra_state
 from runner.config import Experiment, origins
 from runner.configuration import sections, task_contract, unused_values
-from runner.core import schedule, signals
+from runner.core import layout, schedule, signals
 from runner.data import pipeline
 from runner.devices import strategy
 from runner.errors import ConfigError
@@ -203,7 +203,7 @@ def build_boards(
     config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
 ) -> tensorboard.Boards:
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
-    sets = {each.name: folder / "sets" / each.name for each in config.run.evaluation_sets}
+    sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
     folders = {"": folder / validation, **sets}
     draws = config.run.tensorboard
     return tensorboard.Boards(
@@ -327,7 +327,7 @@ def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
 
 def best_folder(config: Experiment) -> str:
     """The name of the best checkpoint's folder."""
-    return config.trainer.best_checkpoint_export_subdir or "best"
+    return config.trainer.best_checkpoint_export_subdir or layout.BEST
 
 
 def left_to_evaluators(config: Experiment) -> list[str]:

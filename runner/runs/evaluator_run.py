@@ -8,7 +8,7 @@ from typing import Any
 from runner import errors
 from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
 from runner.config import Experiment
-from runner.core import closing, schedule, secrets, signals, user_code
+from runner.core import closing, layout, schedule, secrets, signals, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, handover, metric_names
 from runner.history import history, records
@@ -56,11 +56,11 @@ class EvaluatorRun:
         self._secrets = list(secrets.held(config.as_dict()))
         self._check = check
         self.evaluator = build.build_evaluator(config, folder, stop=stop, given=given)
-        name = folder.name.removeprefix("eval-")
+        name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
             config, self.evaluator, model_dir, evaluates=True, evaluator=name
         )
-        self.history = history.History(folder / "history.jsonl")
+        self.history = history.History(folder / layout.HISTORY)
         self.line = progress.Progress()
         self._boards = build.build_boards(config, folder)
         self._failures = 0  # in a row
@@ -224,7 +224,7 @@ class EvaluatorRun:
     def _catch_up(self) -> None:
         """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
         for row in [row for row in self.history.evaluations if row.is_own][-1:]:
-            for folder in (self._folder, self._folder / "queue", self._model_dir):
+            for folder in (self._folder, self._folder / layout.QUEUE, self._model_dir):
                 path = folder / row.checkpoint
                 if checkpoint_files.exists(path):
                     if recovery.damage(path) is None:
@@ -238,7 +238,7 @@ class EvaluatorRun:
             raise error
         reason = secrets.masked(f"{what} failed: {user_code.summary(error)}", self._secrets)
         self._leave_out(path, records.Failed, reason)
-        user_code.keep(error, self._folder / "traceback.txt", self._secrets)
+        user_code.keep(error, self._folder / layout.TRACEBACK, self._secrets)
         self._failures += 1
         most = self._options.max_failures
         if 0 < most <= self._failures:

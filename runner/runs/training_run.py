@@ -9,7 +9,7 @@ import tensorflow as tf
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, retention
 from runner.config import Experiment
 from runner.configuration import schedules
-from runner.core import closing, files, heartbeat, schedule, signals
+from runner.core import closing, files, heartbeat, layout, schedule, signals
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, handover, metric_names
@@ -75,7 +75,7 @@ class Training:
             model_dir, best_folders=list(build.best_rules(config)), note=heartbeat.say
         )
         start = checkpoint_manager.step_of(self._source) if self._source else 0
-        self.history = history.History(model_dir / "history.jsonl")
+        self.history = history.History(model_dir / layout.HISTORY)
         written = extra_state.Logs.of(self._source) if self._source else None
         if written:
             self._check_history(written.history, allow=allow_lost_history)
@@ -112,7 +112,7 @@ class Training:
         )
         if written and self.log.step < written.training:
             heartbeat.say(
-                f"{model_dir / 'train.jsonl'} has lost training rows: the newest is of step "
+                f"{model_dir / layout.TRAINING_ROWS} has lost training rows: the newest is of step "
                 f"{self.log.step:,}, and {self._source} followed one of step {written.training:,}"
             )
         self._begin()
@@ -148,7 +148,7 @@ class Training:
 
     def report(self) -> None:
         """Says what is about to be trained, from where, and how exactly it would resume."""
-        files.write_json(self._model_dir / "overview.json", self._view.as_dict())
+        files.write_json(self._model_dir / layout.OVERVIEW, self._view.as_dict())
         self.line.note(overview.render(self._view))
         if self._utilization:
             self.line.note(str(self._utilization.peak))
@@ -269,7 +269,7 @@ class Training:
         if steps and every:
             self.line.note("--profile_steps counts, and not RunConfig.profile_every")
         chosen = profiling.Steps(*steps) if steps else profiling.each(every)
-        folder = self._model_dir / "train"
+        folder = self._model_dir / layout.TRAIN
         return profiling.Profiled(self.trainer, chosen, folder, note=self.line.note)
 
     def _rates(self, steps: Sequence[int]) -> Sequence[float]:
@@ -280,7 +280,7 @@ class Training:
         lost = self.history.lost(then)
         if not lost:
             return
-        said = f"{self._model_dir / 'history.jsonl'} has lost {lost} that {self._source} followed"
+        said = f"{self._model_dir / layout.HISTORY} has lost {lost} that {self._source} followed"
         if not allow:
             raise ConfigError(
                 f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "

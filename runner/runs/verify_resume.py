@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runner.core import heartbeat
+from runner.core import heartbeat, layout
 from runner.errors import RunnerError
 from runner.reporting import progress
 from runner.run_folder import claim, claim_file
@@ -183,7 +183,7 @@ def _scratch(model_dir: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True, exist_ok=True)
         for left in beside.glob(f"{glob.escape(prefix)}*"):
-            if claim_file.abandoned(left / "claim.json"):
+            if claim_file.abandoned(left / layout.CLAIM):
                 shutil.rmtree(left)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
     except OSError as error:

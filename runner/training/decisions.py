@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from runner import config
-from runner.core import heartbeat
+from runner.core import heartbeat, layout
 from runner.core.spelling import did_you_mean
 from runner.history import history, records, rules
 
@@ -87,7 +87,7 @@ class Decisions:
 
     def _expect(self, model_dir: Path) -> None:
         """Says which of the evaluators that rules ask for have not begun."""
-        there = sorted(path.name.removeprefix("eval-") for path in model_dir.glob("eval-*"))
+        there = [layout.evaluator_name(path) for path in layout.evaluators(model_dir)]
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
             others = f"; there are {', '.join(there)}" if there else ""
             self._note(
@@ -123,7 +123,7 @@ class _Fold:
     def __init__(self, rule: rules.Rule, model_dir: Path, rows: history.History) -> None:
         self._rule = rule
         self._own = rows
-        self._theirs = history.Tail(model_dir / f"eval-{rule.source}" / "history.jsonl")
+        self._theirs = history.Tail(layout.evaluator(model_dir, rule.source) / layout.HISTORY)
         self._trend = rules.Trend()
         self._taken = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import background, files, schedule
+from runner.core import background, files, layout, schedule
 from runner.errors import RunnerError
 from runner.history import records
 from runner.reporting import scalars, tensorboard
@@ -42,9 +42,9 @@ class TrainingLog:
         utilization: Callable[[float], float] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._path = model_dir / "train.jsonl"
+        self._path = model_dir / layout.TRAINING_ROWS
         self._board = tensorboard.TensorBoard(
-            model_dir / "train" if draws else None, purge_from=resumed_at + 1
+            model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1
         )
         self._utilization = utilization
         self._clock = clock

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from runner.checkpoints import checkpoint_manager
-from runner.core import signals
+from runner.core import layout, signals
 from runner.errors import RunnerError
 
 _POLL_SECONDS = 0.001
@@ -116,7 +116,7 @@ class Start:
 def last_row(model_dir: Path) -> int:
     """The step of the newest training row, 0 where there is none."""
     try:
-        text = (model_dir / "train.jsonl").read_bytes()
+        text = (model_dir / layout.TRAINING_ROWS).read_bytes()
     except FileNotFoundError:
         return 0
     rows = text[: text.rfind(b"\n") + 1].splitlines()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.checkpoints import checkpoint_manager
-from runner.core import files
+from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.reporting import scalars
 from runner.verification import tensors
@@ -29,7 +29,7 @@ def compare(first: Path, second: Path) -> list[tensors.Part]:
     Raises:
         RunnerError: one of them has no checkpoint.
     """
-    logs = [_rows(folder / "train.jsonl") for folder in (first, second)]
+    logs = [_rows(folder / layout.TRAINING_ROWS) for folder in (first, second)]
     return [
         *tensors.compare(_newest(first), _newest(second)),
         compare_rows(TRAINING_ROWS, *logs),
@@ -85,7 +85,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
     """Evaluations and decisions, where there are any."""
-    logs = [_rows(folder / "history.jsonl") for folder in (first, second)]
+    logs = [_rows(folder / layout.HISTORY) for folder in (first, second)]
     for kind, decides in ((EVALUATIONS, False), (DECISIONS, True)):
         old, new = ([row for row in log if ("metrics" not in row) == decides] for log in logs)
         if old or new:
@@ -94,13 +94,13 @@ def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
     """The best checkpoints, where either run has them."""
-    found = {path.parent.name for run in (first, second) for path in run.glob("*/info.json")}
-    for name in sorted(folder for folder in found if not folder.startswith("eval-")):
-        old, new = (files.read_json(run / name / "info.json") or {} for run in (first, second))
+    found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
+    for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
+        old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
         if old != new:
             what = f"{json.dumps(old)} in the first run, {json.dumps(new)} in the second"
             yield tensors.Part(
-                f"{name} checkpoint", 1, (tensors.Difference(f"{name}/info.json", what),)
+                f"{name} checkpoint", 1, (tensors.Difference(f"{name}/{layout.INFO}", what),)
             )
             continue
         parts = tensors.compare(first / name / old["checkpoint"], second / name / new["checkpoint"])

@@ -1,0 +1,81 @@
+"""The names of files and folders in a run's folder. Standard library only."""
+
+from pathlib import Path
+
+from runner.errors import RunnerError
+
+PARAMS = "params.yaml"
+GIN = "config.gin"
+RUN = "run.json"
+STATUS = "status.json"
+CLAIM = "claim.json"
+CHECKPOINT = "checkpoint"  # TensorFlow's list of checkpoints
+HISTORY = "history.jsonl"
+TRAINING_ROWS = "train.jsonl"
+OVERVIEW = "overview.json"
+TRACEBACK = "traceback.txt"
+
+TRAIN = "train"
+VALIDATION = "validation"
+TEST = "test"
+TEST_LAST = "test-last"
+SETS = "sets"
+BEST = "best"
+INFO = "info.json"  # in a folder of best checkpoints
+DAMAGED = "damaged"
+
+EVALUATOR = "evaluator.json"  # in an evaluator's own folder, as is the queue
+QUEUE = "queue"
+_EVALUATOR_FOLDER = "eval-"
+
+_FILES = (
+    *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
+    *(HISTORY, TRAINING_ROWS, OVERVIEW, TRACEBACK),
+)
+_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED)
+
+
+def evaluator(model_dir: Path, name: str) -> Path:
+    """The folder of evaluator `name` in a run's folder."""
+    return model_dir / f"{_EVALUATOR_FOLDER}{name}"
+
+
+def evaluators(model_dir: Path) -> list[Path]:
+    """The folders of the evaluators that have started, by name."""
+    return sorted(model_dir.glob(f"{_EVALUATOR_FOLDER}*"))
+
+
+def evaluator_name(folder: Path) -> str:
+    """The name of the evaluator whose folder this is."""
+    return folder.name.removeprefix(_EVALUATOR_FOLDER)
+
+
+def is_evaluator(folder: str) -> bool:
+    """Whether a folder of this name is an evaluator's."""
+    return folder.startswith(_EVALUATOR_FOLDER)
+
+
+def check(folder: Path) -> None:
+    """Returns if `folder` is, or can become, the folder of a run or evaluator; changes nothing.
+
+    Raises:
+        RunnerError: there is a file where a folder is needed, or the other way round.
+    """
+    for path in (folder, *folder.absolute().parents):
+        if path.is_symlink() and not path.exists():
+            raise RunnerError(
+                f"{path} is a link to {path.readlink()}, which does not exist: create that folder, "
+                "or remove the link"
+            )
+        if path.exists() and not path.is_dir():
+            raise RunnerError(f"{folder} cannot be a folder: {path} is a file")
+    for name in _FILES:
+        if (folder / name).is_dir():
+            raise RunnerError(_in_the_way(folder / name, "folder", "file"))
+    for name in _FOLDERS:
+        if (folder / name).is_file():
+            raise RunnerError(_in_the_way(folder / name, "file", "folder"))
+
+
+def _in_the_way(path: Path, found: str, wanted: str) -> str:
+    return f"{path} is a {found}, but a run needs a {wanted} of that name: move it elsewhere"
