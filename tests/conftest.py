@@ -23,3 +23,18 @@ def own_precision():
     """Each test leaves the process at the precision it began with."""
     yield
     tf_keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """Makes the toy task's batches of some numbers break its loss or its gradients."""
+    from poisoned_runs import Poisoned
+
+    def make(**bad):
+        for name, numbers in bad.items():
+            monkeypatch.setattr(Poisoned, name, numbers)
+        monkeypatch.setattr(
+            "official.core.task_factory.get_task", lambda params, **kw: Poisoned(params, **kw)
+        )
+
+    return make

@@ -89,7 +89,7 @@ def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(cap
     assert json.loads(out) == {"status": "failed", "step": 0, "reason": reason, "model_dir": "run"}
     assert json.loads(out) == {**status(), "model_dir": "run"}
     whole = Path("run/traceback.txt").read_text()
-    assert "runner/trainer.py" in whole
+    assert "runner/training/trainer.py" in whole
     assert "autograph" in whole
 
     flags = ["--mode=train", "--gin_file=broken.gin", "--model_dir=another", "--dry_run"]
@@ -97,7 +97,7 @@ def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(cap
     *_, said, where = capsys.readouterr().err.splitlines()
     assert said == "    AttributeError: 'list' object has no attribute 'mean'"
     assert (
-        "runner/trainer.py"
+        "runner/training/trainer.py"
         in Path(where.removeprefix("    the whole traceback is in ")).read_text()
     )
     assert not Path("another").exists()

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import toy
 
@@ -46,18 +45,6 @@ class Poisoned(toy.ToyTask):
 def poison(number, bad):
     is_bad = tf.reduce_any(tf.equal(number, tf.constant(list(bad) or [-1], tf.int64)))
     return tf.where(is_bad, np.float32("nan"), 1.0)
-
-
-@pytest.fixture
-def poisoned(monkeypatch):
-    def make(**bad):
-        for name, numbers in bad.items():
-            monkeypatch.setattr(Poisoned, name, numbers)
-        monkeypatch.setattr(
-            "official.core.task_factory.get_task", lambda params, **kw: Poisoned(params, **kw)
-        )
-
-    return make
 
 
 def experiment(trials, rate=1.0, steps=60):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from poisoned_runs import experiment, logs, poisoned, weights  # noqa: F401, a fixture
+from poisoned_runs import experiment, logs, weights
 
 import runner
 from runner.checkpoints import best, checkpoint_manager
@@ -122,7 +122,7 @@ def test_a_rollback_leaves_no_evaluation_and_no_best_of_the_way_that_it_left(
     tmp_path,
     monkeypatch,
     committed,
-    poisoned,  # noqa: F811
+    poisoned,
     more,
 ):
     poisoned(bad_loss=(38,))

@@ -414,7 +414,7 @@ def test_an_evaluation_that_fails_is_recorded_and_the_next_is_done(training, mon
     assert (failed.step, failed.checkpoint) == (20, "ckpt-20")
     (line,) = (each for each in said if "ckpt-20" in each)
     assert "the evaluation failed: RuntimeError: no luck with 20 (" in line
-    assert "test_evaluator.py:" in line
+    assert "test_evaluator_run.py:" in line
     assert "as ever" not in line
     again, said = follow(training, policy=policy)
     assert (steps(again), again.history.left_out) == ([10, 30], [failed])
