@@ -15,7 +15,7 @@ from runner.checkpoints import checkpoint_manager
 from runner.core import heartbeat, layout, signals
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
-from runner.history import history, records, rules
+from runner.history import history, policies, records, rules
 from runner.reporting import scalars
 from runner.runs import build
 
@@ -147,7 +147,7 @@ def _best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
 ) -> dict[str, float]:
     """The best value of the metric that decides about the best checkpoint, as official names it."""
-    rule = build.best_rule(experiment)
+    rule = policies.best_rule(experiment)
     if rule is None:
         return {}
     rows = [row for row in history.History(model_dir / layout.HISTORY).evaluations if row.is_own]

@@ -13,7 +13,7 @@ from runner import errors
 from runner.core import closing, heartbeat, layout, secrets, signals, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
-from runner.history import records, rules
+from runner.history import policies, records, rules
 from runner.run_folder import claim, provenance, status, watch
 
 if TYPE_CHECKING:  # a mode loads TensorFlow when it is called: the table is there without it
@@ -86,10 +86,9 @@ def train_and_post_eval(request: Request) -> Results:
 def evaluate(request: Request) -> Results:
     """Evaluates the checkpoints that the request names."""
     from runner.checkpoints import selection
-    from runner.runs import build
 
     experiment, model_dir = request.config, request.model_dir
-    folders = list(build.best_rules(experiment))
+    folders = list(policies.best_rules(experiment))
     paths = selection.select(model_dir, request.checkpoint, best=folders)
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
@@ -97,13 +96,13 @@ def evaluate(request: Request) -> Results:
     with _evaluator(request, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
         if len(paths) > 1:
-            _evaluate_each(paths, run, build.shown(experiment))
+            _evaluate_each(paths, run, policies.shown(experiment))
         elif paths:
             run.evaluate(paths[0])
         else:
             run.evaluate_initial(Path(initial))
         rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
-    rule = build.best_rule(experiment) if len(paths) > 1 else None
+    rule = policies.best_rule(experiment) if len(paths) > 1 else None
     return {
         **_results("done", rows, rule, model_dir, left_out=_left_out(failed)),
         "evaluations": [
@@ -120,7 +119,6 @@ def evaluate(request: Request) -> Results:
 def continuous_eval(request: Request) -> Results:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
     from runner.configuration import functions
-    from runner.runs import build
 
     timeout = request.config.trainer.continuous_eval_timeout
     named = request.config.run.evaluator.give_up
@@ -133,7 +131,7 @@ def continuous_eval(request: Request) -> Results:
         tested = run.test() if training.state in ("done", "stopped") else {}
     state = "stopped" if reason else "done"
     rows = [row for row in run.history.evaluations if row.is_own]
-    rule = build.best_rule(request.config)
+    rule = policies.best_rule(request.config)
     left_out = _left_out(run.history.left_out)
     results = _results(
         state, rows, rule, request.model_dir, test=tested, reason=reason, left_out=left_out
@@ -309,11 +307,11 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             if reason:
                 run.line.note(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
-        if board and (rule := build.best_rule(experiment)):
+        if board and (rule := policies.best_rule(experiment)):
             board.best(rules.best(run.history.evaluations, rule))
         state: status.State = "stopped" if reason else "done"
         beat.write(state, driver.step, reason or "")
-    rule = build.best_rule(experiment)
+    rule = policies.best_rule(experiment)
     results = _results(state, run.history.evaluations, rule, model_dir, test=tested, reason=reason)
     results["step"] = driver.step
     if not evaluates:

@@ -122,13 +122,13 @@ def _outside(
 def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     """Metrics that are named twice in a field, or of which here higher, there lower is better."""
     options, run = experiment.trainer, experiment.run
-    metric = (options.best_checkpoint_eval_metric or "").replace("|", "/")
+    metric = spelling.metric_name(options.best_checkpoint_eval_metric or "")
     said = {metric: (options.best_checkpoint_metric_comp, "TrainerConfig")} if metric else {}
     for name, fields in _METRICS.items():
         section = getattr(run, name)
         for field in fields:
             order = field.removeprefix("or_")
-            metrics = [each.replace("|", "/") for each in getattr(section, field)]
+            metrics = [spelling.metric_name(each) for each in getattr(section, field)]
             if len(set(metrics)) < len(metrics) or "" in metrics:
                 yield Invalid(f"run.{name}", section, field, "must name each metric once")
             for each in dict.fromkeys(metrics):

@@ -23,6 +23,8 @@ class Grid:
         checkpoint: Commits.
         evaluations: The intervals of evaluations.
         evaluations_commit: Whether each evaluation commits first.
+        seconds: After so long without a commit there is one more, off the grid; 0 for none. It
+            does not change what is trained: anything broken there is left for the grid to find.
     """
 
     end: int
@@ -31,6 +33,7 @@ class Grid:
     checkpoint: int
     evaluations: tuple[int, ...] = ()
     evaluations_commit: bool = True
+    seconds: float = 0
 
     def due(self, step: int, interval: int) -> bool:
         """Whether what has this interval falls due at `step`."""

@@ -1,4 +1,4 @@
-"""What was likely meant: the nearest known name."""
+"""Names as they are written, and as they are meant."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -27,3 +27,8 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
     names |= {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), names, n=1)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
+
+
+def metric_name(configured: str) -> str:
+    """A metric's name in rows of history; Model Garden nests names by `|`, rows by `/`."""
+    return configured.replace("|", "/")

@@ -10,7 +10,7 @@ from official.core import base_task
 
 from runner.config import Experiment
 from runner.core import heartbeat
-from runner.core.spelling import did_you_mean
+from runner.core.spelling import did_you_mean, metric_name
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, handover
 from runner.reporting import scalars
@@ -97,10 +97,10 @@ def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
 
 def _best(config: Experiment) -> Iterator[_Watched]:
     if metric := config.trainer.best_checkpoint_eval_metric:
-        yield _Watched("TrainerConfig.best_checkpoint_eval_metric", metric.replace("|", "/"))
+        yield _Watched("TrainerConfig.best_checkpoint_eval_metric", metric_name(metric))
     for field in ("or_higher", "or_lower", "higher", "lower"):
         for metric in getattr(config.run.retention, field):
-            yield _Watched(f"RetentionConfig.{field}", metric.replace("|", "/"))
+            yield _Watched(f"RetentionConfig.{field}", metric_name(metric))
 
 
 def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:

@@ -17,7 +17,7 @@ from runner.data import pipeline
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator, final_test
-from runner.history import history, rules
+from runner.history import history, policies, rules
 from runner.optimizers import optimizer
 from runner.reporting import mfu, overview, progress, tensorboard
 from runner.training import inner_loop, trainer
@@ -178,7 +178,7 @@ def build_evaluation(
     keeper = best.BestCheckpoints(
         [
             best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
-            for name, rule in best_rules(config).items()
+            for name, rule in policies.best_rules(config).items()
             if keeps_best
         ]
     )
@@ -233,7 +233,7 @@ def build_test(
         return None
     with built.strategy.scope():
         dataset = evaluation_sets.dataset(config, built.task, options.data, "TestConfig.data")
-    best_folders = [folder / name for name in best_rules(config)]
+    best_folders = [folder / name for name in policies.best_rules(config)]
     return final_test.FinalTest(
         built,
         dataset,
@@ -270,81 +270,6 @@ def build_utilization(
     precision = config.runtime.mixed_precision_dtype or "float32"
     peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
     return mfu.Utilization(flops, devices.num_replicas_in_sync, peak) if peak else None
-
-
-def grid(config: Experiment, *, evaluates: bool) -> schedule.Grid:
-    """When things fall due."""
-    options, last = config.trainer, config.trainer.train_steps
-    sets = (each.interval for each in config.run.evaluation_sets if each.interval)
-    return schedule.Grid(
-        end=last,
-        loop=options.steps_per_loop,
-        summary=options.summary_interval,
-        checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,
-        evaluations=(options.validation_interval, *sets) if evaluates else (),
-        evaluations_commit=config.run.evaluations_commit,
-    )
-
-
-def best_rule(config: Experiment) -> rules.BestRule | None:
-    """Which evaluation is best, None where the configuration names no metric."""
-    options, retention = config.trainer, config.run.retention
-    if not options.best_checkpoint_eval_metric:
-        return None
-    return rules.BestRule(
-        _nested(options.best_checkpoint_eval_metric),
-        higher=options.best_checkpoint_metric_comp == "higher",
-        or_higher=tuple(map(_nested, retention.or_higher)),
-        or_lower=tuple(map(_nested, retention.or_lower)),
-        from_step=retention.from_step,
-    )
-
-
-def best_rules(config: Experiment) -> dict[str, rules.BestRule]:
-    """By the name of its folder, each rule whose best checkpoints are kept; official's first.
-
-    Raises:
-        ConfigError: two would share a folder.
-    """
-    retention = config.run.retention
-    found = [(best_folder(config), rule)] if (rule := best_rule(config)) else []
-    for names, higher in ((retention.higher, True), (retention.lower, False)):
-        for name in names:
-            rule = rules.BestRule(_nested(name), higher=higher, from_step=retention.from_step)
-            if rule == best_rule(config):  # has its folder
-                continue
-            found.append((f"best-{rule.metric.replace('/', '-')}", rule))
-    folders: dict[str, rules.BestRule] = {}
-    for folder, rule in found:
-        if folder in folders:
-            raise ConfigError(
-                f"RetentionConfig.higher, lower: the best by {rule.metric!r} and the best by "
-                f"{folders[folder].metric!r} would share the folder {folder}; leave one out"
-            )
-        folders[folder] = rule
-    return folders
-
-
-def best_folder(config: Experiment) -> str:
-    """The name of the best checkpoint's folder."""
-    return config.trainer.best_checkpoint_export_subdir or layout.BEST
-
-
-def left_to_evaluators(config: Experiment) -> list[str]:
-    """What a configuration asks for that a mode does not do which only trains."""
-    found = [f"the set {each.name!r}" for each in config.run.evaluation_sets]
-    found += [f"{name}/" for name in best_rules(config)]
-    return [*found, "the test"] if config.run.test.data is not None else found
-
-
-def shown(config: Experiment) -> rules.BestRule:
-    """The rule whose metrics the live line shows."""
-    return best_rule(config) or rules.BestRule("validation_loss", higher=False)
-
-
-def _nested(metric: str) -> str:
-    """A metric's name in rows; Model Garden nests names by `|`."""
-    return metric.replace("|", "/")
 
 
 def _task(

@@ -23,6 +23,7 @@ from runner.configuration import unused_values
 from runner.core import closing, heartbeat, signals
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
+from runner.history import policies
 from runner.reporting import progress, scalars
 from runner.run_folder import claim, config_change, status
 from runner.runs import build, training_run
@@ -112,7 +113,7 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
     """The checkpoint that would be evaluated; of several, the newest."""
     if which is None:
         return checkpoint_manager.latest(model_dir)
-    paths = selection.select(model_dir, which, best=list(build.best_rules(experiment)))
+    paths = selection.select(model_dir, which, best=list(policies.best_rules(experiment)))
     if not paths and not experiment.task.init_checkpoint:
         raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
     return paths[-1] if paths else None

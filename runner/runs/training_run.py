@@ -13,7 +13,7 @@ from runner.core import closing, files, heartbeat, layout, schedule, signals
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, handover, metric_names
-from runner.history import history
+from runner.history import history, policies
 from runner.optimizers import optimizer
 from runner.reporting import overview, progress
 from runner.run_folder import claim, status
@@ -70,9 +70,9 @@ class Training:
         self._held = held
         self._model_dir = model_dir
         self._stop = stop
-        self._grid = build.grid(config, evaluates=evaluates)
+        self._grid = policies.grid(config, evaluates=evaluates)
         self._source = recovery.newest_good(
-            model_dir, best_folders=list(build.best_rules(config)), note=heartbeat.say
+            model_dir, best_folders=list(policies.best_rules(config)), note=heartbeat.say
         )
         start = checkpoint_manager.step_of(self._source) if self._source else 0
         self.history = history.History(model_dir / layout.HISTORY)
@@ -97,7 +97,7 @@ class Training:
                 config.trainer.max_to_keep, config.run.retention.every, self._grid.commits
             ),
             asynchronous=config.run.async_checkpoints,
-            best_folders=[model_dir / name for name in build.best_rules(config)],
+            best_folders=[model_dir / name for name in policies.best_rules(config)],
             before_removal=handover.Recipients(model_dir).hand_over,
         )
         self._decisions = self._decided()
@@ -122,7 +122,7 @@ class Training:
         self.line = progress.Progress(
             self._grid.end,
             epochs=config.run.epochs.train,
-            metric=build.shown(config),
+            metric=policies.shown(config),
             evaluations_left=self._grid.evaluations_after,
             utilization=self._utilization,
             hand_over=self.log.do,
@@ -152,7 +152,7 @@ class Training:
         self.line.note(overview.render(self._view))
         if self._utilization:
             self.line.note(str(self._utilization.peak))
-        if not self._grid.evaluations and (others := build.left_to_evaluators(self._config)):
+        if not self._grid.evaluations and (others := policies.left_to_evaluators(self._config)):
             self.line.note(f"left to evaluators: {', '.join(others)}")
         self.line.note(
             f"resumed at step {self.trainer.step:,} from {self._source}"

@@ -18,6 +18,7 @@ from runner.core import signals
 from runner.data import batches
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, handover, metric_names
+from runner.history import policies
 from runner.runs import build
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -528,8 +529,8 @@ def test_a_cut_keeps_the_structure_of_elements():
 
 def test_the_interval_of_each_set_is_on_the_grid():
     config = experiment(NEAR, FAR)
-    assert sorted(build.grid(config, evaluates=True).evaluations) == [10, 20]
-    assert build.grid(config, evaluates=False).evaluations == ()
+    assert sorted(policies.grid(config, evaluates=True).evaluations) == [10, 20]
+    assert policies.grid(config, evaluates=False).evaluations == ()
 
 
 def test_of_a_loss_for_each_example_every_example_counts_once(tmp_path, monkeypatch):
