@@ -1,7 +1,6 @@
 """How the command says that it ended otherwise than with results."""
 
 import json
-import sys
 import tempfile
 import threading
 import traceback
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import errors
-from runner.core import layout, signals, user_code
+from runner.core import console, layout, signals, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import status
 
@@ -43,7 +42,9 @@ class Ending:
         A mistake in flags or configuration leaves stdout empty: nothing has been run.
         """
         if self._unsaid.acquire(blocking=False):
-            print(self._for_a_person(error), file=sys.stderr, flush=True)
+            console.end()
+            is_stop = isinstance(error, signals.Interrupted)
+            console.say(self._for_a_person(error), style="" if is_stop else "red")
             if self._model_dir and not isinstance(error, ConfigError):
                 print(json.dumps(self._for_a_program(error)), flush=True)
         return getattr(error, "exit_code", RunnerError.exit_code)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from runner import exit_messages, flags, modes
-from runner.core import files, heartbeat, installation, signals
+from runner.core import files, installation, signals
+from runner.core.console import announce
 from runner.errors import RunnerError
 
 
@@ -72,7 +73,7 @@ def _run(
 ) -> modes.Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
-    heartbeat.announce("loading TensorFlow ...")
+    announce("loading TensorFlow ...")
     with files.no_collection():  # imports make many objects and no garbage: a quarter of their time
         from runner import config
         from runner.configuration import printing

@@ -12,7 +12,7 @@ from official.core import config_definitions as cfg
 
 from runner import config, modes
 from runner.checkpoints import checkpoint_manager
-from runner.core import heartbeat, layout, signals
+from runner.core import console, layout, signals
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
 from runner.history import history, policies, records, rules
@@ -78,7 +78,7 @@ def run_experiment(
         raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer that is given" if trainer is not None else f"{controller_cls.__name__}"
-        heartbeat.say(_OWN_LOOP.format(what=what))
+        console.say(_OWN_LOOP.format(what=what))
         return train_lib.run_experiment(
             distribution_strategy,
             task,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner import errors
-from runner.core import closing, heartbeat, layout, secrets, signals, user_code
+from runner.core import closing, console, layout, secrets, signals, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
 from runner.history import policies, records, rules
@@ -125,7 +125,7 @@ def continuous_eval(request: Request) -> Results:
     give_up = functions.load(named) if named else None
     with _evaluator(request, "continuous") as run:
         training = watch.Watch(
-            request.model_dir, timeout=timeout, give_up=give_up, note=run.line.note
+            request.model_dir, timeout=timeout, give_up=give_up, note=console.say
         )
         reason = run.follow(training)
         tested = run.test() if training.state in ("done", "stopped") else {}
@@ -193,7 +193,7 @@ def run(mode: str, request: Request) -> Results:
 
     row = MODES[mode]
     for line in config.resolve(request.config):
-        heartbeat.say(line)
+        console.say(line)
     config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
     if request.profile_steps:
         check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
@@ -263,7 +263,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
     places = config.origins(experiment)
     command = _command("train_and_eval" if evaluates else "train", request)
     with (
-        claim.claimed(model_dir, note=heartbeat.say) as held,
+        claim.claimed(model_dir, note=console.say) as held,
         session.training(
             experiment,
             model_dir,
@@ -277,7 +277,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             experiment, unused_values.concerned(places, evaluates=evaluates)
         ) as reads,
     ):
-        heartbeat.announce("building the model ...")
+        console.announce("building the model ...")
         run = training_run.Training(
             experiment,
             model_dir,
@@ -295,7 +295,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             run.report()
             record.note(devices=run.devices)
             report = unused_values.Report(
-                reads, places, note=run.line.note, record=lambda paths: record.note(unread=paths)
+                reads, places, note=console.say, record=lambda paths: record.note(unread=paths)
             )
             driver = run.build_controller(
                 beat, (report, *request.train_actions), request.eval_actions
@@ -303,9 +303,9 @@ def _train(request: Request, *, evaluates: bool) -> Results:
             driver.run()
             reason = driver.stop_reason
             for name in run.unheard():
-                run.line.note(f"eval-{name} was to decide, but no evaluation of it was seen")
+                console.say(f"eval-{name} was to decide, but no evaluation of it was seen")
             if reason:
-                run.line.note(f"stopped at step {driver.step:,}: {reason}")
+                console.say(f"stopped at step {driver.step:,}: {reason}")
             tested = run.test(driver.step)
         if board and (rule := policies.best_rule(experiment)):
             board.best(rules.best(run.history.evaluations, rule))
@@ -336,11 +336,11 @@ def _evaluator(
     command = _command("continuous_eval" if keeps_best else "eval", request)
     layout.check(own)
     with (
-        claim.claimed(own, note=heartbeat.say, instead="EvaluatorConfig.name") as held,
+        claim.claimed(own, note=console.say, instead="EvaluatorConfig.name") as held,
         session.recorded(own, command) as record,
     ):
         session.Configuration.of(request.config).write(own)
-        heartbeat.announce("building the model ...")
+        console.announce("building the model ...")
         run = evaluator_run.EvaluatorRun(
             request.config,
             request.model_dir,
@@ -374,10 +374,8 @@ def _evaluate_each(
     finally:
         rows, left_out = run.history.evaluations[known[0] :], run.history.left_out[known[1] :]
         if rows or left_out:
-            best, width = rules.best(rows, rule), run.line.width
-            run.line.note(
-                table.evaluations(rows, left_out, best=best, first=rule.names, width=width)
-            )
+            best, width = rules.best(rows, rule), console.STDERR.width
+            console.say(table.evaluations(rows, left_out, best=best, first=rule.names, width=width))
     if not rows:
         raise RunnerError(f"not one of {len(paths)} checkpoints could be evaluated")
 

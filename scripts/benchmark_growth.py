@@ -15,6 +15,7 @@ import numpy as np
 
 from runner import config
 from runner.checkpoints import best
+from runner.core import console
 from runner.evaluation import evaluation_log
 from runner.history import history, records, rules
 from runner.reporting import progress, tensorboard
@@ -71,7 +72,7 @@ class Ledger:
             best.BestCheckpoints(
                 [best.BestCheckpoint(folder / "best", rules.BestRule("accuracy"))]
             ),
-            progress.Progress(stream=io.StringIO()),
+            progress.Progress(screen=console.Console(io.StringIO())),
             home=folder,
         )
         self.record()

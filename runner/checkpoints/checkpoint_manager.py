@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files, compatibility, extra_state, recovery, retention
 from runner.checkpoints.checkpoint_files import latest as latest
-from runner.core import heartbeat, layout
+from runner.core import console, layout
 from runner.errors import ConfigError, RunnerError
 
 
@@ -51,7 +51,7 @@ class Checkpoints:
         asynchronous: bool,
         best_folders: Sequence[Path] = (),
         before_removal: Callable[[Path], None] = lambda _: None,
-        note: heartbeat.Note = heartbeat.say,
+        note: console.Note = console.say,
     ) -> None:
         self._checkpoint = checkpoint
         self._directory = directory

@@ -1,33 +1,19 @@
 """A sign of life, given again and again beside whatever else goes on. Standard library only."""
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from runner.core import console
 from runner.errors import LostError
 
 SECONDS = 5.0
 """How long from one sign of life to the next."""
 
-Note = Callable[[str], object]
-"""Tells a person one line."""
-
-
-def say(line: str) -> None:
-    """The plainest `Note`: a line on stderr."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def announce(line: str) -> None:
-    """What is about to take seconds, for somebody who waits at a terminal."""
-    if sys.stderr.isatty():
-        say(line)
-
 
 @contextlib.contextmanager
 def beating(
-    beat: Callable[[], None], *, seconds: float = SECONDS, note: Note = say
+    beat: Callable[[], None], *, seconds: float = SECONDS, note: console.Note = console.say
 ) -> Iterator[None]:
     """Inside, a thread calls `beat` every `seconds`, through long loops and evaluations.
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from official.core import base_task, config_definitions
 
 from runner.configuration import task_contract
-from runner.core import heartbeat, user_code
+from runner.core import console, user_code
 from runner.data import batches
 from runner.devices import strategy
 from runner.errors import ConfigError
@@ -140,7 +140,7 @@ def validation(
 def of_evaluations() -> Determinism:
     """What says itself that inputs of evaluations are not deterministic."""
     said = "the inputs of evaluations may differ from one to the next, because"
-    return Determinism(lambda why: heartbeat.say(f"{said} {why}"))
+    return Determinism(lambda why: console.say(f"{said} {why}"))
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from runner.core import heartbeat, schedule
+from runner.core import console, schedule
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
 from runner.reporting import tensorboard
 
@@ -147,5 +147,5 @@ class Evaluation:
         if self._evaluator.left_out and not self._told:
             self._told = True
             steps = f"TrainerConfig.validation_steps = {self._batches}"
-            heartbeat.say(f"{steps} leaves out examples of the validation data; -1 counts them all")
+            console.say(f"{steps} leaves out examples of the validation data; -1 counts them all")
         return logs

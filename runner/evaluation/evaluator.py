@@ -11,7 +11,7 @@ import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
 from runner.checkpoints import averages, checkpoint_manager, warm_start
-from runner.core import heartbeat
+from runner.core import console
 from runner.data import batches, pipeline
 from runner.errors import ConfigError, RunnerError
 from runner.optimizers import optimizer as optimizers
@@ -104,7 +104,7 @@ class Evaluator(base_trainer.Trainer):
         elif path:
             report = warm_start.initialize(self.model, Path(path), whole=whole)
             loaded = f"init_checkpoint {path}: {report.matched} variables loaded"
-            heartbeat.say("\n".join(each for each in (loaded, report.render()) if each))
+            console.say("\n".join(each for each in (loaded, report.render()) if each))
         if self._averages:
             self._averages.start()
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from runner.checkpoints import checkpoint_files, checkpoint_manager
 from runner.configuration import run_validation
-from runner.core import layout
+from runner.core import console, layout
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
@@ -27,7 +27,6 @@ class FinalTest:
         best: The folder of the best checkpoint, None where none is kept.
         best_from: Evaluations before this step are not best.
         rows: The history in `folder`.
-        line: What a person sees.
         last: Whether the last weights are tested, too.
         draws: Whether results go to TensorBoard.
         pictures: Draws the results; None draws nothing.
@@ -42,7 +41,6 @@ class FinalTest:
         best: Path | None,
         best_from: int,
         rows: history.History,
-        line: progress.Progress,
         last: bool,
         draws: bool = True,
         pictures: evaluation_log.Pictures | None = None,
@@ -53,7 +51,6 @@ class FinalTest:
         self._best = best
         self._best_from = best_from
         self._rows = rows
-        self._line = line
         self._last = last
         self._draws = draws
         self._pictures = pictures
@@ -73,7 +70,7 @@ class FinalTest:
         best = checkpoint_files.latest(self._best) if self._best else None
         if best is None:
             why = self._too_early()
-            self._line.note(f"there is no best checkpoint{why}: the last weights are tested")
+            console.say(f"there is no best checkpoint{why}: the last weights are tested")
         tested: dict[str, records.Test] = {}
         if self._last or best is None:
             tested["last"] = self._test(step, "last", last)
@@ -103,7 +100,7 @@ class FinalTest:
         row = records.Test(*key, metrics, seconds, time.time(), path.name)
         self._rows.append(row)
         self._draw(weights, row.tested, evaluation_log.charts(logs, self._pictures))
-        self._line.note(
+        console.say(
             f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s: "
             f"{progress.values(metrics)}"
         )

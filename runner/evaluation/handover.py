@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.checkpoints import checkpoint_files, recovery
-from runner.core import files, heartbeat, layout
+from runner.core import console, files, heartbeat, layout
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import watch
 
@@ -36,7 +36,7 @@ def registered(
     policy: str,
     metrics: Sequence[str],
     seconds: float = heartbeat.SECONDS,
-    note: heartbeat.Note = heartbeat.say,
+    note: console.Note = console.say,
 ) -> Iterator[None]:
     """Inside, the evaluator of `folder` counts as living.
 

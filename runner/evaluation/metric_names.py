@@ -9,7 +9,7 @@ import tf_keras
 from official.core import base_task
 
 from runner.config import Experiment
-from runner.core import heartbeat
+from runner.core import console
 from runner.core.spelling import did_you_mean, metric_name
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, handover
@@ -81,7 +81,7 @@ def produced(
         raise
     except Exception as error:  # the task's own, which may need all of the data
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        heartbeat.say(f"the metrics' names are not checked: one batch alone fails ({why})")
+        console.say(f"the metrics' names are not checked: one batch alone fails ({why})")
         return None
     return evaluation_sets.metric_names(config, scalars.scalars(logs))
 

@@ -1,17 +1,11 @@
-"""What a person sees while a run goes on. No TensorFlow.
-
-On a terminal one live line is redrawn; elsewhere a plain line is printed now and then. Notes and
-evaluations are printed once, as lines of their own.
-"""
+"""How far a run is: the console's live line, and a line for each evaluation. No TensorFlow."""
 
 import math
-import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
 
+from runner.core import console
 from runner.history import records, rules
 
 _REDRAW_SECONDS = 0.2
@@ -48,7 +42,7 @@ class Progress:
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
         epochs: What `total` is in epochs; 0 where lengths are not given so.
         utilization: From steps a second to the share of the devices' peak; None shows none.
-        stream: Where to write; a terminal gets a live line.
+        screen: The console.
         hand_over: Has the line read its loss and redraw itself, at once or in another thread.
         clock: Seconds, for tests to inject.
     """
@@ -61,7 +55,7 @@ class Progress:
         metric: rules.BestRule | None = None,
         evaluations_left: Callable[[int], int] = lambda _: 0,
         utilization: Callable[[float], float] | None = None,
-        stream: TextIO | None = None,
+        screen: console.Console = console.STDERR,
         hand_over: Callable[[Callable[[], None]], None] = lambda redraw: redraw(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,13 +63,13 @@ class Progress:
         self._rule = metric
         self._evaluations_left = evaluations_left
         self._utilization = utilization
-        self._stream = stream or sys.stderr
+        self._console = screen
         self._epochs = epochs
         self._hand_over = hand_over
         self._lock = threading.RLock()  # of what is shown
         self._clock = clock
         self._start = clock()
-        self._live = self._stream.isatty()
+        self._live = screen.is_live
         self._shown = -math.inf
         self._rate = Rate()
         self._evaluation_seconds = 0.0
@@ -83,11 +77,6 @@ class Progress:
         self._best: records.Evaluation | None = None
         self._at = (0, math.nan)
         self._line = ""
-
-    @property
-    def width(self) -> float:
-        """The columns of the terminal; elsewhere, as many as anybody likes."""
-        return _width() if self._live else math.inf
 
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
         """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
@@ -109,37 +98,29 @@ class Progress:
         """After an evaluation; `best` is the best one so far."""
         with self._lock:
             self.resumed(row, best)
-            if self._line:
-                self._line = self._describe(*self._at)
+            if self._live and self._line:
+                self._draw()
         shown = self._ordered(row.metrics)
-        if best is not None and best.step == row.step:
+        is_best = best is not None and best.step == row.step
+        if is_best:
             shown[0] += " (best)"
         text = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
-        self.note(_fitting(text) if self._live else text)
-
-    def note(self, text: str) -> None:
-        """Prints `text` once, above the live line."""
-        with self._lock:
-            clear = "\r\x1b[K" if self._live and self._line else ""
-            self._write(f"{clear}{text}\n")
-            if clear:
-                self._write(_fitting(self._line))
+        self._console.say(self._fitting(text), style="green" if is_best else "")
 
     def close(self) -> None:
         """Ends the live line."""
         with self._lock:
-            if self._live and self._line:
-                self._write("\n")
-                self._line = ""
+            self._line = ""
+            self._console.end()
 
     def _redraw(self, step: int, loss: float) -> None:
         with self._lock:
             self._at = (step, loss)
-            self._line = self._describe(*self._at)
-            if self._live:
-                self._write(f"\r\x1b[K{_fitting(self._line)}")
-            else:
-                self._write(self._line + "\n")
+            self._draw()
+
+    def _draw(self) -> None:
+        self._line = self._fitting(self._describe(*self._at))
+        self._console.show(self._line)
 
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total
@@ -153,8 +134,8 @@ class Progress:
             "loss": f"loss {loss:.4g}",
             "metrics": self._metrics(),
         }
-        for least in _DISPENSABLE if self._live else ():
-            if len("  ".join(filter(None, parts.values()))) > _width():
+        for least in _DISPENSABLE:
+            if len("  ".join(filter(None, parts.values()))) > self._console.width:
                 parts[least] = ""
         return "  ".join(filter(None, parts.values()))
 
@@ -181,22 +162,14 @@ class Progress:
         left = (self._total - step) / self._rate.value
         return duration(left + self._evaluations_left(step) * self._evaluation_seconds)
 
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
-
-
-def _fitting(line: str) -> str:
-    """As much of a line as the terminal is wide, cut between two values."""
-    if len(line) <= _width():
-        return line
-    room = line[: max(_width() - 3, 0)]
-    end = max(room.rfind(", "), room.rfind("  "))
-    return f"{line[:end]} ..." if end > 0 else line[: _width()]
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns - 1
+    def _fitting(self, line: str) -> str:
+        """As much of a line as the console is wide, cut between two values."""
+        width = self._console.width
+        if len(line) <= width:
+            return line
+        room = line[: int(max(width - 3, 0))]
+        end = max(room.rfind(", "), room.rfind("  "))
+        return f"{line[:end]} ..." if end > 0 else line[: int(width)]
 
 
 def values(metrics: Mapping[str, float]) -> str:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runner.core import files, heartbeat, layout
+from runner.core import console, files, heartbeat, layout
 from runner.errors import LostError, RunnerError
 from runner.run_folder import claim_file
 
@@ -71,7 +71,7 @@ class Claim:
 def claimed(
     folder: Path,
     *,
-    note: heartbeat.Note,
+    note: console.Note,
     instead: str = "--model_dir",
     patience: float = _PATIENCE_SECONDS,
     clock: Callable[[], float] | None = None,
@@ -119,7 +119,7 @@ class _Start:
     """A process that asks for a folder."""
 
     path: Path
-    note: heartbeat.Note
+    note: console.Note
     instead: str
     patience: float
     clock: Callable[[], float]

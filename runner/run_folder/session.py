@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from runner import config
 from runner.configuration import gin_export, registry
-from runner.core import files, heartbeat, layout, secrets, signals, user_code
+from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import LostError
 from runner.run_folder import config_change, provenance, status
 
@@ -49,7 +49,7 @@ def training(
     Raises:
         ConfigError: the configuration has changed, and that is not allowed.
     """
-    changed = config_change.check(model_dir, experiment, allow=allow, note=heartbeat.say)
+    changed = config_change.check(model_dir, experiment, allow=allow, note=console.say)
     goes_on = config_change.have_begun(model_dir)
     written = Configuration.of(experiment)
     if not goes_on:
@@ -125,6 +125,6 @@ class Configuration(NamedTuple):
         path = folder / layout.GIN
         if self.gin is None:
             path.unlink(missing_ok=True)
-            heartbeat.say(f"{path} is not written: {self.why_not}")
+            console.say(f"{path} is not written: {self.why_not}")
         else:
             files.write_text(path, self.gin)

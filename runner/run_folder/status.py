@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from runner.core import files, heartbeat, layout, signals
+from runner.core import console, files, heartbeat, layout, signals
 from runner.errors import DivergedError, RunnerError
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
@@ -83,7 +83,7 @@ class StatusFile:
         model_dir: Path,
         *,
         seconds: float = heartbeat.SECONDS,
-        note: heartbeat.Note = heartbeat.say,
+        note: console.Note = console.say,
         clock: Callable[[], float] = time.time,
     ) -> None:
         before = read(model_dir)

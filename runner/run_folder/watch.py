@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from runner.core import heartbeat, layout
+from runner.core import console, heartbeat, layout
 from runner.errors import RunnerError
 from runner.reporting import progress
 from runner.run_folder import claim_file, status
@@ -70,7 +70,7 @@ class Watch:
         *,
         timeout: float | None,
         give_up: Callable[[], object] | None = None,
-        note: heartbeat.Note = heartbeat.say,
+        note: console.Note = console.say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model_dir = model_dir

@@ -217,7 +217,6 @@ def build_test(
     folder: Path,
     *,
     rows: history.History,
-    line: progress.Progress,
 ) -> final_test.FinalTest | None:
     """The test at the end, recorded in `folder`; None where no test data are configured.
 
@@ -226,7 +225,6 @@ def build_test(
         built: Holds the last weights at the end.
         folder: The run's, or the evaluator's own.
         rows: The history in `folder`.
-        line: What a person sees.
     """
     options = config.run.test
     if options.data is None:
@@ -241,7 +239,6 @@ def build_test(
         best=best_folders[0] if best_folders else None,
         best_from=config.run.retention.from_step,
         rows=rows,
-        line=line,
         last=options.last,
         draws=config.run.tensorboard,
         pictures=_pictures(config, built.task),

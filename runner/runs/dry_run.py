@@ -20,7 +20,7 @@ import tensorflow as tf
 from runner import config
 from runner.checkpoints import checkpoint_files, checkpoint_manager, selection
 from runner.configuration import unused_values
-from runner.core import closing, heartbeat, signals
+from runner.core import closing, console, signals
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
@@ -61,17 +61,15 @@ def rehearse(
     _check_folder(model_dir)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         if trains:
-            config_change.check(
-                model_dir, experiment, allow=allow_config_change, note=heartbeat.say
-            )
+            config_change.check(model_dir, experiment, allow=allow_config_change, note=console.say)
             found = _training(experiment, model_dir, Path(scratch), evaluates=evaluates, stop=stop)
         else:
             path = _chosen(experiment, model_dir, checkpoint)
             whole = checkpoint is not None
             found = _evaluating(experiment, model_dir, Path(scratch), path, whole=whole, stop=stop)
     peak = _peak_memory()
-    heartbeat.say(f"peak memory {_size(peak)}")
-    heartbeat.say(f"nothing was left behind: {model_dir} is as it was")
+    console.say(f"peak memory {_size(peak)}")
+    console.say(f"nothing was left behind: {model_dir} is as it was")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
 
 
@@ -85,7 +83,7 @@ def _training(
 ) -> dict[str, Any]:
     places = config.origins(experiment)
     with (
-        claim.claimed(scratch, note=heartbeat.say) as held,
+        claim.claimed(scratch, note=console.say) as held,
         status.StatusFile(scratch) as beat,
         unused_values.Reads(
             experiment, unused_values.concerned(places, evaluates=evaluates)
@@ -99,13 +97,13 @@ def _training(
             run.build_controller(beat, (), ())  # it reads what a run reads
             if newest := checkpoint_manager.latest(model_dir):
                 checkpoint_manager.restore(run.trainer.checkpoint, newest)
-                heartbeat.say(f"{newest} fits")
+                console.say(f"{newest} fits")
             _say_shapes("training batch", run.trainer.train_dataset)
             seconds = _step(run)
             size = _save_and_restore(run)
             _check_space(model_dir, size, experiment)
             metrics = _evaluate(experiment, run.trainer) if evaluates else {}
-        unused_values.Report(reads, places, note=heartbeat.say, record=lambda _: None)({})
+        unused_values.Report(reads, places, note=console.say, record=lambda _: None)({})
     return {"seconds_per_step": seconds, "checkpoint_bytes": size, "metrics": metrics}
 
 
@@ -134,10 +132,10 @@ def _evaluating(
     )
     if path is None:
         built.initialize(whole=whole)
-        heartbeat.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
+        console.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
     else:
         built.restore(path)
-        heartbeat.say(f"{path} fits")
+        console.say(f"{path} fits")
     return {"metrics": _evaluate(experiment, built)}
 
 
@@ -155,7 +153,7 @@ def _step(run: training_run.Training) -> float:
     seconds = (time.perf_counter() - start) / _TIMED_STEPS
     if broken:
         raise DivergedError(f"after {_TIMED_STEPS + 1} steps not finite: {', '.join(broken[:3])}")
-    heartbeat.say(
+    console.say(
         f"first step {first:.2f} s with compiling, loss {loss:.4g}; then {seconds:.4f} s a step"
     )
     return round(seconds, 6)
@@ -175,7 +173,7 @@ def _save_and_restore(run: training_run.Training) -> int:
             raise RunnerError(f"{variable.name} is not restored from a checkpoint")
     files = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     size = sum(file.stat().st_size for file in files)
-    heartbeat.say(f"a checkpoint of {_size(size)} saved and restored in {seconds:.2f} s")
+    console.say(f"a checkpoint of {_size(size)} saved and restored in {seconds:.2f} s")
     return size
 
 
@@ -186,11 +184,11 @@ def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict
     logs = built.evaluate(tf.constant(1))
     metrics = scalars.scalars(logs)
     seconds = time.perf_counter() - start
-    heartbeat.say(f"one batch evaluated in {seconds:.2f} s: {progress.values(metrics)}")
+    console.say(f"one batch evaluated in {seconds:.2f} s: {progress.values(metrics)}")
     with built.strategy.scope():
         for each in evaluation_sets.build(experiment, built.task)[1:]:
             next(iter(each.dataset))
-            heartbeat.say(f"the set {each.name!r} gives batches")
+            console.say(f"the set {each.name!r} gives batches")
     return metrics
 
 
@@ -200,7 +198,7 @@ def _say_shapes(what: str, dataset: Any) -> None:
         for spec in tf.nest.flatten(dataset.element_spec)
         if hasattr(spec, "shape") and hasattr(spec, "dtype")
     ]
-    heartbeat.say(f"{what}: {'; '.join(specs)}")
+    console.say(f"{what}: {'; '.join(specs)}")
 
 
 def _nearest(model_dir: Path) -> Path:

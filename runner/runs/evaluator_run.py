@@ -8,7 +8,7 @@ from typing import Any
 from runner import errors
 from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
 from runner.config import Experiment
-from runner.core import closing, layout, schedule, secrets, signals, user_code
+from runner.core import closing, console, layout, schedule, secrets, signals, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, handover, metric_names
 from runner.history import history, records
@@ -74,9 +74,7 @@ class EvaluatorRun:
             eval_actions=eval_actions,
             keeps_best=keeps_best,
         )
-        self._final_test = build.build_test(
-            config, self.evaluator, folder, rows=self.history, line=self.line
-        )
+        self._final_test = build.build_test(config, self.evaluator, folder, rows=self.history)
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
@@ -169,7 +167,7 @@ class EvaluatorRun:
                 raise
             todo.clear()
         if reason:
-            self.line.note(f"stopped: {reason}")
+            console.say(f"stopped: {reason}")
         elif not self.history.steps:
             raise RunnerError(self._why_nothing(training))
         return reason
@@ -252,7 +250,7 @@ class EvaluatorRun:
         name = evaluation_log.checkpoint_name(path, self._model_dir)
         self._check()
         self.history.append(kind(step, name, reason, time.time()))
-        self.line.note(f"{name}: {reason}; it is left out")
+        console.say(f"{name}: {reason}; it is left out")
 
     def _record(self, step: int, path: Path) -> str | None:
         return self._evaluation.run(step, path, before_record=self._check)

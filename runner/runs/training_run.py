@@ -9,7 +9,7 @@ import tensorflow as tf
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, retention
 from runner.config import Experiment
 from runner.configuration import schedules
-from runner.core import closing, files, heartbeat, layout, schedule, signals
+from runner.core import closing, console, files, layout, schedule, signals
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, handover, metric_names
@@ -72,7 +72,7 @@ class Training:
         self._stop = stop
         self._grid = policies.grid(config, evaluates=evaluates)
         self._source = recovery.newest_good(
-            model_dir, best_folders=list(policies.best_rules(config)), note=heartbeat.say
+            model_dir, best_folders=list(policies.best_rules(config)), note=console.say
         )
         start = checkpoint_manager.step_of(self._source) if self._source else 0
         self.history = history.History(model_dir / layout.HISTORY)
@@ -111,7 +111,7 @@ class Training:
             utilization=self._utilization,
         )
         if written and self.log.step < written.training:
-            heartbeat.say(
+            console.say(
                 f"{model_dir / layout.TRAINING_ROWS} has lost training rows: the newest is of step "
                 f"{self.log.step:,}, and {self._source} followed one of step {written.training:,}"
             )
@@ -134,7 +134,6 @@ class Training:
                 self.trainer,
                 model_dir,
                 rows=self.history,
-                line=self.line,
             )
             if evaluates
             else None
@@ -149,25 +148,25 @@ class Training:
     def report(self) -> None:
         """Says what is about to be trained, from where, and how exactly it would resume."""
         files.write_json(self._model_dir / layout.OVERVIEW, self._view.as_dict())
-        self.line.note(overview.render(self._view))
+        console.say(overview.render(self._view))
         if self._utilization:
-            self.line.note(str(self._utilization.peak))
+            console.say(str(self._utilization.peak))
         if not self._grid.evaluations and (others := policies.left_to_evaluators(self._config)):
-            self.line.note(f"left to evaluators: {', '.join(others)}")
-        self.line.note(
+            console.say(f"left to evaluators: {', '.join(others)}")
+        console.say(
             f"resumed at step {self.trainer.step:,} from {self._source}"
             if self._source
             else f"new run in {self._model_dir}"
         )
         seconds, kept = self._config.run.checkpoint_seconds, self._config.trainer.max_to_keep
         clock = f", and after {seconds:g} s without one" if seconds else ""
-        self.line.note(
+        console.say(
             f"checkpoints {self._grid.describe_commits()}{clock}; the newest {kept} are kept"
         )
-        self.line.note(strategy.describe(self.trainer.strategy, self.trainer.model))
+        console.say(strategy.describe(self.trainer.strategy, self.trainer.model))
         for complaint in schedules.complaints(self._config, self._rates):
-            self.line.note(complaint)
-        self.line.note(
+            console.say(complaint)
+        console.say(
             reproducibility.describe(
                 self._config.task.train_data,
                 self.trainer.training_graph,
@@ -232,7 +231,7 @@ class Training:
         def after_loop(loop: schedule.Loop) -> None:
             self.log.write(loop, input_wait=self.trainer.waits.share)
             if complaint := self.trainer.waits.complaint():
-                self.line.note(complaint)
+                console.say(complaint)
             loss = loop.logs["training_loss"]
             self.line.training(loop.step, loop.steps, loop.seconds, lambda: float(loss))
             beat.beat(loop.step)
@@ -267,10 +266,10 @@ class Training:
         if steps is None and not every:
             return None
         if steps and every:
-            self.line.note("--profile_steps counts, and not RunConfig.profile_every")
+            console.say("--profile_steps counts, and not RunConfig.profile_every")
         chosen = profiling.Steps(*steps) if steps else profiling.each(every)
         folder = self._model_dir / layout.TRAIN
-        return profiling.Profiled(self.trainer, chosen, folder, note=self.line.note)
+        return profiling.Profiled(self.trainer, chosen, folder, note=console.say)
 
     def _rates(self, steps: Sequence[int]) -> Sequence[float]:
         return optimizer.rates(self.trainer.optimizer, steps)
@@ -287,7 +286,7 @@ class Training:
                 "its rows: put back a copy of the file, or go on with what is left by "
                 "--allow_lost_history"
             )
-        heartbeat.say(f"{said}; going on with what is left")
+        console.say(f"{said}; going on with what is left")
 
     def _begin(self) -> None:
         """Restores the newest checkpoint, or starts."""
@@ -316,7 +315,7 @@ class Training:
         with self.trainer.strategy.scope():
             self.trainer.feed(self._inputs(step))
         self.log.rewind(step)
-        self.line.note(f"{self.history.rollbacks[-1].reason}: rolled back to step {step:,}")
+        console.say(f"{self.history.rollbacks[-1].reason}: rolled back to step {step:,}")
 
     def _inputs(self, step: int) -> Any:
         run = self.trainer

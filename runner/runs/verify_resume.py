@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runner.core import heartbeat, layout
+from runner.core import console, layout
 from runner.errors import RunnerError
-from runner.reporting import progress
 from runner.run_folder import claim, claim_file
 from runner.verification import child_run, comparison, diagnosis, tensors
 
@@ -84,18 +83,17 @@ def verify_resume(request: Request) -> dict[str, Any]:
         RunnerError: it does not resume exactly, and the message names the first difference and its
             usual cause; or that could not be found out.
     """
-    note = progress.Progress().note
     mode = "train_and_eval" if _evaluates(request.config) else "train"
     command = [sys.executable, "-m", "runner", f"--mode={mode}", *request.arguments]
     command += shortening(request.config.trainer.train_steps)
     with _scratch(request.model_dir) as folder:
         once = folder / "once"
-        note(f"training once through, in {once}")
-        with child_run.Start(command, once, note=note) as start:
+        console.say(f"training once through, in {once}")
+        with child_run.Start(command, once, note=console.say) as start:
             results = start.finish()
-        killed, interruptions = _interrupted(command, folder, note)
+        killed, interruptions = _interrupted(command, folder)
         parts = comparison.compare(once, killed)
-        note(comparison.render(parts))
+        console.say(comparison.render(parts))
         told = "; ".join(map(str, interruptions))
         if comparison.differing(parts):
             said = start.log.read_text(errors="replace")
@@ -106,7 +104,7 @@ def verify_resume(request: Request) -> dict[str, Any]:
                 f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, said)}"
             )
     verdict = f"resumes exactly: {_counts(parts)} ({told})"
-    note(verdict)
+    console.say(verdict)
     return {**results, "model_dir": str(request.model_dir), "verdict": verdict}
 
 
@@ -122,25 +120,23 @@ def shortening(train_steps: int) -> list[str]:
     return [f"--params_override={','.join(values)}"]
 
 
-def _interrupted(
-    command: Sequence[str], folder: Path, note: Callable[[str], None]
-) -> tuple[Path, list[Interruption]]:
+def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Interruption]]:
     """A run that went to its end over two interruptions."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
-        note("training again, with a SIGTERM and a SIGKILL in between")
+        console.say("training again, with a SIGTERM and a SIGKILL in between")
         interruptions = []
         for number, moment in ((signal.SIGTERM, _begun), (signal.SIGKILL, _past_a_commit)):
-            with child_run.Start(command, run, note=note) as start:
+            with child_run.Start(command, run, note=console.say) as start:
                 if not (start.wait_for(moment(run)) and start.interrupt(number)):
                     break
             interruptions.append(Interruption(number, child_run.committed(run)))
-            note(f"  {interruptions[-1]}")
+            console.say(f"  {interruptions[-1]}")
         else:
-            with child_run.Start(command, run, note=note) as start:
+            with child_run.Start(command, run, note=console.say) as start:
                 start.finish()
             return run, interruptions
-        note(f"  it was done before the {number.name} came")
+        console.say(f"  the run finished before {number.name} was sent")
     raise RunnerError(
         f"training ended before it could be interrupted, {_ATTEMPTS} times; give it more steps "
         f"(TrainerConfig.train_steps; of more than {_STEPS}, {_STEPS} are run)"
@@ -189,7 +185,7 @@ def _scratch(model_dir: Path) -> Iterator[Path]:
     except OSError as error:
         raise RunnerError(f"there can be no scratch folder beside {model_dir}: {error}") from error
     try:
-        with claim.claimed(folder, note=heartbeat.say):
+        with claim.claimed(folder, note=console.say):
             yield folder
     except RunnerError as error:
         raise RunnerError(f"{error}\nall of it is kept in {folder}") from error

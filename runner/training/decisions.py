@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from runner import config
-from runner.core import heartbeat, layout
+from runner.core import console, layout
 from runner.core.spelling import did_you_mean
 from runner.history import history, records, rules
 
@@ -32,7 +32,7 @@ class Decisions:
         model_dir: Path,
         rows: history.History,
         *,
-        note: heartbeat.Note = heartbeat.say,
+        note: console.Note = console.say,
     ) -> None:
         self._rows = rows
         self._note = note

@@ -9,7 +9,7 @@ import tf_keras
 from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
-from runner.core import heartbeat
+from runner.core import console
 from runner.data import pipeline
 from runner.devices import xla
 from runner.errors import RunnerError
@@ -107,7 +107,7 @@ class Trainer(evaluator.Evaluator):
                 self._task_step = self._build_task_step(compiled=False)
                 self._trace()
         if why and runtime.enable_xla:
-            heartbeat.say(f"RuntimeConfig.enable_xla = True: steps are not compiled, because {why}")
+            console.say(f"RuntimeConfig.enable_xla = True: steps are not compiled, because {why}")
 
     def _trace(self) -> None:
         """Makes every variable exist: the first restore or save finds all of them."""

@@ -17,7 +17,6 @@ import functools
 import hashlib
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import BinaryIO
 
 from official.modeling.hyperparams import base_config
 
+from runner.core import console
 from runner.errors import ConfigError
 from tasks.files import receiving
 
@@ -50,14 +50,10 @@ class RemoteFile(base_config.Config):
     attempts: int = 5
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def fetch(
     files: Sequence[RemoteFile],
     *,
-    note: receiving.Note = _say,
+    note: console.Note = console.say,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
     """Brings the files that are absent; those that are there are only verified.
@@ -117,7 +113,7 @@ def _sha256(path: Path, *_state: int) -> str:
 
 
 def _fetch(
-    file: RemoteFile, path: Path, note: receiving.Note, sleep: Callable[[float], object]
+    file: RemoteFile, path: Path, note: console.Note, sleep: Callable[[float], object]
 ) -> None:
     """Brings one file, unless another process does."""
     part = path.with_name(path.name + ".part")
@@ -139,7 +135,7 @@ def _fetch(
 
 
 @contextlib.contextmanager
-def _alone(part: Path, note: receiving.Note) -> Iterator[BinaryIO]:
+def _alone(part: Path, note: console.Note) -> Iterator[BinaryIO]:
     """The part, open to append to, for as long as no other process has it."""
     while True:
         with part.open("ab", buffering=0) as out:

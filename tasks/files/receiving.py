@@ -1,16 +1,14 @@
 """The bytes of a URL, appended to an open file: in several attempts where connections break."""
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import fsspec
 
+from runner.core import console
 from runner.errors import ConfigError, RunnerError
-
-Note = Callable[[str], object]
 
 _CHUNK = 2**20
 _LONGEST_PAUSE = 60.0
@@ -24,7 +22,7 @@ def receive(
     out: BinaryIO,
     *,
     attempts: int,
-    note: Note,
+    note: console.Note,
     sleep: Callable[[float], object],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -155,9 +153,9 @@ def _text(error: BaseException) -> str:
 class _Progress:
     """How far a file is: a live line on a terminal, else a line now and then."""
 
-    def __init__(self, name: str, note: Note, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, note: console.Note, clock: Callable[[], float]) -> None:
         self._name, self._note, self._clock = name, note, clock
-        self._live = sys.stderr.isatty()
+        self._live = console.STDERR.is_live
         self._pause = _REDRAW_SECONDS if self._live else _LINE_SECONDS
         self._next = clock() + self._pause
 
@@ -171,11 +169,10 @@ class _Progress:
         if total:
             line += f" of {total / 1e6:,.1f} MB, {done / total:.0%}"
         if self._live:
-            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+            console.show(line)
         else:
             self._note(line)
 
     def clear(self) -> None:
         """Removes the live line, before other lines."""
-        if self._live:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        console.end(keep=False)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import inputs
+from runner.core import console
 from runner.errors import ConfigError
 from tasks.files import fetching
 from tasks.questions import made_up_questions, question_tokens, question_windows, squad
@@ -210,4 +210,4 @@ def _report(name: str, placed: squad.Placed, without: tuple[int, str]) -> None:
     )
     parts = [f"{count} {what}{'s' * (count > 1)} {why}" for count, what, why in counts if count]
     if parts:
-        print(f"{name}: {'; '.join(parts)}", file=sys.stderr)
+        console.say(f"{name}: {'; '.join(parts)}")

@@ -10,8 +10,7 @@ word2vec and fastText, which open with a line of two counts, are read, too.
 
 import collections
 import dataclasses
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import tensorflow as tf
 import tf_keras
 from official.modeling.hyperparams import base_config
 
+from runner.core import console
 from runner.errors import ConfigError
 
 PADDING, UNKNOWN = 0, 1
@@ -109,12 +109,8 @@ class Embeddings:
     total: int
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def load(
-    config: EmbeddingConfig, words: Iterable[str], *, note: Callable[[str], object] = _say
+    config: EmbeddingConfig, words: Iterable[str], *, note: console.Note = console.say
 ) -> Embeddings:
     """Reads the vectors of the words that the data need, and says how many have none.
 

@@ -9,7 +9,6 @@ import runner
 from runner.core import signals
 from runner.errors import RunnerError
 from runner.history import history, records
-from runner.reporting import progress
 from runner.runs import build
 
 EMA = {"optimizer_config": {"ema": {"average_decay": 0.9}}}
@@ -26,7 +25,7 @@ def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
     built = build.build_evaluator(config, folder, stop=stop or signals.Stop())
     rows = history.History(folder / "history.jsonl")
-    test = build.build_test(config, built, folder, rows=rows, line=progress.Progress())
+    test = build.build_test(config, built, folder, rows=rows)
     built.restore(folder / f"ckpt-{at}")
     return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
 
@@ -121,8 +120,7 @@ def test_nothing_is_built_without_test_data(tmp_path):
     config = toy.experiment()
     built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
     rows = history.History(tmp_path / "history.jsonl")
-    line = progress.Progress()
-    assert build.build_test(config, built, tmp_path, rows=rows, line=line) is None
+    assert build.build_test(config, built, tmp_path, rows=rows) is None
 
 
 def test_a_signal_ends_the_test(tmp_path, trained):

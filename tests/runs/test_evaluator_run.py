@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 import runner
 from runner.checkpoints import checkpoint_files, checkpoint_manager, compatibility
-from runner.core import signals
+from runner.core import console, signals
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation, handover
 from runner.history import history, records
@@ -91,10 +91,11 @@ def follow(training, *events, after=None, timeout=None, **options):
         config, training.folder, folder, stop=signals.Stop(), eval_actions=actions
     )
     said, time = [], Time(*events)
-    run.line.note = said.append
     seen = watch.Watch(training.folder, timeout=timeout, note=said.append, clock=time)
     try:
-        run.follow(seen, clock=time, sleep=time.sleep)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(console, "say", said.append)
+            run.follow(seen, clock=time, sleep=time.sleep)
     finally:
         run.close()
     return run, said

@@ -1,0 +1,120 @@
+"""Everything a person sees: lines on stderr, and below them, on a terminal, one live line.
+
+    console.say("building the model ...")
+    console.show("step 10/100")    # on a terminal the live line, redrawn in place
+    console.say("noted")           # above it
+    console.end()
+
+Elsewhere than on a terminal all of this is plain lines. rich is loaded when a terminal needs it.
+"""
+
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.live
+
+Note = Callable[[str], object]
+"""Tells a person one line."""
+
+
+class Console:
+    """Where lines go, and what is up there.
+
+    Args:
+        stream: None: stderr, whatever that is at the time.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._lock = threading.RLock()
+        self._made: rich.console.Console | None = None
+        self._live: rich.live.Live | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether `show` redraws one line: on a terminal that can."""
+        able = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        return able and self._file().isatty()
+
+    @property
+    def width(self) -> float:
+        """Columns that a line may have; elsewhere than on a terminal, any number."""
+        return self._rich().width - 1 if self.is_live else math.inf
+
+    def say(self, line: str, *, style: str = "") -> None:
+        """Prints a line, above the live one.
+
+        Args:
+            line: Or several.
+            style: rich's, as in "bold red"; shown on a terminal.
+        """
+        with self._lock:
+            if self._live or (style and self.is_live):
+                from rich import text
+
+                self._rich().print(text.Text(line, style=style), soft_wrap=True)
+            else:
+                print(line, file=self._file(), flush=True)
+
+    def announce(self, line: str) -> None:
+        """Says what is about to take seconds to somebody who waits at a terminal."""
+        if self._file().isatty():
+            self.say(line)
+
+    def show(self, line: str) -> None:
+        """Makes `line` the live line; elsewhere than on a terminal, just says it."""
+        if not self.is_live:
+            self.say(line)
+            return
+        from rich import live, text
+
+        with self._lock:
+            if self._live is None:
+                self._live = live.Live(
+                    console=self._rich(),
+                    auto_refresh=False,
+                    redirect_stdout=self._stream is None and sys.stdout.isatty(),
+                    redirect_stderr=self._stream is None,  # others' lines go above it, too
+                )
+                self._live.start()
+            self._live.update(text.Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def end(self, *, keep: bool = True) -> None:
+        """Ends the live line; what is printed next comes below it, or in its place."""
+        with self._lock:
+            live, self._live = self._live, None
+            if live:
+                live.transient = not keep
+                live.stop()
+
+    def _file(self) -> TextIO:
+        return self._stream or sys.stderr
+
+    def _rich(self) -> "rich.console.Console":
+        """Rich's console for a terminal."""
+        if self._made is None:
+            from rich import console
+
+            class Visible(console.Console):
+                """Leaves the cursor alone: a process that is killed could not bring it back."""
+
+                def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
+                    return False
+
+            self._made = Visible(file=self._stream, stderr=True, force_terminal=True)
+        return self._made
+
+
+STDERR = Console()
+"""The console of the process."""
+
+say = STDERR.say
+announce = STDERR.announce
+show = STDERR.show
+end = STDERR.end
