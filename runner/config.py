@@ -17,6 +17,7 @@ from runner.configuration import (
     validation,
     yaml_files,
 )
+from runner.configuration import origins as origins_of
 from runner.configuration.overrides import apply
 from runner.errors import ConfigError
 from runner.run_config import RunConfig as RunConfig
@@ -29,7 +30,7 @@ class Experiment(cfg.ExperimentConfig):
     """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
 
     # A loaded experiment remembers by path where its values were given; that is no value itself.
-    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, "_origins")
+    RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
@@ -64,21 +65,21 @@ def load(
         ConfigError: all that is wrong in any of them or has no effect, a line each with its place.
     """
     gin_files, gin_params = list(gin_files), list(gin_params)
-    made, (origins, problems) = _begun(experiment, gin_files, gin_params)
-    given = dict(origins)
+    made, (places, problems) = _begun(experiment, gin_files, gin_params)
+    loading = origins_of.remember(made, places)
     for read in _layers(config_files, overrides, flags or {}):
         try:
-            given |= apply(made, read())
+            loading.places |= apply(made, read())
         except ConfigError as error:
             problems.append(str(error))
-    made.__dict__["_origins"] = given
     try:
-        resolve(made)
+        loading.resolved = resolve(made)
     except ConfigError as error:
         problems.append(str(error))
     if trains is not None and evaluates is not None:
+        loading.validated = (trains, evaluates)
         problems += validation.problems(
-            made, given, trains=trains, evaluates=evaluates, given_only=bool(problems)
+            made, trains=trains, evaluates=evaluates, given_only=bool(problems)
         )
     if not problems:
         problems += _restricted(made)
@@ -87,6 +88,28 @@ def load(
     for _, section in sections.walk(made):
         section.lock()
     return made
+
+
+def prepare(experiment: Experiment, *, trains: bool, evaluates: bool) -> list[str]:
+    """Resolves and validates an experiment for a mode, as far as loading it has not done so.
+
+    Args:
+        experiment: From `load`, a changed copy of that, or made in Python.
+        trains: Whether the mode trains.
+        evaluates: Whether the mode evaluates.
+
+    Returns:
+        What to show of the values that follow from others.
+
+    Raises:
+        ConfigError: all that is wrong, a line each, with its place if it was loaded.
+    """
+    loading = origins_of.loading(experiment)
+    as_loaded = loading is not None and vars(experiment)["_locked"]  # and so it has not changed
+    lines = loading.resolved if loading and as_loaded else resolve(experiment)
+    if not (loading and as_loaded and loading.validated == (trains, evaluates)):
+        validate(experiment, trains=trains, evaluates=evaluates)
+    return lines
 
 
 def resolve(experiment: Experiment) -> list[str]:
@@ -173,14 +196,13 @@ def validate(experiment: Experiment, *, trains: bool, evaluates: bool) -> None:
     Raises:
         ConfigError: all that is out of range, a line each, with its place if it was loaded.
     """
-    found = validation.problems(experiment, origins(experiment), trains=trains, evaluates=evaluates)
-    if found:
-        raise ConfigError("\n".join(found))
+    if problems := validation.problems(experiment, trains=trains, evaluates=evaluates):
+        raise ConfigError("\n".join(problems))
 
 
 def origins(experiment: Experiment) -> Mapping[str, str]:
-    """By path (`trainer.train_steps`), the place where a value was given; of a loaded one."""
-    return vars(experiment).get("_origins", {})
+    """By path (`trainer.train_steps`), the place where a value was given; {} if made in Python."""
+    return origins_of.of(experiment)
 
 
 def as_yaml(experiment: Experiment) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 from official.core import config_definitions
 
+from runner.configuration.settings import PACE, STEPS, setting
 from runner.data import permutation
 from runner.errors import ConfigError
 
@@ -57,24 +58,33 @@ class DataConfig(config_definitions.DataConfig):
     `seed`: None is 0. `prefetch_buffer_size`: None is chosen by TensorFlow. The fields for shuffle
     buffers, caches, file interleaving and the tf.data service have no meaning here; setting one is
     an error, and so is `deterministic=False`. Whatever is chosen, the batches are the same.
-
-    Attributes:
-        start_step: the step whose batch comes first. Not for users: the trainer sets it.
-        drop_remainder: leave out the last examples of an evaluation when they do not fill a
-            batch. Training data have no end and never a remainder.
-        num_examples: how many examples there are, where lengths are given in epochs and the data's
-            configuration cannot count them; 0: not said.
-        num_parallel_calls: how many batches are loaded and augmented side by side; 0 is chosen by
-            TensorFlow.
-        autotune: whether TensorFlow goes on adapting what it has chosen, with
-            `autotune_algorithm` and up to `ram_budget` GB.
     """
 
-    start_step: int = 0
-    drop_remainder: bool = False
-    num_examples: int = 0
-    num_parallel_calls: int = 0
-    autotune: bool = True
+    start_step: int = setting(
+        0, "The step whose batch comes first. Not for users: the trainer sets it."
+    )
+    drop_remainder: bool = setting(
+        False,
+        "Whether an evaluation leaves out the last examples when they do not fill a batch. "
+        "Training data have no end, and never a remainder.",
+    )
+    num_examples: int = setting(
+        0,
+        "How many examples there are, where lengths are given in epochs and the data's "
+        "configuration cannot count them; 0: not given.",
+        resume=STEPS,
+    )
+    num_parallel_calls: int = setting(
+        0,
+        "How many batches are loaded and augmented in parallel; 0: TensorFlow chooses.",
+        resume=PACE,
+    )
+    autotune: bool = setting(
+        True,
+        "Whether TensorFlow goes on adapting what it has chosen, with `autotune_algorithm` and up "
+        "to `ram_budget` GB.",
+        resume=PACE,
+    )
 
     def size(self) -> int | None:
         """How many examples there are, None where nothing says it; for subclasses that can count.

@@ -192,9 +192,8 @@ def run(mode: str, request: Request) -> Results:
     from runner import config
 
     row = MODES[mode]
-    for line in config.resolve(request.config):
+    for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
-    config.validate(request.config, trains=row.trains, evaluates=row.evaluates)
     if request.profile_steps:
         check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
         if request.dry_run:
@@ -274,7 +273,7 @@ def _train(request: Request, *, evaluates: bool) -> Results:
         ) as (beat, record, accepted),
         hparams.session(experiment, model_dir) as board,
         unused_values.Reads(
-            experiment, unused_values.concerned(places, evaluates=evaluates)
+            experiment, unused_values.concerned(experiment, places, evaluates=evaluates)
         ) as reads,
     ):
         console.announce("building the model ...")

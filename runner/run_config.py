@@ -6,30 +6,51 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 from runner.configuration.functions import FunctionConfig
+from runner.configuration.settings import (
+    COUNT,
+    DEVICES,
+    EVALUATIONS,
+    INITIALIZER,
+    KEPT,
+    LENGTH,
+    NAME,
+    OPTIONAL_NAME,
+    PATTERN,
+    REPORTS,
+    ROLLBACKS,
+    SIZE,
+    STEPS,
+    number,
+    one_of,
+    setting,
+)
+
+_SCHEDULE = "trainer.optimizer_config.learning_rate"
+_SHARE = number(above=0, at_most=1)
+_SOURCE = (
+    "Whose evaluations count: empty, the training run's own; otherwise those of the evaluator with "
+    "this name."
+)
 
 
 @dataclasses.dataclass
 class EarlyStoppingConfig(base_config.Config):
     """Ends a run that no longer gets better; off while it names no metric.
 
-    An evaluation is better if any of the metrics is, by more than `min_delta`, than it ever was.
-
-    Attributes:
-        higher: Metrics of which higher is better.
-        lower: Metrics of which lower is better.
-        min_delta: What a metric must gain to count as better.
-        patience: How many evaluations in a row may be no better; that many end the run.
-        from_step: Evaluations before this step are left out.
-        source: Whose evaluations count: empty, the training run's own; else the evaluator's of this
-            name.
+    An evaluation is better if any of the metrics is better, by more than `min_delta`, than ever
+    before.
     """
 
-    higher: tuple[str, ...] = ()
-    lower: tuple[str, ...] = ()
-    min_delta: float = 0.0
-    patience: int = 5
-    from_step: int = 0
-    source: str = ""
+    higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
+    lower: tuple[str, ...] = setting((), "Metrics of which lower is better.", better="lower")
+    min_delta: float = setting(
+        0.0, "A metric must gain more than this to count as better.", allowed=SIZE
+    )
+    patience: int = setting(
+        5, "This many evaluations in a row without a gain end the run.", allowed=COUNT
+    )
+    from_step: int = setting(0, "Evaluations before this step do not count.", allowed=SIZE)
+    source: str = setting("", _SOURCE, allowed=OPTIONAL_NAME)
 
 
 @dataclasses.dataclass
@@ -38,240 +59,323 @@ class PlateauConfig(base_config.Config):
 
     The rate in force is max(scale * scheduled, min(scheduled, floor)); each drop multiplies the
     scale by `factor`.
-
-    Attributes:
-        higher: Metrics of which higher is better.
-        lower: Metrics of which lower is better.
-        min_delta: What a metric must gain to count as better.
-        factor: What a drop multiplies the scale by.
-        tolerance: How many evaluations in a row may be no better; that many drop the rate.
-        cooldown: How many evaluations after a drop do not count.
-        floor: A rate that drops do not go below.
-        source: Whose evaluations count: empty, the training run's own; else the evaluator's of this
-            name.
     """
 
-    higher: tuple[str, ...] = ()
-    lower: tuple[str, ...] = ()
-    min_delta: float = 0.0
-    factor: float = 0.5
-    tolerance: int = 1
-    cooldown: int = 0
-    floor: float = 0.0
-    source: str = ""
+    higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
+    lower: tuple[str, ...] = setting((), "Metrics of which lower is better.", better="lower")
+    min_delta: float = setting(
+        0.0, "A metric must gain more than this to count as better.", allowed=SIZE
+    )
+    factor: float = setting(
+        0.5, "Each drop multiplies the scale by this.", allowed=number(above=0, below=1)
+    )
+    tolerance: int = setting(
+        1, "This many evaluations in a row without a gain drop the rate.", allowed=COUNT
+    )
+    cooldown: int = setting(0, "This many evaluations after a drop do not count.", allowed=SIZE)
+    floor: float = setting(0.0, "Drops do not take the rate below this.", allowed=SIZE)
+    source: str = setting("", _SOURCE, allowed=OPTIONAL_NAME)
 
 
 @dataclasses.dataclass
 class RetentionConfig(base_config.Config):
-    """Which checkpoints are kept beside the last `TrainerConfig.max_to_keep`.
+    """Which checkpoints are kept beside the last `TrainerConfig.max_to_keep`."""
 
-    Attributes:
-        every: Those of every so many steps are kept for ever; 0 keeps none for that.
-        best: How many of the best are kept, in each folder.
-        from_step: Evaluations before this step are not best.
-        or_higher: Further metrics, higher being better, that decide about the folder of
-            `TrainerConfig.best_checkpoint_eval_metric`: the best is then the last evaluation in
-            which any of these, or that one, was better than ever before.
-        or_lower: The same, of which lower is better.
-        higher: Metrics, higher being better, that have a folder of their best, `best-<metric>`,
-            beside that one.
-        lower: The same, of which lower is better.
-    """
-
-    every: int = 0
-    best: int = 1
-    from_step: int = 0
-    or_higher: tuple[str, ...] = ()
-    or_lower: tuple[str, ...] = ()
-    higher: tuple[str, ...] = ()
-    lower: tuple[str, ...] = ()
+    every: int = setting(
+        0, "Checkpoints at multiples of this many steps are kept for good; 0: none.", allowed=SIZE
+    )
+    best: int = setting(1, "How many of the best are kept in each folder.", allowed=COUNT)
+    from_step: int = setting(0, "Evaluations before this step cannot be the best.", allowed=SIZE)
+    or_higher: tuple[str, ...] = setting(
+        (),
+        "More metrics, higher being better, that decide about the folder of "
+        "`TrainerConfig.best_checkpoint_eval_metric`: the best is then the last evaluation in "
+        "which any of these, or that one, was better than ever before.",
+        better="higher",
+    )
+    or_lower: tuple[str, ...] = setting((), "The same, with lower being better.", better="lower")
+    higher: tuple[str, ...] = setting(
+        (),
+        "Metrics, higher being better, each with a folder of its own best, `best-<metric>`, beside "
+        "that one.",
+        better="higher",
+    )
+    lower: tuple[str, ...] = setting((), "The same, with lower being better.", better="lower")
 
 
 @dataclasses.dataclass
 class EvaluationSetConfig(base_config.Config):
-    """A named set of data that is evaluated beside `task.validation_data`.
+    """A named set of data that is evaluated beside `task.validation_data`."""
 
-    Attributes:
-        name: Of the set, and of its charts.
-        data: What the task's `build_inputs` is given.
-        interval: Evaluated every so many steps and at the end; 0: whenever validation is.
-        interval_epochs: The same in epochs of the training data; 0 for none.
-        share: Of its examples, the first ones that count, above 0 and up to 1.
-        examples: The same as a number; 0 for all.
-        prefix: Before the names of its metrics; empty: the set's name and a slash.
-    """
-
-    name: str = ""
-    data: cfg.DataConfig = dataclasses.field(default_factory=cfg.DataConfig)
-    interval: int = 0
-    interval_epochs: float = 0.0
-    share: float = 1.0
-    examples: int = 0
-    prefix: str = ""
+    name: str = setting("", "The name of the set and of its charts.", allowed=NAME)
+    data: cfg.DataConfig = setting(cfg.DataConfig, "Given to the task's `build_inputs`.")
+    interval: int = setting(
+        0,
+        "Evaluated at multiples of this many steps and at the end; 0: whenever validation is.",
+        allowed=SIZE,
+        resume=EVALUATIONS,
+    )
+    interval_epochs: float = setting(
+        0.0, "The same in epochs of the training data; 0: not given.", resume=STEPS
+    )
+    share: float = setting(
+        1.0, "The share of the examples that is evaluated, the first ones.", allowed=_SHARE
+    )
+    examples: int = setting(0, "The same as a number of examples; 0: all.", allowed=SIZE)
+    prefix: str = setting(
+        "", "Put before the names of its metrics; empty: the set's name and a slash."
+    )
 
 
 @dataclasses.dataclass
 class TestConfig(base_config.Config):
-    """Data that are evaluated once, when training has ended, with the best weights.
+    """Data that are evaluated once, when training has ended, with the best weights."""
 
-    Attributes:
-        data: What the task's `build_inputs` is given; None tests nothing.
-        last: Whether the last weights are tested, too.
-    """
-
-    data: cfg.DataConfig | None = None
-    last: bool = False
+    data: cfg.DataConfig | None = setting(
+        None, "Given to the task's `build_inputs`; None: nothing is tested."
+    )
+    last: bool = setting(False, "Whether the last weights are tested, too.")
 
 
 @dataclasses.dataclass
 class EvaluatorConfig(base_config.Config):
-    """A process that only evaluates: which checkpoints, how often, under which name.
+    """A process that only evaluates: which checkpoints, how often, under which name."""
 
-    Attributes:
-        name: Of its own folder, `eval-<name>`; empty: the mode's.
-        policy: `latest` evaluates the newest checkpoint there is; `every`, each one: training keeps
-            them for it.
-        min_seconds: Between the starts of two evaluations, while training goes on.
-        from_step: Checkpoints before this step are left out.
-        max_evaluations: It ends after so many, those before a restart included; 0 for no end.
-        max_failures: It gives up after so many evaluations in a row that raised an exception, or
-            whose actions did; 0 for never.
-        give_up: Called without arguments whenever there was no sign of life of training for
-            `TrainerConfig.continuous_eval_timeout`: whether to end, with exit code 0. None: it
-            ends, with exit code 1.
-    """
-
-    name: str = ""
-    policy: str = "latest"
-    min_seconds: float = 0.0
-    from_step: int = 0
-    max_evaluations: int = 0
-    max_failures: int = 3
-    give_up: FunctionConfig | None = None
+    name: str = setting(
+        "", "Names its own folder, `eval-<name>`; empty: the mode's name.", allowed=OPTIONAL_NAME
+    )
+    policy: str = setting(
+        "latest",
+        "`latest` evaluates the newest checkpoint; `every` evaluates all of them, and training "
+        "keeps them until then.",
+        allowed=one_of("latest", "every"),
+    )
+    min_seconds: float = setting(
+        0.0, "Seconds between the starts of two evaluations while training goes on.", allowed=SIZE
+    )
+    from_step: int = setting(0, "Checkpoints before this step are left out.", allowed=SIZE)
+    max_evaluations: int = setting(
+        0,
+        "It ends after this many evaluations, including those before a restart; 0: no limit.",
+        allowed=SIZE,
+    )
+    max_failures: int = setting(
+        3,
+        "It gives up after this many evaluations in a row that raised an exception, or whose "
+        "actions did; 0: never.",
+        allowed=SIZE,
+    )
+    give_up: FunctionConfig | None = setting(
+        None,
+        "Called without arguments whenever training has shown no sign of life for "
+        "`TrainerConfig.continuous_eval_timeout`; says whether to end, with exit code 0. None: it "
+        "ends, with exit code 1.",
+    )
 
 
 @dataclasses.dataclass
 class EpochsConfig(base_config.Config):
-    """Lengths and intervals in epochs of the training data, in the place of official's steps.
+    """Lengths and intervals in epochs of the training data, in place of official's steps.
 
     Each becomes the number of the step that ends the epoch, rounded up. 0 or empty: official's
     field counts.
-
-    Attributes:
-        examples: How many make an epoch; 0: as the data's configuration declares.
-        train: `TrainerConfig.train_steps`.
-        validation_interval: `TrainerConfig.validation_interval`.
-        checkpoint_interval: `TrainerConfig.checkpoint_interval`.
-        summary_interval: `TrainerConfig.summary_interval`.
-        warmup: `warmup_steps` of the chosen warm-up.
-        decay: `decay_steps` (or `total_decay_steps`) of the chosen learning rate schedule; where
-            neither is given, the schedule ends with the run.
-        boundaries: `boundaries` of a stepwise schedule. Its rate changes in the step after a
-            boundary, as TensorFlow has it (`<=`), not at the boundary, as others do (`>=`): Model
-            Garden's runs have the same rates, and runs that have begun keep theirs.
-        boundary_shares: The same as shares of the training's length, whether that is given in
-            epochs or in steps.
-        stopping_from: `EarlyStoppingConfig.from_step`.
-        best_from: `RetentionConfig.from_step`.
     """
 
-    examples: int = 0
-    train: float = 0.0
-    validation_interval: float = 0.0
-    checkpoint_interval: float = 0.0
-    summary_interval: float = 0.0
-    warmup: float = 0.0
-    decay: float = 0.0
-    boundaries: tuple[float, ...] = ()
-    boundary_shares: tuple[float, ...] = ()
-    stopping_from: float = 0.0
-    best_from: float = 0.0
+    examples: int = setting(
+        0, "How many examples make an epoch; 0: as the data's configuration says.", allowed=SIZE
+    )
+    train: float = setting(
+        0.0, "In place of `TrainerConfig.train_steps`.", stands_for="trainer.train_steps"
+    )
+    validation_interval: float = setting(
+        0.0,
+        "In place of `TrainerConfig.validation_interval`.",
+        stands_for="trainer.validation_interval",
+    )
+    checkpoint_interval: float = setting(
+        0.0,
+        "In place of `TrainerConfig.checkpoint_interval`.",
+        stands_for="trainer.checkpoint_interval",
+    )
+    summary_interval: float = setting(
+        0.0, "In place of `TrainerConfig.summary_interval`.", stands_for="trainer.summary_interval"
+    )
+    warmup: float = setting(
+        0.0,
+        "In place of the chosen warm-up's `warmup_steps`.",
+        stands_for="trainer.optimizer_config.warmup.warmup_steps",
+    )
+    decay: float = setting(
+        0.0,
+        "In place of the chosen schedule's `decay_steps` (or `total_decay_steps`); where neither "
+        "is given, the schedule ends with the run.",
+        stands_for=f"{_SCHEDULE}.decay_steps",
+    )
+    boundaries: tuple[float, ...] = setting(
+        (),
+        "In place of a stepwise schedule's `boundaries`. The rate changes in the step after a "
+        "boundary, as TensorFlow has it (`<=`), not at the boundary, as others do (`>=`): runs of "
+        "Model Garden have the same rates.",
+        stands_for=f"{_SCHEDULE}.boundaries",
+    )
+    boundary_shares: tuple[float, ...] = setting(
+        (),
+        "The same as shares of the training's length, whether that is given in epochs or in steps.",
+        stands_for=f"{_SCHEDULE}.boundaries",
+    )
+    stopping_from: float = setting(
+        0.0,
+        "In place of `EarlyStoppingConfig.from_step`.",
+        stands_for="run.early_stopping.from_step",
+    )
+    best_from: float = setting(
+        0.0, "In place of `RetentionConfig.from_step`.", stands_for="run.retention.from_step"
+    )
 
 
 @dataclasses.dataclass
 class VariableGroupConfig(base_config.Config):
-    """Variables, chosen by their names, with a learning rate or an initializer of their own.
+    """Variables, chosen by their names, with a learning rate or an initializer of their own."""
 
-    Attributes:
-        name: Of the group; the rate that it has is logged as `learning_rate/<name>`.
-        pattern: A regular expression. The trainable variables in whose names (`encoder/dense/bias`)
-            it is found are the group, without those of the groups before.
-        rate_scale: What the learning rate in force is multiplied by: with it, warm-up, decay and
-            drops. 0 leaves the variables as they are.
-        initializer: Of tf_keras, by its name, such as `glorot_uniform`; empty: the model's own. An
-            `init_checkpoint` counts for more.
-    """
-
-    name: str = ""
-    pattern: str = ""
-    rate_scale: float = 1.0
-    initializer: str = ""
+    name: str = setting(
+        "", "The group's name; its rate is logged as `learning_rate/<name>`.", allowed=NAME
+    )
+    pattern: str = setting(
+        "",
+        "A regular expression. The trainable variables whose names (`encoder/dense/bias`) contain "
+        "a match are the group, without those of the groups before it.",
+        allowed=PATTERN,
+    )
+    rate_scale: float = setting(
+        1.0,
+        "Multiplies the learning rate in force, and with it warm-up, decay and drops. 0 leaves the "
+        "variables as they are.",
+        allowed=SIZE,
+    )
+    initializer: str = setting(
+        "",
+        "A tf_keras initializer, such as `glorot_uniform`; empty: the model's own. An "
+        "`init_checkpoint` overrides it.",
+        allowed=INITIALIZER,
+        read="elsewhere",
+    )
 
 
 @dataclasses.dataclass
 class RunConfig(base_config.Config):
-    """What this runner adds to official's sections.
+    """What this runner adds to official's sections."""
 
-    Attributes:
-        seed: Of the weights, of the order of training examples and of all that is random.
-        deterministic: Whether every op gives the same bits every time, as an exact resume needs.
-            TensorFlow then does without some faster kernels, mostly on GPUs.
-        async_checkpoints: Whether checkpoints are written while training goes on.
-        checkpoint_seconds: So long after a commit one more is made, when the loop ends that is
-            running, wherever the grid of `TrainerConfig.checkpoint_interval` is; 0 for none. Such
-            commits are there to resume from and to be evaluated: no rollback goes to one, and no
-            bit of the training depends on them. (What an evaluator beside it decides is taken up at
-            any commit, and recorded there.)
-        logical_cpus: CPU devices that the `mirrored` strategy spreads over where there is no GPU.
-        intra_op_threads: How many threads an op may compute with on CPUs; 0: TensorFlow chooses.
-        inter_op_threads: How many ops may run side by side on CPUs; 0: TensorFlow chooses.
-        peak_flops: FLOP/s of one device at its best, for the utilisation `mfu`; 0: as the maker of
-            the device states it, where it is known.
-        evaluations_commit: Whether each evaluation commits a checkpoint first. If not, one between
-            two multiples of `TrainerConfig.checkpoint_interval` commits only if it is among the
-            best; after a kill it is done again, with the steps before it.
-        tensorboard: Whether TensorBoard's events are written.
-        summary_seconds: So long after the last point on TensorBoard's training charts there is one
-            more: the means since the last multiple of `TrainerConfig.summary_interval`; 0 for none.
-            train.jsonl has only the rows of the grid, which are the same in every run.
-        profile_every: Three steps up to each multiple of so many are profiled, as by
-            `--profile_steps`; 0 for none. The newest five profiles are kept.
-        rollback_rate: What the learning rate is multiplied by at each rollback of a broken run
-            (`TrainerConfig.recovery_max_trials` says how many there may be).
-        gradient_accumulation: In how many equal parts each replica trains on its batch, one after
-            the other, before the mean of their gradients is applied. A step stays one update.
-        log_gradient_norm: Whether `gradient_norm` is among the training metrics: of the gradients
-            that are applied, before clipping, the mean of their global norms.
-        variable_groups: What has a learning rate or an initializer of its own; the first counts.
-        early_stopping: When a run ends early.
-        plateau: When the learning rate drops.
-        retention: Which checkpoints are kept.
-        evaluation_sets: What is evaluated beside the validation data.
-        test: What the best weights are tested on at the end.
-        evaluator: What a process that only evaluates does.
-        epochs: Lengths in epochs.
-    """
-
-    seed: int = 0
-    deterministic: bool = True
-    async_checkpoints: bool = True
-    checkpoint_seconds: float = 0.0
-    evaluations_commit: bool = True
-    logical_cpus: int = 1
-    intra_op_threads: int = 0
-    inter_op_threads: int = 0
-    peak_flops: float = 0.0
-    tensorboard: bool = True
-    summary_seconds: float = 0.0
-    profile_every: int = 0
-    rollback_rate: float = 1.0
-    gradient_accumulation: int = 1
-    log_gradient_norm: bool = False
-    variable_groups: tuple[VariableGroupConfig, ...] = ()
-    early_stopping: EarlyStoppingConfig = dataclasses.field(default_factory=EarlyStoppingConfig)
-    plateau: PlateauConfig = dataclasses.field(default_factory=PlateauConfig)
-    retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)
-    evaluation_sets: tuple[EvaluationSetConfig, ...] = ()
-    test: TestConfig = dataclasses.field(default_factory=TestConfig)
-    evaluator: EvaluatorConfig = dataclasses.field(default_factory=EvaluatorConfig)
-    epochs: EpochsConfig = dataclasses.field(default_factory=EpochsConfig)
+    seed: int = setting(
+        0,
+        "Seeds the weights, the order of training examples and everything else that is random.",
+        allowed=number(at_least=0, below=2**32),
+    )
+    deterministic: bool = setting(
+        True,
+        "Whether every op gives the same bits every time, as an exact resume needs. TensorFlow "
+        "then does without some faster kernels, mostly on GPUs.",
+    )
+    async_checkpoints: bool = setting(
+        True, "Whether checkpoints are written while training goes on.", resume=REPORTS
+    )
+    checkpoint_seconds: float = setting(
+        0.0,
+        "This long after a commit another is made, when the loop that is running ends, wherever "
+        "the grid of `TrainerConfig.checkpoint_interval` is; 0: none. Such commits are there to "
+        "resume from and to be evaluated: no rollback goes to one, and no bit of the training "
+        "depends on them. (The decisions of an evaluator beside it are taken up at any commit, and "
+        "recorded there.)",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
+    evaluations_commit: bool = setting(
+        True,
+        "Whether each evaluation commits a checkpoint first. If not, one between two multiples of "
+        "`TrainerConfig.checkpoint_interval` commits only if it is among the best; after a kill it "
+        "is done again, with the steps before it.",
+        resume=REPORTS,
+    )
+    logical_cpus: int = setting(
+        1,
+        "CPU devices that the `mirrored` strategy spreads over where there is no GPU.",
+        allowed=COUNT,
+        resume=DEVICES,
+    )
+    intra_op_threads: int = setting(
+        0,
+        "How many threads an op may compute with on CPUs; 0: TensorFlow chooses.",
+        allowed=SIZE,
+        resume=DEVICES,
+    )
+    inter_op_threads: int = setting(
+        0,
+        "How many ops may run side by side on CPUs; 0: TensorFlow chooses.",
+        allowed=SIZE,
+        resume=DEVICES,
+    )
+    peak_flops: float = setting(
+        0.0,
+        "The peak FLOP/s of one device, for the utilisation `mfu`; 0: as its maker states it, "
+        "where that is known.",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
+    tensorboard: bool = setting(True, "Whether TensorBoard's events are written.", resume=REPORTS)
+    summary_seconds: float = setting(
+        0.0,
+        "This long after the last point on TensorBoard's training charts another is added: the "
+        "means since the last multiple of `TrainerConfig.summary_interval`; 0: none. train.jsonl "
+        "has only the rows of the grid, which are the same in every run.",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
+    profile_every: int = setting(
+        0,
+        "Three steps up to each multiple of this are profiled, as by `--profile_steps`; 0: none. "
+        "The newest five profiles are kept.",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
+    rollback_rate: float = setting(
+        1.0,
+        "Each rollback of a diverged run multiplies the learning rate by this "
+        "(`TrainerConfig.recovery_max_trials` limits the rollbacks).",
+        allowed=_SHARE,
+        resume=ROLLBACKS,
+    )
+    gradient_accumulation: int = setting(
+        1,
+        "Each replica trains on its batch in this many equal parts, one after the other, before "
+        "the mean of their gradients is applied. A step is still one update.",
+        allowed=COUNT,
+    )
+    log_gradient_norm: bool = setting(
+        False,
+        "Whether `gradient_norm` is among the training metrics: the mean of the global norms of "
+        "the gradients that are applied, before clipping.",
+    )
+    variable_groups: tuple[VariableGroupConfig, ...] = setting(
+        (), "Variables with a learning rate or an initializer of their own; the first match counts."
+    )
+    early_stopping: EarlyStoppingConfig = setting(
+        EarlyStoppingConfig, "When a run ends early.", resume=LENGTH
+    )
+    plateau: PlateauConfig = setting(PlateauConfig, "When the learning rate drops.")
+    retention: RetentionConfig = setting(
+        RetentionConfig, "Which checkpoints are kept.", resume=KEPT, read="evaluation"
+    )
+    evaluation_sets: tuple[EvaluationSetConfig, ...] = setting(
+        (), "What is evaluated beside the validation data.", resume=EVALUATIONS, read="evaluation"
+    )
+    test: TestConfig = setting(
+        TestConfig,
+        "What the best weights are tested on at the end.",
+        resume=REPORTS,
+        read="evaluation",
+    )
+    evaluator: EvaluatorConfig = setting(
+        EvaluatorConfig, "What a process that only evaluates does.", resume=KEPT, read="elsewhere"
+    )
+    epochs: EpochsConfig = setting(
+        EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"
+    )

@@ -60,7 +60,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
         (["--mode=train", "--gin.TrainerConfig.train_steps=0"], "train_steps"),
         (["--mode=train", "--gin.TrainerConfig.checkpoint_interval=0"], "checkpoint_interval"),
         (["--mode=eval"], "no checkpoint"),
-        (["--mode=train", "--gin.RunConfig.seed=-1"], "must be 0 or more, and below 2**32"),
+        (["--mode=train", "--gin.RunConfig.seed=-1"], "must be 0 or more and below 4294967296"),
         (
             ["--mode=train", f"--params_override={','.join(['trainer.train_stepz=5'] * 20)}"],
             "did you",

@@ -1,4 +1,4 @@
-"""The learning rate's schedule beside the run's length: what follows it, and what does not fit."""
+"""The learning rate's schedule and the run's length: what follows it, and what does not fit it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -7,10 +7,12 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 from official.modeling.optimization.configs import learning_rate_config
 
-from runner.configuration.epochs import DECAYS, Field
+from runner.configuration import origins
+from runner.configuration.epochs import DECAYS
+from runner.configuration.origins import Field
 
 FOLLOWS = "follows TrainerConfig.train_steps"
-"""The place of a value that nobody gave: it is what the run's length makes it."""
+"""The place of a value that nobody gave, and that the run's length determines."""
 
 _OPTIMIZATION = "trainer.optimizer_config"
 _SAMPLES = 100  # of the steps, at which a schedule is looked at
@@ -25,12 +27,11 @@ def follow(experiment: cfg.ExperimentConfig) -> None:
     field, end = _length(experiment), experiment.trainer.train_steps
     if field is None or not end or end < 1:
         return
-    origins = vars(experiment).get("_origins", {})
-    if field.value and origins.get(field.origin) != FOLLOWS:
+    if field.value and field.place != FOLLOWS:
         return
     # Past the lock, which a copy of a locked experiment keeps below its top.
     vars(field.section)[field.name] = max(end - _offset(field.section), 1)
-    origins[field.origin] = FOLLOWS
+    origins.of(experiment)[field.origin] = FOLLOWS
 
 
 def complaints(
@@ -42,22 +43,21 @@ def complaints(
         experiment: All values.
         rates: The learning rates at some steps.
     """
-    origins = vars(experiment).get("_origins", {})
     end = experiment.trainer.train_steps
     chosen = experiment.trainer.optimizer_config.learning_rate
     warmup = _field(experiment, "warmup", "warmup_steps")
     if warmup and warmup.value > end:
-        yield warmup.line(origins, f"the warm-up is longer than the run's {end:,} steps")
+        yield warmup.line(f"the warm-up is longer than the run's {end:,} steps")
     if chosen.type == "constant":
         return
     field = _end_field(experiment)
     share = _share_of_zero(rates, end, warmup.value if warmup else 0)
     if share > _MUCH:
-        what = field or Field(f"{_OPTIMIZATION}.learning_rate", chosen, "type")
+        what = field or origins.field(experiment, f"{_OPTIMIZATION}.learning_rate.type")
         said = f"the learning rate is 0 for {share:.0%} of the run's {end:,} steps"
-        yield what.line(origins, f"{said}{_advice(field)}")
+        yield what.line(f"{said}{_advice(field)}")
     elif field and (misfit := _misfit(field, end)):
-        yield field.line(origins, f"{misfit}{_advice(field)}")
+        yield field.line(f"{misfit}{_advice(field)}")
 
 
 def _share_of_zero(
@@ -102,7 +102,7 @@ def _field(experiment: cfg.ExperimentConfig, choice: str, name: str) -> Field | 
     chosen = getattr(experiment.trainer.optimizer_config, choice)
     section: Any = getattr(chosen, chosen.type, None) if chosen.type else None
     if isinstance(section, base_config.Config) and hasattr(section, name):
-        return Field(f"{_OPTIMIZATION}.{choice}.{chosen.type}", section, name)
+        return origins.field(experiment, f"{_OPTIMIZATION}.{choice}.{chosen.type}.{name}")
     return None
 
 

@@ -5,38 +5,21 @@ While it is counted, each section is of a subclass of its class that notes what 
 """
 
 import contextlib
-import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from official.modeling.hyperparams import base_config
 
-from runner.configuration import printing, sections
-
-# What another mode or a later moment reads: these are never said to have had no effect.
-_ELSEWHERE = (
-    "run.evaluator*",
-    "run.epochs*",
-    "run.variable_groups*.initializer",
-    "task.init_checkpoint*",
-    "trainer.continuous_eval_timeout",
-)
-_IN_EVALUATION = (
-    "run.evaluation_sets*",
-    "run.test*",
-    "run.retention*",
-    "task.validation_data*",
-    "trainer.best_checkpoint_*",
-    "trainer.eval_*",
-    "trainer.validation_*",
-)
+from runner.configuration import fields, printing, sections
 
 
-def concerned(given: Iterable[str], *, evaluates: bool) -> Iterator[str]:
+def concerned(
+    experiment: base_config.Config, given: Iterable[str], *, evaluates: bool
+) -> Iterator[str]:
     """Of the paths of given values, those that a mode that trains reads in its first loop."""
-    elsewhere = _ELSEWHERE if evaluates else (*_ELSEWHERE, *_IN_EVALUATION)
+    elsewhere = {"elsewhere"} if evaluates else {"elsewhere", "evaluation"}
     for path in given:
-        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in elsewhere):
+        if not any(field.read in elsewhere for field in fields.along(experiment, path)):
             yield path
 
 

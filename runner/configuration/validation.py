@@ -1,6 +1,7 @@
 """Ranges and combinations that the values of an experiment must keep to."""
 
-from collections.abc import Iterator, Mapping
+import glob
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -9,15 +10,12 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
-from runner.configuration import epochs, official_validation, run_validation, sections
-from runner.configuration.run_validation import Invalid
+from runner.configuration import epochs, fields, origins, run_validation, sections
+from runner.configuration.origins import Invalid
 from runner.core import spelling
 
-_COUNTS = (
-    "summary_interval",
-    "validation_interval",
-    "max_to_keep",
-)
+_OFFICIAL_TASKS = ("official.vision.", "official.nlp.")
+_MADE_UP = "dummy"  # the input_path by which tasks of official.nlp make data up
 _COMPUTED_WITH = (
     "learning_rate",
     "initial_learning_rate",
@@ -29,82 +27,89 @@ _COMPUTED_WITH = (
 
 
 def problems(
-    experiment: cfg.ExperimentConfig,
-    origins: Mapping[str, str],
-    *,
-    trains: bool,
-    evaluates: bool,
-    given_only: bool = False,
+    experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool, given_only: bool = False
 ) -> list[str]:
     """A line for each value that is out of its range, with the place where it was given, if it was.
 
     Args:
         experiment: All values.
-        origins: By path (`trainer.train_steps`), the place where a value was given.
         trains: Whether the mode trains, so that what only training needs must be there.
         evaluates: Whether the mode evaluates.
         given_only: Leave out what is only missing: where a name is misspelt, one line is enough.
     """
+    places = origins.of(experiment)
+    rows = [*_ranges(experiment), *_trainer(experiment.trainer, trains=trains)]
     # One that was made in Python may be for a task that batches by itself, as official's mock does.
-    loaded = "_origins" in vars(experiment)
-    rows = [
-        *_trainer(experiment.trainer, trains=trains),
-        *(_data(experiment.task, trains=trains, evaluates=evaluates) if loaded else ()),
-        *(
-            official_validation.problems(experiment, trains=trains, evaluates=evaluates)
-            if loaded
-            else ()
-        ),
-        *_choices(experiment, trains=trains),
-        *(_schedules(experiment.trainer) if trains else ()),
-        *_combinations(experiment),
-        *run_validation.problems(experiment, evaluates=evaluates, given_only=given_only),
-    ]
-    in_epochs = set() if not given_only else epochs.steps_given(experiment)
-    rows = [row for row in rows if f"{row.path}.{row.field}" not in in_epochs]
-    places = [(row, origins.get(f"{row.path}.{row.field}")) for row in rows]
-    lines = [_line(row, place) for row, place in places if place or not given_only]
+    if origins.loading(experiment):
+        rows += _data(experiment.task, trains=trains, evaluates=evaluates)
+    rows += _choices(experiment, trains=trains)
+    rows += _schedules(experiment.trainer) if trains else ()
+    rows += _combinations(experiment)
+    rows += run_validation.problems(experiment, evaluates=evaluates, given_only=given_only)
+    if given_only:
+        in_epochs = epochs.steps_given(experiment)
+        rows = [row for row in rows if row.origin in places and row.origin not in in_epochs]
+    lines = [row.line(places.get(row.origin)) for row in rows]
     if type(experiment.task) is cfg.TaskConfig and not given_only:
         lines.insert(0, "no task is set; a file needs: Experiment.task = @MyTaskConfig()")
     return lines
 
 
-def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Invalid]:
-    def invalid(field: str, needs: str) -> Invalid:
-        return Invalid("trainer", trainer, field, needs)
+def _ranges(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
+    """What is not as its field allows it."""
+    for path, section in sections.walk(experiment):
+        for name, value in vars(section).items():
+            allowed = fields.of(type(section), name).allowed
+            if allowed and (mistake := allowed.mistake(value)):
+                yield Invalid(path, section, name, mistake)
 
-    for name in _COUNTS:
-        if not _positive(getattr(trainer, name)):
-            yield invalid(name, "must be 1 or more")
-    if trainer.checkpoint_interval != -1 and not _positive(trainer.checkpoint_interval):
-        yield invalid("checkpoint_interval", "must be 1 or more, or -1 for the last step alone")
-    if trainer.steps_per_loop is None or trainer.steps_per_loop < 0:
-        yield invalid("steps_per_loop", "must be 1 or more, or 0 for loops of about a second")
+
+def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Invalid]:
     if trains and not _positive(trainer.train_steps):
-        yield invalid("train_steps", "must be 1 or more to train")
-    if trainer.validation_steps != -1 and not _positive(trainer.validation_steps):
-        yield invalid("validation_steps", "must be 1 or more, or -1 for all the data")
-    timeout = trainer.continuous_eval_timeout
-    if timeout is not None and not _positive(timeout):
-        yield invalid("continuous_eval_timeout", "must be above 0, or None to wait without end")
-    order = ("higher", "lower")
-    if trainer.best_checkpoint_metric_comp not in order:
-        meant = spelling.did_you_mean(str(trainer.best_checkpoint_metric_comp), order)
-        yield invalid("best_checkpoint_metric_comp", f"must be 'higher' or 'lower'{meant}")
+        yield Invalid("trainer", trainer, "train_steps", "must be 1 or more to train")
     if trainer.best_checkpoint_export_subdir and not trainer.best_checkpoint_eval_metric:
         needs = "has no effect without TrainerConfig.best_checkpoint_eval_metric"
-        yield invalid("best_checkpoint_export_subdir", needs)
+        yield Invalid("trainer", trainer, "best_checkpoint_export_subdir", needs)
 
 
 def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Invalid]:
+    """What the data and official's own tasks lack. The needs of users' tasks are not known."""
+    is_official = type(task).__module__.startswith(_OFFICIAL_TASKS)
     for name, used in (("train_data", trains), ("validation_data", evaluates)):
         data = getattr(task, name, None)
         if used and not _positive(getattr(data, "global_batch_size", 1)):
             yield Invalid(f"task.{name}", data, "global_batch_size", "must be 1 or more")
+        if (
+            used
+            and is_official
+            and isinstance(data, cfg.DataConfig)
+            and not _is_made_up(task, data)
+        ):
+            yield from _source(f"task.{name}", data)
+    model = getattr(task, "model", None)
+    if is_official and getattr(model, "num_classes", None) == 0:
+        yield Invalid("task.model", model, "num_classes", "must be 1 or more")
+
+
+def _is_made_up(task: cfg.TaskConfig, data: cfg.DataConfig) -> bool:
+    return data.input_path == _MADE_UP and type(task).__module__.startswith(_OFFICIAL_TASKS[1])
+
+
+def _source(path: str, data: cfg.DataConfig) -> Iterator[Invalid]:
+    """Where the data come from, as far as this machine can tell."""
+    if data.tfds_name:
+        if not data.tfds_split:
+            yield Invalid(path, data, "tfds_split", "must be given with tfds_name")
+    elif not data.input_path:
+        yield Invalid(path, data, "input_path", "must be given, or tfds_name and tfds_split")
+    elif isinstance(data.input_path, str):
+        for pattern in data.input_path.split(","):
+            if "://" not in pattern and not glob.glob(pattern):  # noqa: PTH207, may be absolute
+                yield Invalid(path, data, "input_path", f"there is no file {pattern}")
 
 
 def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Values that cannot be had together."""
+    """Values that exclude each other."""
     trainer, runtime = experiment.trainer, experiment.runtime
     for part in ("train", "eval"):
         loop, function = f"{part}_tf_while_loop", f"{part}_tf_function"
@@ -151,7 +156,7 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Inva
 
 
 def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
-    """Two ways of clipping by norm, of which Keras takes one; official gives some a default."""
+    """Keras clips by one kind of norm; official gives some optimizers a default for one."""
     for path, section in _chosen(trainer, "optimizer"):
         norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
         if norm is not None and other is not None:
@@ -188,12 +193,6 @@ def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base
     section = getattr(options, options.type, None) if options.type else None
     if isinstance(section, base_config.Config):
         yield f"trainer.optimizer_config.{choice}.{options.type}", section
-
-
-def _line(row: Invalid, place: str | None) -> str:
-    """`digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
-    line = f"{row.path}.{row.field} = {getattr(row.section, row.field)!r}; {row.needs}"
-    return f"{place}: {line}" if place else f"{line}; set {type(row.section).__name__}.{row.field}"
 
 
 def _positive(value: Any) -> bool:

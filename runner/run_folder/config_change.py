@@ -1,7 +1,7 @@
 """What has changed in the configuration since the run in a folder was last started.
 
 A run that goes on with other values is another experiment, and its record would not say so; except
-for those that `runner.run_folder.allowed_changes` knows.
+for those whose field says why they may change (`resume`, see `runner.configuration.settings`).
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ import yaml
 from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
-from runner.configuration import schedules
+from runner.configuration import fields, schedules
+from runner.configuration.settings import Resume
 from runner.core import layout
 from runner.errors import ConfigError
-from runner.run_folder import allowed_changes
 
-_SETS = allowed_changes.SETS
+_SETS = "run.evaluation_sets"
 _LONGEST = 160
 
 
@@ -62,9 +62,9 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
         before: What `config.as_yaml` wrote, loaded.
         now: The experiment.
     """
-    differences = _differences(before, _plain(now), now)
     return [
-        Change(path, old, new, allowed_changes.why(path, now)) for path, old, new in differences
+        Change(path, old, new, resume.why if resume and not resume.fails(now, path) else "")
+        for path, old, new, resume in _differences(before, _plain(now), now)
     ]
 
 
@@ -141,38 +141,51 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
+_Difference = tuple[str, Any, Any, Resume | None]
+"""Path, old value, new value, and why it may change."""
+
+
 def _differences(
-    before: Any, after: Any, now: Any, path: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """The path, old and new value of each difference; `now` is the object that `after` shows."""
+    before: Any, after: Any, now: Any, path: str = "", resume: Resume | None = None
+) -> Iterator[_Difference]:
+    """What differs; `now` is the object that `after` shows, `resume` holds for all of it."""
     if path == _SETS:
-        yield from _set_differences(before, after, now)
+        yield from _set_differences(before, after, now, resume)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         if isinstance(now, oneof.OneOfConfig) and before.get("type") != after.get("type"):
-            yield path, before, after  # another choice: its fields have nothing in common
+            yield path, before, after, resume  # another choice: its fields have nothing in common
             return
         if after.keys() - before.keys():
             before = {**_defaults(now, after), **before}
         for key in {**after, **before}:
             old, new = before.get(key, UNSET), after.get(key, UNSET)
             part = now.get(key) if isinstance(now, Mapping) else getattr(now, key, None)
-            yield from _differences(old, new, part, f"{path}.{key}".removeprefix("."))
+            why = resume or fields.of(type(now), key).resume
+            yield from _differences(old, new, part, f"{path}.{key}".removeprefix("."), why)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         parts = now if isinstance(now, (list, tuple)) else [None] * len(after)
         for index, (old, new, part) in enumerate(zip(before, after, parts, strict=True)):
-            yield from _differences(old, new, part, f"{path}[{index}]")
+            yield from _differences(old, new, part, f"{path}[{index}]", resume)
     elif before != after:
-        yield path, before, after
+        yield path, before, after, resume
 
 
-def _set_differences(before: Any, after: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Those of the evaluation sets, which are told apart by their names, whatever their order."""
+def _set_differences(
+    before: Any, after: Any, now: Any, resume: Resume | None
+) -> Iterator[_Difference]:
+    """Those of the evaluation sets, which are told apart by their names, whatever their order.
+
+    A set may come or go, but one that stays keeps its data.
+    """
     old = {one["name"]: one for one in before}
     new = {one["name"]: one for one in after}
     parts = {one.name: one for one in now}
     for name in {**new, **old}:
         path = f"{_SETS}[{name}]"
-        yield from _differences(old.get(name, UNSET), new.get(name, UNSET), parts.get(name), path)
+        if name in old and name in new:
+            yield from _differences(old[name], new[name], parts[name], path)
+        else:
+            yield path, old.get(name, UNSET), new.get(name, UNSET), resume
 
 
 def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:

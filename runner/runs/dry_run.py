@@ -86,7 +86,7 @@ def _training(
         claim.claimed(scratch, note=console.say) as held,
         status.StatusFile(scratch) as beat,
         unused_values.Reads(
-            experiment, unused_values.concerned(places, evaluates=evaluates)
+            experiment, unused_values.concerned(experiment, places, evaluates=evaluates)
         ) as reads,
     ):
         run = training_run.Training(

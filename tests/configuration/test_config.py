@@ -681,7 +681,7 @@ WRONG = {
     "logical CPUs": (["RunConfig.logical_cpus = 0"], "must be 1 or more"),
     "threads": (["RunConfig.intra_op_threads = -1"], "must be 0 or more"),
     "a peak": (["RunConfig.peak_flops = -1.0"], "must be 0 or more"),
-    "rollback rate": (["RunConfig.rollback_rate = 2.0"], "must be above 0, and 1 at most"),
+    "rollback rate": (["RunConfig.rollback_rate = 2.0"], "must be above 0 and at most 1"),
     "a loop without a function": (
         ["cfg.TrainerConfig.train_tf_function = False"],
         "needs train_tf_while_loop = False",
@@ -752,19 +752,19 @@ WRONG_RUN = {
     ),
     "both directions": (
         [STOPPING, "EarlyStoppingConfig.lower = ('accuracy',)"],
-        "names 'accuracy', of which by EarlyStoppingConfig higher is better",
+        "names 'accuracy', of which higher is better according to EarlyStoppingConfig",
     ),
     "both directions in two sections": (
         [STOPPING, "PlateauConfig.lower = ('accuracy',)"],
-        "names 'accuracy', of which by EarlyStoppingConfig higher is better",
+        "names 'accuracy', of which higher is better according to EarlyStoppingConfig",
     ),
     "both directions of the best": (
         ["TrainerConfig.best_checkpoint_eval_metric = 'm|x'", "RetentionConfig.lower = ('m/x',)"],
-        "names 'm/x', of which by TrainerConfig higher is better",
+        "names 'm/x', of which higher is better according to TrainerConfig",
     ),
     "both directions of what else may decide": (
         [BEST, "RetentionConfig.or_higher = ('f1',)", "RetentionConfig.or_lower = ('f1',)"],
-        "names 'f1', of which by RetentionConfig higher is better",
+        "names 'f1', of which higher is better according to RetentionConfig",
     ),
     "the metric of the best once more": (
         [BEST, "RetentionConfig.or_higher = ('a|b',)"],
@@ -818,30 +818,30 @@ WRONG_RUN = {
         ["EpochsConfig.examples = 100"],
         "has no effect: nothing is given in epochs",
     ),
-    "share": ([*SETS, "part/EvaluationSetConfig.share = 0.0"], "above 0, and 1 at most"),
+    "share": ([*SETS, "part/EvaluationSetConfig.share = 0.0"], "above 0 and at most 1"),
     "too large a share": (
         [*SETS, "part/EvaluationSetConfig.share = 1.5"],
-        "above 0, and 1 at most",
+        "above 0 and at most 1",
     ),
     "examples of a set": ([*SETS, "part/EvaluationSetConfig.examples = -1"], "must be 0 or more"),
     "share and examples": (
         [*SETS, "part/EvaluationSetConfig.share = 0.5", "part/EvaluationSetConfig.examples = 3"],
-        "leaves no room for share = 0.5: give one",
+        "cannot be combined with share = 0.5: give one",
     ),
     "interval of a set": ([*SETS, "part/EvaluationSetConfig.interval = -1"], "must be 0 or more"),
     "name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = 'a b'"], "must be made of letters"),
     "no name of a set": ([*SETS, "noisy/EvaluationSetConfig.name = ''"], "must be made of letters"),
     "name of the test": (
         [*SETS, "noisy/EvaluationSetConfig.name = 'test'"],
-        "leaves 'test/', as of the test at the end",
+        "uses the metric prefix 'test/', which the test at the end has",
     ),
     "one name of two sets": (
         [*SETS, "noisy/EvaluationSetConfig.name = 'part'"],
-        "names another set, too",
+        "is the name of another set, too",
     ),
     "one prefix of two sets": (
         [*SETS, "noisy/EvaluationSetConfig.prefix = 'part/'"],
-        "leaves 'part/', as of another set",
+        "uses the metric prefix 'part/', which another set has",
     ),
     "batch of a set": (
         [

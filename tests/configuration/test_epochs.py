@@ -392,3 +392,16 @@ def test_evaluation_sets_have_intervals_in_epochs(tmp_path):
     assert [one.interval for one in experiment.run.evaluation_sets] == [11, 6]
     with pytest.raises(ConfigError, match=r"^toy.gin:18: EvaluationSetConfig.interval = 7; "):
         load(tmp_path, *lines, "b/EvaluationSetConfig.interval = 7")
+
+
+def test_a_loaded_experiment_is_resolved_and_validated_once(monkeypatch):
+    given = ["EpochsConfig.train = 2", "TrainerConfig.train_steps = 0"]
+    loaded = config.load(["digits.gin"], given, trains=True, evaluates=True)
+    shown = config.resolve(loaded)
+    changed = loaded.replace(run={"seed": -1})
+    with pytest.raises(ConfigError, match="must be 0 or more"):
+        config.prepare(changed, trains=True, evaluates=True)
+    monkeypatch.setattr(config, "resolve", None)
+    monkeypatch.setattr(config, "validate", None)
+    assert config.prepare(loaded, trains=True, evaluates=True) == shown
+    assert shown

@@ -3,13 +3,14 @@ import dataclasses
 import json
 
 import runner
+from runner import config
 from runner.configuration import unused_values
 from tasks import image_classification
 
 
 def loaded(*params):
     experiment = runner.load("digits.gin", params)
-    return experiment, unused_values.Reads(experiment, vars(experiment)["_origins"])
+    return experiment, unused_values.Reads(experiment, config.origins(experiment))
 
 
 def test_a_value_is_unread_until_something_reads_it():
@@ -71,6 +72,14 @@ def test_a_resumed_run_says_what_had_no_effect_too(tmp_path, capsys):
 
 
 def test_what_another_mode_reads_is_not_said_to_have_had_no_effect():
-    given = ["trainer.train_steps", "trainer.validation_interval", "run.evaluator.policy"]
-    assert list(unused_values.concerned(given, evaluates=True)) == given[:2]
-    assert list(unused_values.concerned(given, evaluates=False)) == given[:1]
+    given = [
+        "trainer.train_steps",
+        "run.early_stopping.lower",
+        "trainer.validation_interval",
+        "task.validation_data.seed",
+        "run.evaluator.policy",
+        "task.init_checkpoint",
+    ]
+    experiment = runner.load("digits.gin")
+    assert list(unused_values.concerned(experiment, given, evaluates=True)) == given[:4]
+    assert list(unused_values.concerned(experiment, given, evaluates=False)) == given[:2]

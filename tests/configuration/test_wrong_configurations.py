@@ -47,7 +47,7 @@ MISTAKES = {
     "a schedule": ("trainer.optimizer_config.learning_rate.type", "LrConfig.type", "cosin",
                    "'cosin'", "did you mean 'cosine'"),
     "a rate that rises": ("run.rollback_rate", "RunConfig.rollback_rate", "2.0", "2.0",
-                          "must be above 0, and 1 at most"),
+                          "must be above 0 and at most 1"),
     "a policy": ("run.evaluator.policy", "EvaluatorConfig.policy", "evry", "'evry'",
                  "did you mean 'every'"),
     "no patience": ("run.early_stopping.patience", "EarlyStoppingConfig.patience", "0", "0",

@@ -281,5 +281,5 @@ def test_a_wrong_group_is_refused_before_anything_is_built(fields, said):
 
 def test_two_groups_of_one_name_are_refused():
     made = toy.experiment(groups(KERNELS, KERNELS))
-    with pytest.raises(ConfigError, match="names another group, too"):
+    with pytest.raises(ConfigError, match="is the name of another group, too"):
         experiments.validate(made, trains=True, evaluates=False)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
 
 import pytest
 import toy
@@ -13,8 +12,9 @@ from official.modeling.optimization.configs import optimizer_config
 
 import runner
 from runner import config, inputs, run_config
+from runner.configuration import fields
 from runner.errors import ConfigError
-from runner.run_folder import allowed_changes, config_change
+from runner.run_folder import config_change
 
 
 def saved(experiment):
@@ -366,22 +366,19 @@ def test_a_change_of_an_evaluation_set_says_where_it_is_written(tmp_path):
     ]
 
 
-def test_every_value_that_may_change_exists():
-    existing = set(_paths(toy.experiment().as_dict()))
-    existing |= set(_paths(part().as_dict(), f"{allowed_changes.SETS}[].")) | {
-        f"{allowed_changes.SETS}[]"
-    }
-    for pattern in (each for patterns in allowed_changes._MAY_CHANGE.values() for each in patterns):
-        plain = pattern.replace("[", "[[]")
-        assert allowed_changes.fnmatch.filter(existing, plain), pattern
+def test_every_official_field_that_something_is_said_of_exists():
+    from official.vision.configs import image_classification  # has one that its base has not
+
+    for kind, settings in fields.OFFICIAL.items():
+        kinds = [kind, image_classification.ImageClassificationTask]
+        names = {field.name for each in kinds for field in dataclasses.fields(each)}
+        assert settings.keys() <= names
 
 
-def _paths(values, path=""):
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{path}{name}.")
-        else:
-            yield path + name
+def test_why_a_value_may_change_is_written_at_its_field_and_holds_below_it():
+    assert fields.of(run_config.RunConfig, "seed").resume is None
+    assert fields.of(run_config.RunConfig, "early_stopping").resume.why
+    assert fields.of(inputs.DataConfig, "ram_budget").resume.why  # official's, in a subclass
 
 
 def test_what_changed_is_in_the_record_of_the_start(tmp_path):

@@ -1,0 +1,121 @@
+"""Where the values of an experiment were written, and what loading it has found out."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+
+ATTRIBUTE = "_origins"
+"""A loaded experiment's attribute that remembers this, and that is no value of it."""
+
+
+@dataclasses.dataclass
+class Loading:
+    """What a loaded experiment remembers.
+
+    Attributes:
+        places: By path (`trainer.train_steps`), where a value was given.
+        resolved: What to show of the values that follow from others.
+        validated: For which modes it is valid: whether they train, and whether they evaluate.
+    """
+
+    places: dict[str, str]
+    resolved: list[str] = dataclasses.field(default_factory=list)
+    validated: tuple[bool, bool] | None = None
+
+
+def remember(experiment: cfg.ExperimentConfig, places: Mapping[str, str]) -> Loading:
+    """Notes that an experiment was loaded, and from where."""
+    loading = Loading(dict(places))
+    vars(experiment)[ATTRIBUTE] = loading
+    return loading
+
+
+def loading(experiment: cfg.ExperimentConfig) -> Loading | None:
+    """What is remembered; None of an experiment that was made in Python."""
+    return vars(experiment).get(ATTRIBUTE)
+
+
+def of(experiment: cfg.ExperimentConfig) -> dict[str, str]:
+    """By path, the place where a value was given; empty for an experiment made in Python."""
+    known = loading(experiment)
+    return known.places if known else {}
+
+
+class Field(NamedTuple):
+    """A field of a section at a path, and the place where its value was given, if it was."""
+
+    path: str
+    section: base_config.Config
+    name: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{type(self.section).__name__}.{self.name}"
+
+    @property
+    def origin(self) -> str:
+        """Its path in the experiment."""
+        return f"{self.path}.{self.name}"
+
+    @property
+    def value(self) -> Any:
+        """What it holds."""
+        return getattr(self.section, self.name)
+
+    def line(self, what: str) -> str:
+        """`digits.gin:7: EpochsConfig.train = 10; what`."""
+        before = f"{self.place}: " if self.place else ""
+        return f"{before}{self} = {plain(self.value)}; {what}"
+
+    def shown(self) -> str:
+        """`EpochsConfig.train = 10 (digits.gin:7)`."""
+        return f"{self} = {plain(self.value)}{f' ({self.place})' if self.place else ''}"
+
+
+def field(experiment: cfg.ExperimentConfig, path: str) -> Field:
+    """The field at a path of an experiment."""
+    above, _, name = path.rpartition(".")
+    section: Any = experiment
+    for part in above.split("."):
+        part, _, index = part.partition("[")
+        section = getattr(section, part)
+        section = section[int(index[:-1])] if index else section
+    return Field(above, section, name, of(experiment).get(path, ""))
+
+
+class Invalid(NamedTuple):
+    """A value that is not what it must be.
+
+    Attributes:
+        path: Of its section in the experiment.
+        section: Whose field it is.
+        field: Its name.
+        needs: What it must be.
+    """
+
+    path: str
+    section: base_config.Config
+    field: str
+    needs: str
+
+    @property
+    def origin(self) -> str:
+        """The path of the value in the experiment."""
+        return f"{self.path}.{self.field}"
+
+    def line(self, place: str | None) -> str:
+        """`digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
+        line = f"{self.origin} = {getattr(self.section, self.field)!r}; {self.needs}"
+        if place:
+            return f"{place}: {line}"
+        return f"{line}; set {type(self.section).__name__}.{self.field}"
+
+
+def plain(value: Any) -> str:
+    """Numbers as a person writes them: 10 for 10.0."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(plain(each) for each in value)}{',' * (len(value) == 1)})"
+    return str(value).removesuffix(".0")
