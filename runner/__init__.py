@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.core import tasks_package
+
 if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import run_experiment
 
 __all__ = ["load", "run", "run_experiment"]
+
+tasks_package.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from official.modeling.hyperparams import base_config, oneof
 
 from runner.configuration import gin_parser, typecheck
-from runner.core import spelling, user_code
+from runner.core import spelling, tasks_package, user_code
 from runner.errors import ConfigError
 
 
@@ -149,7 +149,8 @@ def _attribute(module: types.ModuleType, path: str) -> Named:
             near = spelling.did_you_mean(
                 part, [name for name in dir(target) if not name.startswith("_")]
             )
-            raise ConfigError(f"{target.__name__} has no {part}{near}")
+            hidden = tasks_package.hidden(target.__name__)
+            raise ConfigError(f"{target.__name__} has no {part}{near}{hidden}")
         target = getattr(target, part)
         if isinstance(target, types.ModuleType):
             module, path = target, ".".join(parts[index + 1 :])
@@ -171,8 +172,15 @@ def _imported(statement: gin_parser.Import) -> types.ModuleType:
             raise ConfigError(f"{statement.place}: {_missing(missing, near)}") from None
         raise ConfigError(
             f"{statement.place}: {name} cannot be imported: {user_code.blame(error)}: "
-            f"{type(error).__name__}: {getattr(error, 'msg', error)}"
+            f"{type(error).__name__}: {getattr(error, 'msg', error)}{_hidden_task(error)}"
         ) from error
+
+
+def _hidden_task(error: Exception) -> str:
+    """Whether what an import misses in a module of ours is due to a user's module of that name."""
+    missed_in = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+    name = getattr(missed_in, "__name__", getattr(error, "name", None))
+    return tasks_package.hidden(str(name))
 
 
 def _check_origin(statement: gin_parser.Import) -> None:

@@ -31,7 +31,7 @@ class ImageData(inputs.DataConfig):
     Instead of it there may be `tfds_name` with `tfds_split`, and `tfds_data_dir` where the data are
     not in its usual place. With neither, the 1,797 handwritten digits of 8x8 pixels that ship
     inside scikit-learn are read. All are held in memory but folders of images, whose files are
-    decoded whenever they are needed (`scripts/prepare_images.py` makes an .npz of them).
+    decoded whenever they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
         subset: of CIFAR's binary version, 'train' or 'test'.

@@ -76,7 +76,7 @@ def reader(source: Source) -> Reader:
     if not path.exists():
         raise ConfigError(
             f"ImageData.input_path: there is no file and no folder {path}"
-            " (scripts/prepare_cifar.py fetches CIFAR)"
+            " (runner-prepare-cifar downloads CIFAR)"
         )
     if source.input_path and cifar_files.is_here(path):
         _expect(source, "subset")

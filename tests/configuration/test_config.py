@@ -390,15 +390,14 @@ def test_a_module_that_hides_the_one_beside_the_file_is_named(tmp_path_factory):
 
 
 def test_a_package_that_hides_the_users_own_is_named(tmp_path):
-    own = tmp_path / "tasks"
+    own = tmp_path / "json"
     own.mkdir()
     (own / "housing.py").write_text(TASK)
-    (tmp_path / "mine.gin").write_text("from tasks import housing\ninclude 'digits.gin'\n")
+    (tmp_path / "mine.gin").write_text("from json import housing\ninclude 'digits.gin'\n")
     with pytest.raises(ConfigError) as error:
         config.load(["mine.gin"])
-    there = Path(config.__file__).parent.parent / "tasks" / "__init__.py"
     assert str(error.value) == (
-        f"mine.gin:1: there is no module tasks.housing: tasks is {there}, which hides "
+        f"mine.gin:1: there is no module json.housing: json is {json.__file__}, which hides "
         f"{own / 'housing.py'}; rename one"
     )
 

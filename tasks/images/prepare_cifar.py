@@ -1,9 +1,9 @@
-"""Fetches the binary version of CIFAR-10 or CIFAR-100, verifies and unpacks it.
+"""Downloads the binary version of CIFAR-10 or CIFAR-100, verifies it and unpacks it.
 
-    python scripts/prepare_cifar.py cifar10 data
+    runner-prepare-cifar cifar10 data
 
-leaves the folder data/cifar-10-batches-bin for ImageData.input_path. An interrupted call is taken
-up again by the same one; a second call does nothing.
+leaves the folder data/cifar-10-batches-bin for ImageData.input_path. Run it again to continue an
+interrupted download; once the folder exists, it does nothing.
 """
 
 import argparse
@@ -39,10 +39,10 @@ ARCHIVES = {
 
 
 def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
-    """Brings the archive's folder `name` into `folder`, unless it is there; returns its path."""
+    """Downloads and unpacks the archive's folder `name` into `folder`, unless it exists."""
     unpacked = folder / name
     if unpacked.exists():
-        print(f"{unpacked} is there", file=sys.stderr)
+        print(f"{unpacked} already exists", file=sys.stderr)
         return unpacked
     local = archive.replace(path=str(folder / archive.path))
     fetching.fetch([local])
@@ -57,7 +57,7 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Reads the flags and prepares."""
+    """The command `runner-prepare-cifar`."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -67,7 +67,7 @@ def main() -> None:
     try:
         prepare(*ARCHIVES[flags.name], flags.folder)
     except RunnerError as error:
-        print(f"prepare_cifar: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

@@ -1,0 +1,80 @@
+"""Lets the `tasks` that come with the runner be imported beside a user's own.
+
+Ours has no `__init__.py`, so Python merges it with every other `tasks/` folder that has none. A
+`tasks/__init__.py` or a `tasks.py` would hide it, because there Python stops looking. So a finder
+in front of Python's own lets them find the user's, and adds our folder to its `__path__`. The same
+goes for what lies below: a user's `tasks/images.py` or `tasks/images/` beside our `tasks/images/`.
+
+Where both have a module of the same name, the user's is imported; `hidden` then explains what is
+missing from it.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import machinery
+from pathlib import Path
+from types import ModuleType
+
+_NAME = "tasks"
+_ROOT = Path(__file__).parents[2]
+
+
+class _Finder:
+    """Finds what other finders find, with our folder added."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> machinery.ModuleSpec | None:
+        folder = _folder(name)
+        if not folder:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None:
+            spec = machinery.ModuleSpec(name, None, is_package=True)
+        if spec.submodule_search_locations is None:
+            _make_package_of(spec)
+        elif folder not in spec.submodule_search_locations:
+            spec.submodule_search_locations = [*spec.submodule_search_locations, folder]
+        return spec
+
+
+class _ModuleLoader(machinery.SourceFileLoader):
+    """Loads `tasks.py` with a `__path__`, as if it were a package; its `__package__` stays."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = [_folder(module.__name__)]
+        super().exec_module(module)
+
+
+def install() -> None:
+    """Adds the finder, once, and our folders to what has already been imported."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    for name, module in list(sys.modules.items()):
+        folder, path = _folder(name), list(getattr(module, "__path__", []))
+        if folder and folder not in path:
+            module.__path__ = [*path, folder]
+
+
+def hidden(name: str) -> str:
+    """Says that a module of ours is hidden by another one of its name; empty where it is not."""
+    ours = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    imported = Path(getattr(sys.modules.get(name), "__file__", None) or ours)
+    if not name.startswith(f"{_NAME}.") or not ours.is_file() or imported.samefile(ours):
+        return ""
+    return f"; {name} is {imported}, which hides the runner's own: rename yours to use both"
+
+
+def _folder(name: str) -> str:
+    """Our folder for a package; empty where we have none."""
+    folder = _ROOT.joinpath(*name.split("."))
+    return str(folder) if name.partition(".")[0] == _NAME and folder.is_dir() else ""
+
+
+def _make_package_of(spec: machinery.ModuleSpec) -> None:
+    """Lets our modules be found below a plain module; compiled ones stay as they are."""
+    if spec.origin and type(spec.loader) is machinery.SourceFileLoader:
+        spec.loader = _ModuleLoader(spec.name, spec.origin)

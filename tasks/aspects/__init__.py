@@ -1,1 +1,0 @@
-"""Opinions of aspects: where they come from, which networks see them, how they score."""

@@ -1,1 +1,0 @@
-"""Files that a configuration names, fetched where absent, and caches of what is made of them."""

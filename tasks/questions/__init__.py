@@ -1,1 +1,0 @@
-"""Questions about texts: where they come from, which networks read them, how answers score."""
