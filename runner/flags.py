@@ -15,7 +15,8 @@ from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 
 _EPILOG = """\
-more help: --help=modes, --help=experiments
+more help: --help=modes, --help=experiments, --help=RunConfig (or another section of the
+configuration: its fields with their defaults and meanings)
 
 The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr.
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
@@ -238,22 +239,43 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one step, one batch, a checkpoint and back, in a scratch folder; then end",
     )
-    group.add_argument("--help", "-h", action="help", help="this; --help=modes, --help=experiments")
+    group.add_argument(
+        "--help",
+        "-h",
+        action="help",
+        help="this; --help=modes, experiments, or a section, such as TrainerConfig",
+    )
 
 
 def _help_on_topic(arguments: Sequence[str]) -> None:
-    """Prints the help on a topic and exits, if that is asked for."""
+    """Prints the help on a topic or a section and exits, if that is asked for."""
     topics = {"modes": _modes, "experiments": _experiments}
     for argument in arguments:
         flag, equals, topic = argument.partition("=")
         if flag == "--help" and equals:
-            if topic not in topics:
+            is_section = topic[:1].isupper() or "." in topic
+            if not is_section and topic not in topics:
                 raise ConfigError(
-                    f"--help={topic}: no such topic{did_you_mean(topic, topics)}; "
-                    f"there are {', '.join(topics)}"
+                    f"--help={topic}: no such topic{did_you_mean(topic, topics)}; there are "
+                    f"{', '.join(topics)}, and sections, such as TrainerConfig"
                 )
-            print(topics[topic]())
+            print(_section(topic, arguments) if is_section else topics[topic]())
             raise SystemExit(0)
+
+
+def _section(name: str, arguments: Sequence[str]) -> str:
+    """The fields of a section; this loads TensorFlow."""
+    parser = _Parser(allow_abbrev=False, add_help=False)
+    _add_configuration(parser)
+    given, _ = parser.parse_known_args([_long_form(each) for each in arguments])
+    from runner.configuration import section_help
+
+    kind = section_help.find(name, given.gin_file, given.gin_params)
+    return section_help.render(kind, _columns())
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _modes() -> str:
@@ -269,10 +291,9 @@ def _experiments() -> str:
     """The gin files with the first sentence of their headers."""
     files = sorted(gin_parser.EXPERIMENTS.glob("*.gin"))
     width = max((len(file.name) for file in files), default=0)
-    columns = shutil.get_terminal_size((100, 24)).columns
     rows = [
         textwrap.fill(
-            f"{file.name:<{width}}  {_title(file)}", columns, subsequent_indent=" " * (width + 2)
+            f"{file.name:<{width}}  {_title(file)}", _columns(), subsequent_indent=" " * (width + 2)
         )
         for file in files
     ]

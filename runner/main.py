@@ -46,12 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         signals.Interrupted: a signal came; everything is saved, and said.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
     try:
         given = flags.parse(arguments)
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None).failed(error)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
     ending = exit_messages.Ending(None if given.print_config else Path(given.model_dir))
     with signals.served() as stop, stop.abandoning(ending.failed):
         try:

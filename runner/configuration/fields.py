@@ -27,7 +27,6 @@ from runner.configuration.settings import (
 
 _DEVICES = Setting(resume=DEVICES)
 _EVALUATED_ON_DEVICES = Setting(resume=DEVICES, read="evaluation")
-_ROLLBACKS = Setting(resume=ROLLBACKS)
 _PACE = Setting(resume=PACE)
 
 OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
@@ -58,9 +57,18 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
             allowed=one_of("higher", "lower"), resume=BEST, read="evaluation"
         ),
         "best_checkpoint_export_subdir": Setting(resume=BEST, read="evaluation"),
-        "loss_upper_bound": _ROLLBACKS,
-        "recovery_begin_steps": _ROLLBACKS,
-        "recovery_max_trials": _ROLLBACKS,
+        "loss_upper_bound": Setting(
+            "A training loss above this has diverged, and so has one that is not finite.",
+            resume=ROLLBACKS,
+        ),
+        "recovery_begin_steps": Setting(
+            "The loss may be above `loss_upper_bound` up to this step.", resume=ROLLBACKS
+        ),
+        "recovery_max_trials": Setting(
+            "How many times a diverged run is rolled back; 0: it ends at once; below 0: the same, "
+            "and `loss_upper_bound` does not count.",
+            resume=ROLLBACKS,
+        ),
         "train_tf_while_loop": _DEVICES,
         "train_tf_function": _DEVICES,
         "eval_tf_while_loop": _EVALUATED_ON_DEVICES,
@@ -88,9 +96,10 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         _DEVICES,
     ),
     cfg.TaskConfig: {
-        "init_checkpoint": Setting(read="elsewhere"),
+        "init_checkpoint": Setting("A checkpoint to start from.", read="elsewhere"),
+        "train_data": Setting("What it learns from."),
         "init_checkpoint_modules": Setting(read="elsewhere"),  # of official's vision tasks
-        "validation_data": Setting(read="evaluation"),
+        "validation_data": Setting("What it is evaluated on.", read="evaluation"),
         "allow_image_summary": Setting(resume=KEPT),
     },
     cfg.DataConfig: {

@@ -52,7 +52,7 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
         unset = f"nothing sets {root.__name__}; a file needs: include 'base.gin'"
         if not any(_sets(each, root) for each in statements):
             raise ConfigError(unset)
-        _make_importable(statements)
+        make_importable(statements)
         bound, problems = gin_bindings.resolve(statements)
         if not any(each.named.target is root for each in bound):
             raise ConfigError("\n".join([*problems, unset]))
@@ -83,7 +83,7 @@ def override(base: base_config.Config, files: Iterable[str], params: Iterable[st
     """
     with _cleared():
         statements = list(gin_parser.read(files, params))
-        _make_importable(statements)
+        make_importable(statements)
         kinds = list(dict.fromkeys(type(each) for _, each in sections.walk(base)))
         bound, problems = gin_bindings.resolve(statements, known=kinds)
         tree = gin_tree.Tree(bound)
@@ -104,8 +104,17 @@ def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
         ConfigError: a file or a module is missing or broken.
     """
     statements = list(gin_parser.read(files, params))
-    _make_importable(statements)
+    make_importable(statements)
     gin_names.Names(statements)
+
+
+def make_importable(statements: Iterable[gin_parser.Statement]) -> None:
+    """Puts the working folder and the folders of the files on Python's path."""
+    ours = (gin_parser.PACKAGE, gin_parser.EXPERIMENTS)
+    folders = [each.source.folder for each in statements if each.source.folder not in ours]
+    for folder in reversed(dict.fromkeys([Path.cwd(), *folders])):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
 
 
 @contextlib.contextmanager
@@ -174,14 +183,6 @@ def _sets(statement: gin_parser.Statement, root: type) -> bool:
         isinstance(statement, gin_parser.Binding)
         and statement.target.rpartition(".")[2] == root.__name__
     )
-
-
-def _make_importable(statements: Iterable[gin_parser.Statement]) -> None:
-    ours = (gin_parser.PACKAGE, gin_parser.EXPERIMENTS)
-    folders = [each.source.folder for each in statements if each.source.folder not in ours]
-    for folder in reversed(dict.fromkeys([Path.cwd(), *folders])):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
 
 
 def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
