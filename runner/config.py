@@ -20,6 +20,7 @@ from runner.configuration import (
 from runner.configuration import origins as origins_of
 from runner.configuration.overrides import apply
 from runner.errors import ConfigError
+from runner.internals import official as official_internals
 from runner.run_config import RunConfig as RunConfig
 
 _MULTITASK = "official.modeling.multitask.configs"
@@ -160,13 +161,13 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
             f"{', '.join(sorted(more))}"
         )
     made = Experiment(task=params.task, trainer=params.trainer, runtime=params.runtime)
-    made.__dict__["_restrictions"] = params._restrictions
+    official_internals.restrict(made, official_internals.restrictions(params))
     return made
 
 
 def _restricted(made: Experiment) -> Iterator[str]:
     """What an experiment's own restrictions say, as `task.train_data.is_training != None`."""
-    if not vars(made)["_restrictions"]:
+    if not official_internals.restrictions(made):
         return
     try:
         made.validate()

@@ -13,6 +13,7 @@ from runner import modes
 from runner.configuration import gin_parser
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
+from runner.internals import standard_library
 
 _EPILOG = """\
 more help: --help=modes, --help=experiments, --help=RunConfig (or another section of the
@@ -326,6 +327,6 @@ def _truth(text: str) -> bool:
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     if not argument.startswith("-"):
         return f"{argument!r} is no flag; flags look like --mode=train"
-    known = [option for action in parser._actions for option in action.option_strings]
+    known = standard_library.option_strings(parser)
     name = argument.split("=")[0]
     return f"unknown flag {name}{did_you_mean(name, known)}"

@@ -1,7 +1,6 @@
 """The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
 
 import argparse
-import atexit
 import gc
 import os
 import sys
@@ -14,6 +13,7 @@ from runner import exit_messages, flags, modes
 from runner.core import files, installation, signals
 from runner.core.console import announce
 from runner.errors import RunnerError
+from runner.internals import standard_library
 
 
 def console() -> NoReturn:
@@ -34,7 +34,7 @@ def _leave(code: int) -> NoReturn:
     others = (each for each in threading.enumerate() if each is not threading.main_thread())
     if any(not each.daemon for each in others):
         sys.exit(code)
-    atexit._run_exitfuncs()
+    standard_library.run_exit_functions()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

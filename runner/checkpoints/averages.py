@@ -7,14 +7,14 @@ training cannot go on from it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from runner.checkpoints import checkpoint_files, recovery
 from runner.core import files
+from runner.internals import tensorflow as tf_internals
 
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SLOT = "average"  # what official's ExponentialMovingAverage calls it
 _OF_TRAINING = ("optimizer", "train_metrics", "generators", "inputs", "replicas", "logs")
 
@@ -29,11 +29,10 @@ def write(source: Path, target: Path) -> None:
     """
     files.check(target)
     reader = checkpoint_files.open_reader(source)
-    graph = trackable_object_graph_pb2.TrackableObjectGraph()
-    graph.ParseFromString(reader.get_tensor(_GRAPH))
+    graph: Any = tf_internals.object_graph(reader)
     averages = dict(_averages(graph))
     kept = _reduce(graph)
-    tensors = {_GRAPH: tf.constant(graph.SerializeToString())}
+    tensors = {}
     types = reader.get_variable_to_dtype_map()
     for node in kept:
         for attribute in graph.nodes[node].attributes:
@@ -41,7 +40,7 @@ def write(source: Path, target: Path) -> None:
             for name in _names(key, types):
                 value = reader.get_tensor(averages.get(node, name))
                 tensors[name] = tf.cast(value, types[name]) if node in averages else value
-    _save(tensors, target)
+    _save(tensors, graph, target)
 
 
 def stand_alone(path: Path) -> bool:
@@ -50,10 +49,10 @@ def stand_alone(path: Path) -> bool:
         names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
     except recovery.READ_ERRORS:
         return False
-    return not any(f"/{_SLOT}/.ATTRIBUTES/" in name for name in names)
+    return not any(tf_internals.is_slot(name, _SLOT) for name in names)
 
 
-def _averages(graph: trackable_object_graph_pb2.TrackableObjectGraph) -> Iterator[tuple[int, str]]:
+def _averages(graph: Any) -> Iterator[tuple[int, str]]:
     """The variables that have an average, by their nodes, each with the average's key."""
     for node in graph.nodes:
         for slot in node.slot_variables:
@@ -62,7 +61,7 @@ def _averages(graph: trackable_object_graph_pb2.TrackableObjectGraph) -> Iterato
                 yield slot.original_variable_node_id, attribute.checkpoint_key
 
 
-def _reduce(graph: trackable_object_graph_pb2.TrackableObjectGraph) -> set[int]:
+def _reduce(graph: Any) -> set[int]:
     """Takes out what is only training's; returns the nodes that are left."""
     root = graph.nodes[0]
     children = [child for child in root.children if child.local_name not in _OF_TRAINING]
@@ -86,16 +85,11 @@ def _names(key: str, types: Mapping[str, tf.DType]) -> Iterable[str]:
     return [key] if key in types else [name for name in types if name.startswith(f"{key}-")]
 
 
-def _save(tensors: Mapping[str, tf.Tensor], target: Path) -> None:
+def _save(tensors: dict[str, tf.Tensor], graph: Any, target: Path) -> None:
     """Writes them in a folder that marks a save which has not come to its end."""
-    beside = target.with_name(f"{target.name}_temp") / target.name
+    beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
     beside.parent.mkdir(parents=True, exist_ok=True)
-    tf.raw_ops.SaveV2(
-        prefix=str(beside),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=list(tensors.values()),
-    )
+    tf_internals.write_tensors(tensors, graph, str(beside))
     checkpoint_files.remove(target)
     checkpoint_files.move(beside, target)
     checkpoint_files.flush(str(target))

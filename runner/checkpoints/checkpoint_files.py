@@ -7,7 +7,6 @@ committed there, the newest last; it is written after the files that it names.
 
 import atexit
 import contextlib
-import fnmatch
 import functools
 import json
 import os
@@ -22,6 +21,7 @@ import tensorflow as tf
 
 from runner.core import files, layout
 from runner.errors import RunnerError
+from runner.internals import tensorflow as tf_internals
 
 NAME = "ckpt"
 TRAINING = "training"
@@ -134,8 +134,7 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
         return
     lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
     lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
-    beside = str(folder)  # for each Path that is made, Python keeps its names' places
-    times = [os.stat(f"{beside}/{name}.index").st_mtime for name in names]  # noqa: PTH116
+    times = [index(folder / name).stat().st_mtime for name in names]
     lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
     files.write_text(folder / layout.CHECKPOINT, "\n".join(lines) + "\n")
 
@@ -195,9 +194,6 @@ def flush(path: str) -> None:
     except OSError:
         remove(Path(path))
         raise
-    # Once it has written, TensorFlow looks for files by the checkpoint's name; of each name Python
-    # would keep the pattern.
-    fnmatch._compile_pattern.cache_clear()  # type: ignore[attr-defined]
 
 
 def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
@@ -211,9 +207,7 @@ def reason(error: Exception) -> str:
         return "a data file is cut short"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    message = str(getattr(error, "message", error)).strip().partition("\n")[0]
-    message = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", message)
-    return re.sub(r"^.*(; |\): )", "", message)  # after a file's path, or a tensor's place in it
+    return tf_internals.short_message(str(getattr(error, "message", error)))
 
 
 def _files(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ from runner.checkpoints import checkpoint_files, compatibility, extra_state, rec
 from runner.checkpoints.checkpoint_files import latest as latest
 from runner.core import console, layout
 from runner.errors import ConfigError, RunnerError
+from runner.internals import tensorflow as tf_internals
 
 
 class DamagedError(RunnerError):
@@ -99,10 +100,9 @@ class Checkpoints:
     def wait(self) -> None:
         """Returns when every commit is on the disk; raises as `commit` does where one is not."""
         self._checkpoint.sync()
-        saver = self._checkpoint._async_checkpointer_impl
-        if saver is None or saver._async_error is None:  # `sync` keeps it to itself
+        error = tf_internals.take_write_error(self._checkpoint)
+        if error is None:
             return
-        error, saver._async_error = saver._async_error, None
         step, self._committed = self._committed, self._before
         if step is None or not isinstance(error, checkpoint_files.UNWRITABLE):
             raise error
@@ -251,18 +251,8 @@ def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
         return str(error).strip().partition("\n")[0]
     finally:
         status.expect_partial()  # else it logs the same when it is deleted
-        _forget(checkpoint)
+        tf_internals.forget_unmatched(checkpoint)  # else each restore takes more memory
     return ""
-
-
-def _forget(checkpoint: tf.train.Checkpoint) -> None:
-    """Has TensorFlow let go of what it found no object for.
-
-    It keeps that, and with it all that belongs to the reading, for objects that are still to come;
-    here all exist, and who restores often would need more and more memory.
-    """
-    for each in tf.train.TrackableView(checkpoint).descendants():
-        each._deferred_dependencies.clear()
 
 
 def step_of(path: Path) -> int:
@@ -271,5 +261,5 @@ def step_of(path: Path) -> int:
     if step is not None:
         return step
     reader = checkpoint_files.open_reader(path)
-    key = "global_step/.ATTRIBUTES/VARIABLE_VALUE"
+    key = f"global_step{tf_internals.VALUE}"
     return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from runner.checkpoints import checkpoint_files
 from runner.errors import ConfigError
+from runner.internals import tensorflow as tf_internals
 
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = tf_internals.VALUE.rpartition("/")[2]
 _COUNTER = "save_counter"  # of whoever writes checkpoints; nobody's state
 _SHOWN = 10
 
@@ -78,10 +78,9 @@ class Saved:
 
     def __init__(self, path: Path) -> None:
         self.reader = checkpoint_files.open_reader(path)
-        if not self.reader.has_tensor(_GRAPH):
-            raise ConfigError(f"{path} holds no graph of objects: it was written by TensorFlow 1")
-        graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        graph.ParseFromString(self.reader.get_tensor(_GRAPH))
+        graph = tf_internals.object_graph(self.reader)
+        if graph is None:
+            raise ConfigError(f"{path} is a TensorFlow 1 checkpoint: it has no graph of objects")
         self._nodes = graph.nodes
         self._shapes = self.reader.get_variable_to_shape_map()
         self._types = self.reader.get_variable_to_dtype_map()
@@ -115,7 +114,7 @@ class Saved:
         """The variables among what was found, each with its tensor."""
         for node, variable in found.items():
             for attribute in self._nodes[node].attributes:
-                if isinstance(variable, tf.Variable) and attribute.name == "VARIABLE_VALUE":
+                if isinstance(variable, tf.Variable) and attribute.name == _VALUE:
                     key = attribute.checkpoint_key
                     yield Pair(variable, key, self._difference(variable, key))
 
@@ -129,17 +128,20 @@ class Saved:
             queue.extend(new for new in dict.fromkeys(reached) if new not in seen)
             seen.update(reached)
         return [
-            _named(_path(a.checkpoint_key), a.full_name) + self._kind(a.checkpoint_key)
+            self._line(attribute.checkpoint_key, attribute.full_name)
             for node in sorted(seen)
             if node not in without
-            for a in self._nodes[node].attributes
+            for attribute in self._nodes[node].attributes
         ]
+
+    def _line(self, key: str, name: str) -> str:
+        return _named(tf_internals.readable_key(key), name) + self._kind(key)
 
     def _difference(self, variable: tf.Variable, key: str) -> str:
         same_type = variable.dtype == self._types[key]
         if same_type and variable.shape.is_compatible_with(self._shapes[key]):
             return ""
-        name = _named(_path(key), variable.name)
+        name = _named(tf_internals.readable_key(key), variable.name)
         return f"{name}:{self._kind(key)} in the checkpoint,{_kind(variable)} in the model"
 
     def _kind(self, key: str) -> str:
@@ -195,15 +197,6 @@ def _slot(optimizer: Any, variable: Any, name: str) -> tf.Variable | None:
         return optimizer.get_slot(variable, name)
     except (AttributeError, KeyError):
         return None
-
-
-def _path(key: str) -> str:
-    """The readable part of a tensor's key."""
-    path = key.partition("/.ATTRIBUTES/")[0]
-    variable, is_slot, rest = path.partition("/.OPTIMIZER_SLOT/")
-    optimizer, _, slot = rest.rpartition("/")
-    readable = f"{optimizer}'s {slot} of {variable}" if is_slot else path
-    return readable.replace(".S", "/")  # TensorFlow escapes it
 
 
 def describe(path: str, variable: tf.Variable) -> str:

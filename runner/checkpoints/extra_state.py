@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tf_keras
 
 from runner.checkpoints import checkpoint_files
 from runner.history import history
+from runner.internals import tensorflow as tf_internals
 
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
@@ -46,7 +46,7 @@ class Inputs:
         """Puts an iterator over the same dataset where the held one was."""
         state = tf.io.parse_tensor(self.value, tf.variant)
         tf.raw_ops.DeserializeIterator(
-            resource_handle=iterator._iterator_resource, serialized=state
+            resource_handle=tf_internals.iterator_resource(iterator), serialized=state
         )
 
     def clear(self) -> None:
@@ -126,18 +126,11 @@ class Logs:
             tensorflow.errors.OpError: it is damaged.
         """
         reader = checkpoint_files.open_reader(path)
-        key = f"{cls.NAME}/.ATTRIBUTES/VARIABLE_VALUE"
+        key = cls.NAME + tf_internals.VALUE
         if not reader.has_tensor(key):
             return None
         *extent, training = reader.get_tensor(key).tolist()
         return Written(history.Extent(*extent), training)
-
-
-def generators(model: tf_keras.Model) -> list[tf.random.Generator]:
-    """What the layers draw random numbers from; Keras leaves these out of its checkpoints."""
-    owned = [getattr(layer, "_random_generator", None) for layer in model._flatten_layers()]
-    found = [getattr(each, "_generator", None) for each in owned]
-    return [each for each in found if isinstance(each, tf.random.Generator)]
 
 
 def _is_reduced(variable: tf.Variable) -> bool:
@@ -146,6 +139,6 @@ def _is_reduced(variable: tf.Variable) -> bool:
 
 def _serialized(iterator: tf.data.Iterator) -> tf.Tensor:
     return tf.raw_ops.SerializeIterator(
-        resource_handle=iterator._iterator_resource,
+        resource_handle=tf_internals.iterator_resource(iterator),
         external_state_policy=_FAIL_ON_OUTSIDE_STATE,
     )

@@ -15,12 +15,13 @@ import tensorflow as tf
 from runner.checkpoints import checkpoint_files
 from runner.core import layout
 from runner.errors import RunnerError
+from runner.internals import tensorflow as tf_internals
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 """What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
 
-_SAVE = re.compile(r"((ckpt|averaged)-\d+)_temp")  # TensorFlow removes it when all is written
-_TEMPORARY = re.compile(r"checkpoint\.tmp[0-9a-f]{32}|\..+\.(?P<pid>\d+)\.tmp")
+_SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
+_TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")
 
 
 def damage(path: Path) -> str | None:
@@ -37,7 +38,7 @@ def damage(path: Path) -> str | None:
     try:
         reader = checkpoint_files.open_reader(path)
         for name, dtype in reader.get_variable_to_dtype_map().items():
-            place = name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
+            place = name.removesuffix(tf_internals.VALUE)
             if dtype != tf.variant:
                 reader.get_tensor(name)
     except READ_ERRORS as error:
@@ -87,8 +88,8 @@ def newest_good(
 def clear_leftovers(folder: Path) -> None:
     """Removes from a folder of checkpoints what killed writers left half-done.
 
-    These are saves that were not finished, temporary files of TensorFlow's and of
-    `runner.core.files` (but for this process's own), and data that lost their index
+    These are saves that were not finished, temporary files of `runner.core.files` (but for this
+    process's own), and data that lost their index
     while they were being pruned.
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else ():
@@ -104,7 +105,7 @@ def clear_save(path: Path) -> None:
     TensorFlow writes into a temporary folder, moves the data in place, writes the index there and
     removes the folder: while that is there, even a committed checkpoint's index may be half of one.
     """
-    temporary = path.with_name(f"{path.name}_temp")
+    temporary = path.with_name(path.name + tf_internals.UNFINISHED)
     if not temporary.exists():
         return
     if damage(path):

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.core import config_definitions as cfg
-from official.core import exp_factory, registry, task_factory
+from official.core import exp_factory, registry
 
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
+from runner.internals import official as official_internals
 
 OFFICIAL = "official.common.registry_imports"
 """What has to be imported for Model Garden's own experiments and tasks to be registered."""
@@ -40,13 +41,15 @@ def experiment(name: str) -> cfg.ExperimentConfig:
 
 def names() -> Iterator[str]:
     """The names of all experiments that are registered by now: `bert/pretraining`."""
-    yield from _names(exp_factory._REGISTERED_CONFIGS, "")
+    yield from _names(official_internals.registered_experiments(), "")
 
 
 def task_module(task: cfg.TaskConfig) -> str | None:
     """The module whose import registers the task of a configuration; None where none is."""
     try:
-        return str(registry.lookup(task_factory._REGISTERED_TASK_CLS, task.__class__).__module__)
+        return str(
+            registry.lookup(official_internals.registered_tasks(), task.__class__).__module__
+        )
     except LookupError:
         return None
 

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from official.modeling.hyperparams import base_config
 
+from runner.internals import official as official_internals
+
 C = TypeVar("C", bound=base_config.Config)
 
 
@@ -24,5 +26,5 @@ def unlocked(config: C) -> C:
     """A copy that may be changed at any depth."""
     made = copy.deepcopy(config)
     for _, section in walk(made):
-        section._locked = False
+        official_internals.unlock(section)
     return made

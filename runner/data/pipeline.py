@@ -19,6 +19,7 @@ from runner.core import console, user_code
 from runner.data import batches
 from runner.devices import strategy
 from runner.errors import ConfigError
+from runner.internals import tensorflow as tf_internals
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Determinism:
         try:
             return work()
         except Exception as error:
-            if "determinis" not in str(error):
+            if not tf_internals.refuses_determinism(error):
                 raise
             why = f"TensorFlow cannot make them deterministic: {user_code.summary(error)}"
         with strategy.without_determinism():

@@ -1,30 +1,22 @@
-"""Cross-entropy in one op on CPUs, where ops are deterministic, too.
+"""Cross-entropy in one op on CPUs, even where ops must be deterministic.
 
-TensorFlow then puts seventy ops in the place of its kernel, because that one is not deterministic
-on GPUs; on CPUs it is. It also says which label is out of range, where the ops yield NaN.
+TensorFlow then replaces its kernel by seventy ops, because the kernel is not deterministic on GPUs;
+on CPUs it is. The kernel also names a label that is out of range, where the ops return NaN.
 """
 
 import tensorflow as tf
-from tensorflow.python.ops import nn_ops
 
-_NAME = "_sparse_softmax_cross_entropy_with_rank_2_logits"  # what all of TensorFlow's come down to
+from runner.internals import tensorflow as tf_internals
 
 
 def keep_kernel() -> None:
-    """Has TensorFlow use its kernel in this process, unless that has a GPU."""
-    if not tf.config.list_physical_devices("GPU") and hasattr(nn_ops, _NAME):
-        setattr(nn_ops, _NAME, _by_kernel)
+    """Makes TensorFlow use its kernel in this process, unless there is a GPU."""
+    if not tf.config.list_physical_devices("GPU"):
+        tf_internals.replace_cross_entropy(_by_kernel)
 
 
 def _by_kernel(logits: tf.Tensor, labels: tf.Tensor, name: str | None) -> tf.Tensor:
-    """Each example's loss.
-
-    Args:
-        logits: float [batch, classes].
-        labels: int [batch].
-        name: Of the op.
-    """
-    found = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+    """Each example's loss: from logits [batch, classes] and labels [batch] to [batch]."""
+    return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
         features=logits, labels=labels, name=name
-    )
-    return found.loss
+    ).loss

@@ -19,14 +19,12 @@ from official.common import distribute_utils
 from official.core import config_definitions
 from official.modeling import performance
 from official.utils.misc import keras_utils
-from tensorflow.python.eager import context
-from tensorflow.python.framework import config as tf_config
-from tf_keras.src import backend
 
 from runner.devices import cross_entropy
 from runner.errors import ConfigError, RunnerError
+from runner.internals import keras as keras_internals
+from runner.internals import tensorflow as tf_internals
 
-_TOKENIZERS = "tensorflow_text.python.ops.sentencepiece_tokenizer"
 _STRATEGIES = ("off", "one_device", "mirrored", "tpu")
 _OF_WORKERS = ("multi_worker_mirrored", "parameter_server")
 _ONE_PROCESS = "a run is one process here, on any number of the devices that it reaches"
@@ -160,13 +158,13 @@ def configure(
     tf_keras.backend.experimental.enable_tf_random_generator()
     random.seed(seed)
     np.random.seed(seed)
-    backend._SEED_GENERATOR.generator = random.Random(seed)  # of layers and initializers
+    keras_internals.seed_layers(seed)
     set_seed(seed)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
         cross_entropy.keep_kernel()
     else:
-        tf_config.disable_op_determinism()
+        tf_internals.allow_nondeterminism()
 
 
 def set_seed(seed: int) -> None:
@@ -177,7 +175,7 @@ def set_seed(seed: int) -> None:
     set: what a function draws, such as the shuffle of a dataset, is the same either way.
     """
     if _has_tokenizer():
-        context.context()._seed, context.context()._rng = seed, random.Random(seed)
+        tf_internals.set_seed_only(seed)
     else:
         tf.random.set_seed(seed)
 
@@ -185,19 +183,18 @@ def set_seed(seed: int) -> None:
 @contextlib.contextmanager
 def without_determinism() -> Iterator[None]:
     """Inside, ops need not be deterministic."""
-    before = tf_config.is_op_determinism_enabled()
-    tf_config.disable_op_determinism()
+    before = tf_internals.is_deterministic()
+    tf_internals.allow_nondeterminism()
     try:
         yield
     finally:
         if before:
-            tf_config.enable_op_determinism()
+            tf.config.experimental.enable_op_determinism()
 
 
 def _has_tokenizer() -> bool:
     """Whether this process holds a SentencepieceTokenizer."""
-    module = sys.modules.get(_TOKENIZERS)
-    kind = getattr(module, "SentencepieceTokenizer", None)
+    kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
     if kind is None:
         return False
     frozen = gc.get_freeze_count()  # what imports have made; it is not among the objects below

@@ -15,6 +15,7 @@ from runner.core import console
 from runner.data import batches, pipeline
 from runner.errors import ConfigError, RunnerError
 from runner.optimizers import optimizer as optimizers
+from runner.optimizers import weight_averages
 
 Logs = dict[str, Any]
 
@@ -63,7 +64,7 @@ class Evaluator(base_trainer.Trainer):
         evaluated: pipeline.Determinism | None = None,
     ) -> None:
         ema = optimizers.average(optimizer)
-        self._averages = optimizers.Averages(ema, model) if ema else None
+        self._averages = weight_averages.Averages(ema, model) if ema else None
         super().__init__(
             config,
             task,
@@ -86,7 +87,7 @@ class Evaluator(base_trainer.Trainer):
         self._graph_loop = function(self._score_all)
 
     @property
-    def averages(self) -> optimizers.Averages | None:
+    def averages(self) -> weight_averages.Averages | None:
         """The averaged weights, None where the optimizer keeps none."""
         return self._averages
 
@@ -256,7 +257,7 @@ class Evaluator(base_trainer.Trainer):
                 weight = logs.get(WEIGHT, examples)
                 loss = tf.convert_to_tensor(logs[self.task.loss])
                 mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # of each example
-                self._validation_loss.update_state(mean, sample_weight=weight)
+                self.validation_loss.update_state(mean, sample_weight=weight)
             return logs
 
         return self.strategy.run(_skip_empty(score), args=(inputs,))

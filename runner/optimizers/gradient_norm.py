@@ -1,6 +1,6 @@
 """The norm of the gradient that an optimizer applies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,67 +11,62 @@ from runner.optimizers import optimizer as optimizers
 
 
 def measure(optimizer: tf_keras.optimizers.Optimizer, norm: tf_keras.metrics.Mean) -> None:
-    """Makes an optimizer tell the global norm of each gradient that it applies, before clipping.
+    """Makes an optimizer record the global norm of each gradient that it applies, before clipping.
 
     The gradient is summed over replicas, and unscaled where there is a loss scale; a step that the
-    loss scale leaves out has none.
+    loss scale leaves out has none. (`gradient_transformers` would see it only after clipping, and
+    new optimizers have none.)
 
     Args:
         optimizer: What official's factory built; no step has been traced.
         norm: Takes the norms up.
     """
-    innermost = optimizers.innermost(optimizer)
-    kind: type = _Legacy if optimizers.is_legacy(optimizer) else _New
-    if isinstance(innermost, legacy_adamw.AdamWeightDecay) and innermost.gradient_clip_norm > 0:
-        kind = _ClipsFirst
-    optimizers.extend(optimizer, kind, norm=norm)
+    inner = optimizers.innermost(optimizer)
+    apply = inner.apply_gradients
+    # Official's AdamW clips each replica's gradient before it sums them: of one replica by the very
+    # norm that is recorded, which TensorFlow then computes once.
+    clips_first = isinstance(inner, legacy_adamw.AdamWeightDecay) and inner.gradient_clip_norm > 0
 
-
-class _Legacy(tf_keras.optimizers.legacy.Optimizer):
-    norm: tf_keras.metrics.Mean
-
-    def _transform_gradients(self, grads_and_vars: Sequence[tuple[Any, tf.Variable]]) -> Any:
-        self.norm.update_state(_global_norm([gradient for gradient, _ in grads_and_vars]))
-        return super()._transform_gradients(grads_and_vars)
-
-
-class _ClipsFirst(tf_keras.optimizers.legacy.Optimizer):
-    """Official's AdamW, which clips each replica's gradient before it sums them."""
-
-    norm: tf_keras.metrics.Mean
-
+    @tf.autograph.experimental.do_not_convert
     def apply_gradients(
-        self,
-        grads_and_vars: Sequence[tuple[Any, tf.Variable]],
-        name: str | None = None,
-        experimental_aggregate_gradients: bool = True,
+        grads_and_vars: Iterable[tuple[Any, tf.Variable]], name: str | None = None, **options: Any
     ) -> Any:
-        """Applies gradients to variables."""
-        summed = grads_and_vars = list(grads_and_vars)
-        # One replica clips by the very norm that is told: TensorFlow then computes it once.
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        if experimental_aggregate_gradients and replicas > 1:
-            summed = self._aggregate_gradients(grads_and_vars)
-        self.norm.update_state(_global_norm([gradient for gradient, _ in summed]))
-        return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)
+        applied = summed = list(grads_and_vars)
+        if _is_to_be_summed(options) and not (clips_first and _is_alone()):
+            summed = _sum(inner, applied)
+            if not clips_first:
+                applied, options = summed, {"experimental_aggregate_gradients": False}
+        if any(gradient is not None for gradient, _ in summed):
+            norm.update_state(_global_norm([gradient for gradient, _ in summed]))
+        return apply(applied, name, **options)
+
+    inner.apply_gradients = apply_gradients
 
 
-class _New(tf_keras.optimizers.Optimizer):
-    norm: tf_keras.metrics.Mean
+def _is_to_be_summed(options: dict[str, Any]) -> bool:
+    """Whether a call with these options sums over replicas."""
+    skips = options.get("skip_gradients_aggregation", False)
+    return not skips and options.get("experimental_aggregate_gradients", True)
 
-    def _clip_gradients(self, grads: Sequence[Any]) -> Any:
-        self.norm.update_state(_global_norm(grads))
-        return super()._clip_gradients(grads)
+
+def _is_alone() -> bool:
+    return tf.distribute.get_strategy().num_replicas_in_sync == 1
+
+
+def _sum(inner: tf_keras.optimizers.Optimizer, pairs: Any) -> list[tuple[Any, tf.Variable]]:
+    """Sums gradients over replicas in the optimizer's own way."""
+    legacy = isinstance(inner, tf_keras.optimizers.legacy.Optimizer)
+    return list((inner.gradient_aggregator if legacy else inner.aggregate_gradients)(pairs))
 
 
 def _global_norm(gradients: Sequence[Any]) -> tf.Tensor:
     """The norm of all gradients together; None stands for zeros."""
-    found = [_values(gradient) for gradient in gradients if gradient is not None]
-    return tf.linalg.global_norm([tf.cast(each, tf.float32) for each in found])
+    values = [_values(gradient) for gradient in gradients if gradient is not None]
+    return tf.linalg.global_norm([tf.cast(value, tf.float32) for value in values])
 
 
 def _values(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
-    """The numbers of a gradient, where slices of the same row are one."""
+    """The numbers of a gradient, with slices of the same row added up."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     rows, places = tf.unique(gradient.indices)

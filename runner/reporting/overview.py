@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from runner.internals import keras as keras_internals
 from runner.reporting import table
 from runner.reporting.flops import ops
 from runner.reporting.flops.graph import multiply_adds
@@ -160,7 +161,7 @@ def _rows(
     layer: tf_keras.layers.Layer, path: tuple[str, ...], trainable: set[int], seen: set[int]
 ) -> Iterator[ParameterRow]:
     inside: list[ParameterRow] = []
-    for child in layer._flatten_layers(recursive=False, include_self=False):
+    for child in keras_internals.sublayers(layer):
         inside += _rows(child, (*path, child.name), trainable, seen)
     own = [variable for variable in layer.weights if id(variable) not in seen]
     seen |= {id(variable) for variable in own}

@@ -18,7 +18,7 @@ from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator, final_test
 from runner.history import history, policies, rules
-from runner.optimizers import optimizer
+from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview, progress, tensorboard
 from runner.training import inner_loop, trainer
 
@@ -44,7 +44,7 @@ def build_trainer(
     evaluates: bool,
     stop: signals.Stop,
     given: Given = Given(),  # noqa: B008, immutable
-) -> tuple[trainer.Trainer, optimizer.Scale]:
+) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """A trainer whose variables all exist, its inputs placed at `step`.
 
     Returns:
@@ -60,7 +60,7 @@ def build_trainer(
     with devices.scope():
         task, model = _task(config, logging_dir, given)
         made = optimizer.build(task, config)
-        rate_scale = optimizer.scale_rate(made, floor=config.run.plateau.floor)
+        rate_scale = learning_rate.scale_rate(made, floor=config.run.plateau.floor)
         with task_contract.kept(task):
             built = trainer.Trainer(
                 config,

@@ -14,7 +14,7 @@ from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation, evaluation_log, handover, metric_names
 from runner.history import history, policies
-from runner.optimizers import optimizer
+from runner.optimizers import learning_rate
 from runner.reporting import overview, progress
 from runner.run_folder import claim, status
 from runner.runs import build
@@ -272,7 +272,7 @@ class Training:
         return profiling.Profiled(self.trainer, chosen, folder, note=console.say)
 
     def _rates(self, steps: Sequence[int]) -> Sequence[float]:
-        return optimizer.rates(self.trainer.optimizer, steps)
+        return learning_rate.rates(self.trainer.optimizer, steps)
 
     def _check_history(self, then: history.Extent, *, allow: bool) -> None:
         """Compares the rows with those that there were when the checkpoint was committed."""
@@ -299,7 +299,7 @@ class Training:
         self.trainer.initialize()
 
     def _restore(self, path: Path) -> None:
-        with optimizer.as_configured(self.trainer.optimizer):
+        with learning_rate.as_configured(self.trainer.optimizer):
             self._store.restore(path)
         self._rate_scale.assign(self._decisions.rate_scale)
 

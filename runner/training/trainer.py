@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from official.core import base_task, config_definitions
+from official.core import base_task, base_trainer, config_definitions
 
 from runner.checkpoints import extra_state
 from runner.core import console
@@ -14,6 +14,8 @@ from runner.data import pipeline
 from runner.devices import xla
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
+from runner.internals import keras as keras_internals
+from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_accumulation, gradient_norm, parameter_groups
 from runner.optimizers import optimizer as optimizers
 from runner.training import inner_loop, input_stall
@@ -81,7 +83,7 @@ class Trainer(evaluator.Evaluator):
             model=model,
             optimizer=optimizer,
             train_metrics=self._metrics,
-            generators=extra_state.generators(model),
+            generators=keras_internals.generators(model),
             inputs=inputs.value,
             replicas=replicas.value,
             logs=logs.value,
@@ -140,7 +142,7 @@ class Trainer(evaluator.Evaluator):
     @property
     def features_spec(self) -> Any:
         """The specification of one replica's batch of features, as the task's steps take them."""
-        spec = tf.nest.map_structure(_replica_spec, self.train_dataset.element_spec)
+        spec = tf.nest.map_structure(tf_internals.replica_spec, self.train_dataset.element_spec)
         return spec[0] if isinstance(spec, tuple) and len(spec) == 2 else spec
 
     @property
@@ -277,12 +279,14 @@ class Trainer(evaluator.Evaluator):
                 inputs, model=self.model, optimizer=self.optimizer, metrics=self.train_metrics
             )
             loss = tf.cast(logs[self.task.loss], tf.float32)
-            self._train_loss.update_state(loss)
+            self.train_loss.update_state(loss)
             self.global_step.assign_add(1)
             sound = self._is_sound(loss)
             return sound if alone else tf.cast(sound, tf.float32)
 
-        sound = self.strategy.run(replica_step, args=(batch,), options=self._runtime_options)
+        sound = self.strategy.run(
+            replica_step, args=(batch,), options=base_trainer.get_runtime_options(self.config)
+        )
         if alone:
             return self.strategy.experimental_local_results(sound)[0]
         return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
@@ -334,8 +338,3 @@ class Trainer(evaluator.Evaluator):
     def _sums_are_finite(self) -> tf.Tensor:
         floats = [v for v in self._state if v.dtype.is_floating]
         return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in floats])
-
-
-def _replica_spec(spec: Any) -> Any:
-    """The specification of one replica's part."""
-    return getattr(spec, "_value_specs", [spec])[0]

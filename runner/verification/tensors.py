@@ -18,15 +18,20 @@ import numpy as np
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
+from runner.internals import tensorflow as tf_internals
 
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_SLOT = re.escape(tf_internals.SLOT)
 _INPUTS = "input iterator"
-_LEFT_OUT = (f"save_counter{_VALUE}", f"logs{_VALUE}", "_CHECKPOINTABLE_OBJECT_GRAPH")
+_LEFT_OUT = (
+    f"save_counter{tf_internals.VALUE}",
+    f"logs{tf_internals.VALUE}",
+    tf_internals.OBJECT_GRAPH,
+)
 
 # What a variable is, by its name in a checkpoint: the first pattern found in it counts.
 _KINDS = {
-    "averages": r"\.OPTIMIZER_SLOT/.*/average/",
-    "slots": r"\.OPTIMIZER_SLOT/|^optimizer/.*_variables/",
+    "averages": rf"{_SLOT}.*/average/",
+    "slots": rf"{_SLOT}|^optimizer/.*_variables/",
     "loss scale": r"^optimizer/.*loss_scale/",
     "optimizer's counters": r"^optimizer/",
     "generators": r"(^|/)(_state_var|generators?)/",
@@ -127,7 +132,7 @@ class _Tensors:
 
 def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator[Difference]:
     for name in names:
-        place = name.removesuffix(_VALUE)
+        place = name.removesuffix(tf_internals.VALUE)
         if name not in old.types or name not in new.types:
             whose = "first" if name in old.types else "second"
             yield Difference(place, f"only in the {whose} run's checkpoint", missing=True)

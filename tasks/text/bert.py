@@ -5,9 +5,10 @@ import tf_keras
 from official.nlp.configs import encoders
 
 from runner.errors import ConfigError
+from runner.internals import tensorflow as tf_internals
 from tasks.text import wordpiece
 
-_WORDS = "layer_with_weights-0/embeddings/.ATTRIBUTES/VARIABLE_VALUE"
+_WORDS = f"layer_with_weights-0/embeddings{tf_internals.VALUE}"
 
 
 class BertModel(tf_keras.Model):

@@ -262,7 +262,6 @@ def test_a_save_that_was_killed_is_cleared_without_a_word(tmp_path, steps, lengt
 def test_what_a_kill_left_is_cleared_and_nothing_else(tmp_path):
     commit(tmp_path, 10, 20)
     leftovers = [
-        "checkpoint.tmp0123456789abcdef0123456789abcdef",
         ".status.json.1.tmp",
         f"ckpt-5.{DATA}",
         f".ckpt-20.{DATA}.1.tmp",

@@ -11,7 +11,7 @@ import runner
 from runner import config
 from runner.configuration import schedules
 from runner.errors import ConfigError
-from runner.optimizers import optimizer
+from runner.optimizers import learning_rate
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.gin"))
 
@@ -30,8 +30,8 @@ def complaints(experiment):
     """Those about the schedule that official builds."""
     factory = optimizer_factory.OptimizerFactory(experiment.trainer.optimizer_config)
     built = factory.build_optimizer(factory.build_learning_rate())
-    optimizer.scale_rate(built)
-    return list(schedules.complaints(experiment, lambda steps: optimizer.rates(built, steps)))
+    learning_rate.scale_rate(built)
+    return list(schedules.complaints(experiment, lambda steps: learning_rate.rates(built, steps)))
 
 
 def length(experiment):
@@ -172,7 +172,7 @@ def test_a_stepwise_rate_changes_after_its_boundary_as_tensorflow_has_it():
     experiment = made("stepwise", boundaries=[30], values=[0.5, 0.25])
     factory = optimizer_factory.OptimizerFactory(experiment.trainer.optimizer_config)
     built = factory.build_optimizer(factory.build_learning_rate())
-    assert optimizer.rates(built, [0, 29, 30, 31]) == [0.5, 0.5, 0.5, 0.25]
+    assert learning_rate.rates(built, [0, 29, 30, 31]) == [0.5, 0.5, 0.5, 0.25]
 
 
 def test_a_negative_length_is_refused():

@@ -20,7 +20,7 @@ from schedules_of_official import (
     scheduled,
 )
 
-from runner.optimizers import optimizer
+from runner.optimizers import learning_rate, optimizer, weight_averages
 
 # Official names them and ships no code for them; a configuration with them is refused.
 UNIMPLEMENTED = ("slide", "adafactor")
@@ -53,7 +53,7 @@ class Training:
         (self.weight,) = model.weights
         self.weight.assign(tf.fill((4, 3), 2.0))
         if optimizer.average(made):
-            optimizer.Averages(made, model)
+            weight_averages.Averages(made, model)
 
     @functools.cached_property
     def _traced(self):
@@ -78,7 +78,7 @@ class Training:
 def check(chosen, **runtime):
     """The rate in force is what it should be, from a step that was traced before it was scaled."""
     made = build(chosen, **runtime)
-    scale = optimizer.scale_rate(made, floor=FLOOR)
+    scale = learning_rate.scale_rate(made, floor=FLOOR)
     training = Training(made)
     training.step(STEPS)
     scale.assign(SCALE)
@@ -104,7 +104,7 @@ def test_every_schedule_and_warm_up_is_scaled_down_to_the_floor(kind, rate, warm
     """Plain SGD changes a weight by the rate times the gradient: what is logged is applied."""
     chosen = config(kind, rate, warmup)
     made = build(chosen)
-    scale = optimizer.scale_rate(made, floor=FLOOR)
+    scale = learning_rate.scale_rate(made, floor=FLOOR)
     training = Training(made)
     before = training.step(STEPS)
     np.testing.assert_allclose(before / -GRADIENT, scheduled(chosen, STEPS - 1), rtol=1e-3)
@@ -118,7 +118,7 @@ def test_every_schedule_and_warm_up_is_scaled_down_to_the_floor(kind, rate, warm
 def test_a_scale_of_1_leaves_every_bit_as_it_was(kind, rate, warmup):
     chosen = config(kind, rate, warmup)
     plain, scaled = build(chosen), build(chosen)
-    optimizer.scale_rate(scaled, floor=FLOOR)
+    learning_rate.scale_rate(scaled, floor=FLOOR)
     runs = [Training(plain), Training(scaled)]
     for run in runs:
         run.step(STEPS)
@@ -127,10 +127,10 @@ def test_a_scale_of_1_leaves_every_bit_as_it_was(kind, rate, warmup):
 
 def test_without_a_floor_the_rate_is_the_scheduled_one_times_the_scale_to_the_bit():
     schedule = tf_keras.optimizers.schedules.ExponentialDecay(0.1, 1, 1.0)
-    rate = optimizer.ScaledRate(schedule)
+    rate = learning_rate.ScaledRate(schedule)
     rate.scale.assign(0.3)
     constant = tf.Variable(0.1)
-    optimizer.ScaledConstant(constant).assign(0.3)
+    learning_rate.ScaledConstant(constant).assign(0.3)
     expected = np.float32(0.1) * np.float32(0.3)
     assert float(rate(0)) == float(constant) == expected
 
@@ -161,7 +161,7 @@ def test_a_warm_up_is_linear_and_a_cosine_follows_to_the_end():
         }
     )
     made = build(chosen)
-    optimizer.scale_rate(made)
+    learning_rate.scale_rate(made)
     steps = np.arange(25)
     cosine = 0.5 * (1 + np.cos(np.pi * np.minimum(steps, 20) / 20))
     decayed = 1e-3 * (0.9 * cosine + 0.1)
@@ -174,7 +174,7 @@ def test_a_constant_rate_drops_on_plateaus_to_a_floor_of_1e_8():
     chosen = config("adam")
     chosen.learning_rate.constant.learning_rate = 1e-3
     made = build(chosen)
-    scale = optimizer.scale_rate(made, floor=1e-8)
+    scale = learning_rate.scale_rate(made, floor=1e-8)
     for drops, rate in ((0, 1e-3), (1, 5e-4), (16, 1e-3 / 2**16), (17, 1e-8), (40, 1e-8)):
         scale.assign(0.5**drops)
         assert seen(made) == pytest.approx(rate, rel=1e-6)
@@ -185,7 +185,7 @@ def test_a_rate_that_is_a_whole_number_takes_any_scale(kind):
     chosen = config(kind)
     chosen.learning_rate.constant.learning_rate = 1
     made = build(chosen)
-    optimizer.scale_rate(made).assign(0.25)
+    learning_rate.scale_rate(made).assign(0.25)
     assert seen(made) == 0.25
     np.testing.assert_allclose(Training(made).step(), -0.25 * GRADIENT, rtol=1e-5)
 

@@ -13,7 +13,7 @@ from runner import run_config
 from runner.core import signals
 from runner.errors import ConfigError
 from runner.history import history
-from runner.optimizers import optimizer, parameter_groups
+from runner.optimizers import learning_rate, optimizer, parameter_groups, weight_averages
 from runner.runs import build
 
 KERNELS = {"name": "kernels", "pattern": "kernel$", "rate_scale": 4.0}
@@ -47,14 +47,14 @@ class Two:
             runtime=cfg.RuntimeConfig(**runtime), trainer=cfg.TrainerConfig(optimizer_config=chosen)
         )
         self.optimizer = optimizer.build(toy.ToyTask(toy.ToyConfig()), experiment)
-        self.scale = optimizer.scale_rate(self.optimizer, floor=0.02)
+        self.scale = learning_rate.scale_rate(self.optimizer, floor=0.02)
         parameter_groups.scale_rates(self.optimizer, given)
         start = np.linspace(0.5, 2.0, 12, dtype=np.float32).reshape(4, 3)
         self.weights = [tf.Variable(start, name=f"{name}/w") for name in "ab"]
         model = tf_keras.Sequential()
         model.weight_list = self.weights
         if optimizer.average(self.optimizer):
-            optimizer.Averages(self.optimizer, model)
+            weight_averages.Averages(self.optimizer, model)
         self._sparse = sparse
 
     def _gradient(self, step):
@@ -241,7 +241,7 @@ def test_averages_begin_at_what_an_initializer_gave(tmp_path):
 
 
 def test_a_pattern_that_finds_nothing_is_answered_with_names(tmp_path):
-    said = r"'kernal' of the group 'k' finds no .*bias; did you mean 'kernel'\?"
+    said = r"'kernal' of the group 'k' matches no .*bias; did you mean 'kernel'\?"
     with pytest.raises(ConfigError, match=said):
         trainer(tmp_path, groups(KERNELS | {"name": "k", "pattern": "kernal"}))
 
@@ -249,7 +249,7 @@ def test_a_pattern_that_finds_nothing_is_answered_with_names(tmp_path):
 def test_a_group_that_others_leave_empty_is_refused(tmp_path):
     late = {"name": "late", "pattern": "dense", "rate_scale": 2.0}
     everything = {"name": "all", "pattern": ".", "rate_scale": 2.0}
-    with pytest.raises(ConfigError, match="'late' finds only variables of the groups before it"):
+    with pytest.raises(ConfigError, match="'late' matches only variables of the groups before it"):
         trainer(tmp_path, groups(everything, late))
 
 

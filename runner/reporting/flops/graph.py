@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from runner.internals import tensorflow as tf_internals
 from runner.reporting.flops import ops, trip_counts
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -177,7 +178,7 @@ def _functions(op: tf.Operation) -> list[tf.Graph]:
             names.append(op.get_attr(attribute.name).name)
         elif attribute.type == "list(func)":
             names += [function.name for function in op.get_attr(attribute.name)]
-    return [op.graph._get_function(name).graph for name in names if name]
+    return [tf_internals.function_graph(op.graph, name) for name in names if name]
 
 
 def _needed(

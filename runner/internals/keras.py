@@ -1,0 +1,154 @@
+"""Private names of tf_keras. tests/internals names the one that a new version lacks."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from tf_keras.src import backend
+
+Scale = Callable[[tf.Variable], float]
+"""What multiplies the learning rate of a variable."""
+
+
+def seed_layers(seed: int) -> None:
+    """Seeds what layers and initializers draw their own seeds from."""
+    backend._SEED_GENERATOR.generator = random.Random(seed)
+
+
+def layers(model: tf_keras.Model) -> Iterator[tf_keras.layers.Layer]:
+    """The model and every layer in it, at any depth."""
+    return model._flatten_layers()
+
+
+def sublayers(layer: tf_keras.layers.Layer) -> Iterator[tf_keras.layers.Layer]:
+    """The layers directly inside a layer."""
+    return layer._flatten_layers(recursive=False, include_self=False)
+
+
+def generators(model: tf_keras.Model) -> list[tf.random.Generator]:
+    """What the layers draw random numbers from; Keras leaves these out of its checkpoints."""
+    owners = (getattr(layer, "_random_generator", None) for layer in layers(model))
+    found = (getattr(owner, "_generator", None) for owner in owners)
+    return [each for each in found if isinstance(each, tf.random.Generator)]
+
+
+def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer is of the kind that Keras had before 2.11."""
+    return isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
+
+
+def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
+    """The schedule of an optimizer, or the variable that holds its constant rate."""
+    if not is_legacy(optimizer):
+        return optimizer._learning_rate
+    rate = optimizer._hyper["learning_rate"]
+    if isinstance(rate, int):  # its variable would hold whole numbers only
+        optimizer.learning_rate = float(rate)
+    return optimizer.learning_rate  # a constant becomes a variable by being asked for
+
+
+def set_schedule(
+    optimizer: tf_keras.optimizers.Optimizer,
+    schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
+) -> None:
+    """Replaces the schedule of an optimizer that has one."""
+    if is_legacy(optimizer):
+        optimizer.learning_rate = schedule
+    else:  # it hands out the rate in force, from a variable
+        optimizer._learning_rate = optimizer._build_learning_rate(schedule)
+
+
+def constants(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
+    """The variables that hold constants: learning rate, momentum and the like."""
+    values = optimizer._hyper.values() if is_legacy(optimizer) else [optimizer._learning_rate]
+    return [value for value in values if isinstance(value, tf.Variable)]
+
+
+def create_variables(
+    optimizer: tf_keras.optimizers.Optimizer, weights: Sequence[tf.Variable]
+) -> None:
+    """Makes counters, rates and slots, which otherwise the first step makes."""
+    if is_legacy(optimizer):
+        optimizer._create_all_weights(weights)
+    else:
+        optimizer.build(weights)
+
+
+def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
+    """Makes an optimizer multiply its rate by `scale(variable)` in each variable's update.
+
+    The rule of the update stays the optimizer's own, with the scaled rate in the place of the rate:
+    what it decays by the rate is scaled, too. Its variables stay the same.
+
+    Args:
+        optimizer: Wraps no other; no step has been traced.
+        scale: Of a variable; a constant.
+    """
+    part = _ScaledLegacy if is_legacy(optimizer) else _Scaled
+    kind = type(optimizer)
+    # An attribute of the instance would go into its checkpoints.
+    optimizer.__class__ = type(kind.__name__, (part, kind), {"scale": staticmethod(scale)})
+
+
+class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
+    """Prepares what updates have in common once for each scale; updates pick theirs."""
+
+    scale: Scale
+    _factor = 1.0
+
+    def _decayed_lr(self, var_dtype: tf.DType) -> tf.Tensor:
+        rate = super()._decayed_lr(var_dtype)
+        return rate if self._factor == 1 else rate * tf.cast(self._factor, var_dtype)
+
+    def _prepare(self, var_list: Sequence[tf.Variable]) -> dict[float, Any]:
+        prepared = {}
+        for scale, members in _by_scale(var_list, self.scale).items():
+            self._factor = scale
+            prepared[scale] = super()._prepare(members)
+        self._factor = 1.0
+        return prepared
+
+    def _resource_apply_dense(self, grad: tf.Tensor, var: tf.Variable, apply_state: Any) -> Any:
+        return super()._resource_apply_dense(grad, var, apply_state=apply_state[self.scale(var)])
+
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Any
+    ) -> Any:
+        return super()._resource_apply_sparse_duplicate_indices(
+            grad, var, indices, apply_state=apply_state[self.scale(var)]
+        )
+
+
+class _Scaled(tf_keras.optimizers.Optimizer):
+    """Shows an update the rate of the variable that it is about."""
+
+    scale: Scale
+    _factor = 1.0
+
+    @tf_keras.optimizers.Optimizer.learning_rate.getter
+    def learning_rate(self) -> tf.Variable | tf.Tensor:
+        """The rate in force; within an update, that of the variable."""
+        rate = super().learning_rate
+        return rate if self._factor == 1 else rate * self._factor
+
+    def update_step(self, gradient: Any, variable: tf.Variable) -> None:
+        """Applies a gradient to a variable."""
+        self._factor = self.scale(variable)
+        super().update_step(gradient, variable)
+        self._factor = 1.0
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        # Replicas wait for each other within, so the factor must not depend on who was here before.
+        for scale, members in _by_scale(variables, self.scale).items():
+            self._factor = scale
+            super()._apply_weight_decay(members)
+        self._factor = 1.0
+
+
+def _by_scale(variables: Iterable[tf.Variable], scale: Scale) -> dict[float, list[tf.Variable]]:
+    members: dict[float, list[tf.Variable]] = {}
+    for variable in variables:
+        members.setdefault(scale(variable), []).append(variable)
+    return members

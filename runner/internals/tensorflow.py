@@ -1,0 +1,135 @@
+"""Private names of TensorFlow, and its formats and messages that nothing promises.
+
+Only this package uses them. tests/internals names the one that a new version of TensorFlow lacks.
+"""
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+from tensorflow.python.eager import context
+from tensorflow.python.framework import config
+from tensorflow.python.ops import nn_ops
+
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+"""The tensor of a checkpoint that says which object each other tensor belongs to."""
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+"""How the key of a variable's tensor ends."""
+SLOT = "/.OPTIMIZER_SLOT/"
+"""What a legacy optimizer's slot has in its key, after the variable that it belongs to."""
+UNFINISHED = "_temp"
+"""How the name of a folder ends in which a checkpoint is being written."""
+
+_ATTRIBUTES = "/.ATTRIBUTES/"
+
+
+def replace_cross_entropy(
+    function: Callable[[tf.Tensor, tf.Tensor, str | None], tf.Tensor],
+) -> None:
+    """Has every sparse softmax cross-entropy of this process computed by `function`.
+
+    Args:
+        function: From logits [batch, classes], labels [batch] and an op's name to losses [batch].
+    """
+    nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits  # noqa: B018, fails if it is gone
+    nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits = function
+
+
+def set_seed_only(seed: int) -> None:
+    """Sets the global seed as `tf.random.set_seed` does, but keeps the cache of kernels."""
+    there = context.context()
+    there._rng, there._seed  # noqa: B018, fails if one is gone
+    there._seed, there._rng = seed, random.Random(seed)
+
+
+def is_deterministic() -> bool:
+    """Whether ops are to be deterministic."""
+    return bool(config.is_op_determinism_enabled())
+
+
+def allow_nondeterminism() -> None:
+    """Undoes `tf.config.experimental.enable_op_determinism`."""
+    config.disable_op_determinism()
+
+
+def refuses_determinism(error: Exception) -> bool:
+    """Whether TensorFlow raised this because it cannot do something deterministically."""
+    return "determinis" in str(error)
+
+
+def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
+    """The handle of an iterator's state."""
+    return iterator._iterator_resource
+
+
+def replica_spec(spec: Any) -> Any:
+    """The specification of one replica's part of a distributed value; any other is its own."""
+    return spec._value_specs[0] if "PerReplica" in type(spec).__name__ else spec
+
+
+def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
+    """What ended the last asynchronous write, once: `sync` does not raise it."""
+    writer = checkpoint._async_checkpointer_impl
+    if writer is None:
+        return None
+    error, writer._async_error = writer._async_error, None
+    return error
+
+
+def forget_unmatched(checkpoint: tf.train.Checkpoint) -> None:
+    """Lets go of values that were read for objects still to come, and of all they refer to."""
+    for trackable in tf.train.TrackableView(checkpoint).descendants():
+        trackable._deferred_dependencies.clear()
+
+
+def function_graph(graph: tf.Graph, name: str) -> tf.Graph:
+    """The graph of a function that `graph` calls."""
+    return graph._get_function(name).graph
+
+
+def object_graph(reader: Any) -> Any | None:
+    """The graph of objects in a checkpoint; None if TensorFlow 1 wrote it."""
+    if not reader.has_tensor(OBJECT_GRAPH):
+        return None
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
+    return graph
+
+
+def write_tensors(tensors: dict[str, Any], graph: Any, prefix: str) -> None:
+    """Writes a checkpoint of these tensors, by key, and of their graph of objects."""
+    tensors = {OBJECT_GRAPH: tf.constant(graph.SerializeToString()), **tensors}
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+
+
+def readable_key(key: str) -> str:
+    """The part of a tensor's key that means something to a person."""
+    variable, is_slot, rest = key.partition(_ATTRIBUTES)[0].partition(SLOT)
+    optimizer, _, slot = rest.rpartition("/")
+    readable = f"{optimizer}'s {slot} of {variable}" if is_slot else variable
+    return readable.replace(".S", "/")  # how TensorFlow escapes a slash in a name
+
+
+def is_slot(key: str, slot: str) -> bool:
+    """Whether a tensor's key is that of a slot of this name."""
+    return f"/{slot}{_ATTRIBUTES}" in key
+
+
+def short_message(message: str) -> str:
+    """An error's message without the op, file or tensor at which it was noticed."""
+    message = message.strip().partition("\n")[0]
+    message = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", message)
+    return re.sub(r"^.*(; |\): )", "", message)
+
+
+def replica_name(name: str) -> str:
+    """A variable's name, the same on every replica: `dense/kernel`."""
+    return re.sub(r"(/replica_\d+)?:\d+$", "", name)

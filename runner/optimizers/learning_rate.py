@@ -1,0 +1,108 @@
+"""The learning rate in force: the scheduled one times a scale, which decisions lower."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tf_keras
+
+from runner.internals import keras as keras_internals
+from runner.optimizers import optimizer as optimizers
+
+
+class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule times a scale: max(scale * scheduled, min(scheduled, floor)).
+
+    Attributes:
+        scale: 1 at first; it follows from history and is not saved.
+
+    Args:
+        scheduled: A schedule.
+        floor: The scale does not take the rate below it; the schedule itself may.
+    """
+
+    def __init__(
+        self,
+        scheduled: tf_keras.optimizers.schedules.LearningRateSchedule,
+        floor: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.scheduled = scheduled
+        self._floor = floor
+        self.scale = tf.Variable(1.0, trainable=False, name="learning_rate_scale")
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """The rate in force at `step`."""
+        return _scaled(self.scheduled(step), self.scale, self._floor)
+
+    def get_config(self) -> dict[str, Any]:
+        """Keras's description of it."""
+        return {"scheduled": self.scheduled, "floor": self._floor}
+
+
+class ScaledConstant:
+    """A constant rate times a scale, in the variable that holds it: no step computes anything.
+
+    Args:
+        variable: The optimizer's.
+        floor: As for `ScaledRate`.
+    """
+
+    def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
+        self._variable = variable
+        self._rate = variable.numpy()
+        self._floor = floor
+
+    def assign(self, scale: float) -> None:
+        """Sets the scale; to be repeated after a restore."""
+        self._variable.assign(_scaled(self._rate, scale, self._floor))
+
+
+Scale: TypeAlias = "tf.Variable | ScaledConstant"
+"""What decisions multiply a rate by, 1 at first; it has `assign`."""
+
+
+def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> Scale:
+    """Puts a scale on the optimizer's learning rate; call it before the first step.
+
+    Args:
+        optimizer: What official's factory built.
+        floor: The scale does not take the rate below it.
+
+    Returns:
+        The scale.
+    """
+    inner = optimizers.innermost(optimizer)
+    rate = keras_internals.learning_rate(inner)
+    if isinstance(rate, tf.Variable):
+        return ScaledConstant(rate, floor)
+    scaled = ScaledRate(rate, floor)
+    keras_internals.set_schedule(inner, scaled)
+    return scaled.scale
+
+
+def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:
+    """The learning rates that the schedule gives at some steps, without the scale."""
+    rate = keras_internals.learning_rate(optimizers.innermost(optimizer))
+    rate = rate.scheduled if isinstance(rate, ScaledRate) else rate
+    return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
+
+
+@contextlib.contextmanager
+def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
+    """A restore inside leaves constant rates as they are configured now.
+
+    Keras saves them as variables, so that a restore would bring back what an earlier start used.
+    """
+    constants = keras_internals.constants(optimizers.innermost(optimizer))
+    kept = [(variable, variable.numpy()) for variable in constants]
+    yield
+    for variable, value in kept:
+        variable.assign(value)
+
+
+def _scaled(rate: Any, scale: Any, floor: float) -> tf.Tensor:
+    rate = tf.cast(rate, tf.float32)
+    scaled = scale * rate
+    return tf.maximum(scaled, tf.minimum(rate, floor)) if floor else scaled

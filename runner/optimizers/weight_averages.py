@@ -1,0 +1,78 @@
+"""The moving averages of a model's weights, put in their place by copying."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import tensorflow as tf
+import tf_keras
+from official.modeling import optimization
+
+
+class Averages:
+    """The averages that official's optimizer keeps, and the weights that they replace for a while.
+
+    Official's own swap adds and subtracts (a + b - b), which changes bits, and does not work
+    without a strategy. A third set of variables keeps the weights while the averages are in force.
+
+    Args:
+        optimizer: Official's moving average.
+        model: A built model; the averages start as a copy of its weights.
+    """
+
+    def __init__(
+        self, optimizer: optimization.ExponentialMovingAverage, model: tf_keras.Model
+    ) -> None:
+        if not optimizer.has_shadow_copy:
+            optimizer.shadow_copy(model)
+        slots = [(v, _average(optimizer, v)) for v in model.variables]
+        averaged = [(variable, slot) for variable, slot in slots if slot is not None]
+        self._weights = _components(variable for variable, _ in averaged)
+        self._averages = _components(slot for _, slot in averaged)
+        self._kept = _components(
+            tf.Variable(variable, trainable=False, name="kept") for variable, _ in averaged
+        )
+        self.start()
+
+    @tf.function
+    def start(self) -> None:
+        """Starts the averages at the present weights."""
+        _copy(self._weights, self._averages)
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        """The averages are the model's weights inside; the weights return bit for bit."""
+        self._swap_in()
+        try:
+            yield
+        finally:
+            self._swap_out()
+
+    @tf.function
+    def _swap_in(self) -> None:
+        _copy(self._weights, self._kept)
+        _copy(self._averages, self._weights)
+
+    @tf.function
+    def _swap_out(self) -> None:
+        _copy(self._kept, self._weights)
+
+
+def _average(
+    optimizer: optimization.ExponentialMovingAverage, variable: tf.Variable
+) -> tf.Variable | None:
+    """The average of a variable; None for one that is not averaged."""
+    try:
+        return optimizer.get_slot(variable, "average")
+    except KeyError:
+        return None
+
+
+def _components(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """The variables of each replica: a copy between them needs no reduction."""
+    strategy = tf.distribute.get_strategy()
+    return [part for v in variables for part in strategy.experimental_local_results(v)]
+
+
+def _copy(sources: list[tf.Variable], targets: list[tf.Variable]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target.assign(tf.cast(source, target.dtype))
