@@ -1,4 +1,3 @@
-import fnmatch
 import os
 
 import pytest
@@ -121,13 +120,6 @@ def test_what_is_listed_is_what_tensorflow_finds(sharded, tmp_path):
 )
 def test_a_reason_is_what_happened_not_where_in_tensorflow(error, said):
     assert checkpoint_files.reason(error) == said
-
-
-def test_python_keeps_no_pattern_of_what_was_written(tmp_path):
-    saved = tf.train.Checkpoint(value=tf.Variable(0.0))
-    for step in range(3):
-        checkpoint_files.flush(saved.write(str(tmp_path / f"ckpt-{step}")))
-    assert fnmatch._compile_pattern.cache_info().currsize == 0
 
 
 def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
