@@ -106,11 +106,12 @@ def run(
     """
     from runner import modes
     from runner.core import signals
+    from runner.runs.request import Request
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
     with signals.served() as stop:
-        request = modes.Request(
+        request = Request(
             config,
             Path(model_dir),
             checkpoint,
@@ -122,4 +123,4 @@ def run(
             eval_actions=tuple(eval_actions),
             stop=stop,
         )
-        return modes.run(mode, request)
+        return modes.run(mode, request).results

@@ -20,16 +20,13 @@ class Ending:
 
     Args:
         model_dir: The run's folder; None for a command that has none, and prints no JSON.
+        stop: Knows the step at which the run has ended.
     """
 
-    def __init__(self, model_dir: Path | None) -> None:
+    def __init__(self, model_dir: Path | None, stop: signals.Stop | None = None) -> None:
         self._model_dir = model_dir
-        self._step: int | None = None
+        self._stop = stop or signals.Stop()
         self._unsaid = threading.Semaphore(1)
-
-    def reached(self, step: int | None) -> None:
-        """Notes the step at which the run is ending."""
-        self._step = step
 
     def results(self, results: dict[str, Any]) -> None:
         """Says what came out."""
@@ -61,18 +58,19 @@ class Ending:
         return "\n".join([f"runner: {said}", *getattr(error, "__notes__", ())])
 
     def _way_on(self, error: signals.Interrupted) -> str:
-        if self._step is None:
+        step = self._stop.step
+        if step is None:
             return ""
-        if not self._step:
+        if not step:
             return " before the first step; the same command starts again"
         if not error.saved:
-            return f" at step {self._step:,}; the same command goes on from the newest checkpoint"
-        return f" at step {self._step:,}; everything is saved, and the same command goes on"
+            return f" at step {step:,}; the same command goes on from the newest checkpoint"
+        return f" at step {step:,}; everything is saved, and the same command goes on"
 
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
         return {
             "status": status.after(error),
-            "step": self._step,
+            "step": self._stop.step,
             "reason": user_code.summary(error),
             "model_dir": str(self._model_dir),
         }

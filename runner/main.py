@@ -14,6 +14,7 @@ from runner.core import files, installation, signals
 from runner.core.console import announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
+from runner.runs.request import Request, Results
 
 
 def console() -> NoReturn:
@@ -52,25 +53,30 @@ def main(arguments: Sequence[str]) -> int:
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None).failed(error)
-    ending = exit_messages.Ending(None if given.print_config else Path(given.model_dir))
-    with signals.served() as stop, stop.abandoning(ending.failed):
-        try:
-            results = _run(given, stop, ending)
-            if results is not None:
-                ending.results(results)
-        except BrokenPipeError:  # whoever read has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except signals.Interrupted as error:
-            ending.failed(error)
-            raise
-        except Exception as error:
-            return ending.failed(error)
+    model_dir = None if given.print_config else Path(given.model_dir)
+    with signals.served() as stop:
+        ending = exit_messages.Ending(model_dir, stop)
+        with stop.abandoning(ending.failed):
+            return _ended(given, stop, ending)
+
+
+def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
+    """Runs the mode and says how it ended; the exit code."""
+    try:
+        results = _run(given, stop)
+        if results is not None:
+            ending.results(results)
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except signals.Interrupted as error:
+        ending.failed(error)
+        raise
+    except Exception as error:
+        return ending.failed(error)
     return 0
 
 
-def _run(
-    given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending
-) -> modes.Results | None:
+def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES[given.mode]
     announce("loading TensorFlow ...")
@@ -100,7 +106,7 @@ def _run(
         places = config.origins(experiment)
         print(printing.render(experiment, places, otherwise=base, changed=changed))
         return None
-    request = modes.Request(
+    request = Request(
         experiment,
         Path(given.model_dir),
         given.checkpoint or "latest",
@@ -111,6 +117,5 @@ def _run(
         arguments=flags.configuring(given),
         flags={name: value for name, value in vars(given).items() if value},
         stop=stop,
-        reached=ending.reached,
     )
-    return modes.run(given.mode, request)
+    return modes.run(given.mode, request).results

@@ -14,10 +14,10 @@ from runner import config, modes
 from runner.checkpoints import checkpoint_manager
 from runner.core import console, layout, signals
 from runner.errors import ConfigError
-from runner.evaluation import evaluator
 from runner.history import history, policies, records, rules
 from runner.reporting import scalars
 from runner.runs import build
+from runner.runs.request import Request
 
 _MODES = {
     "train": "train",
@@ -99,23 +99,22 @@ def run_experiment(
         run={"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
     )
     given = build.Given(distribution_strategy or tf.distribute.get_strategy(), task)
-    held: list[evaluator.Evaluator] = []
     with signals.served() as stop:
-        request = modes.Request(
+        request = Request(
             experiment,
             Path(model_dir),
             train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
             eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
             stop=stop,
             given=given,
-            built=held.append,
         )
-        modes.run(_MODES[mode], request)
+        held = modes.run(_MODES[mode], request).evaluator
+        assert held is not None  # these modes run here
         logs: Mapping[str, Any] = {}
         if run_post_eval or mode == "train_and_post_eval":
             logs = _evaluated(experiment, Path(model_dir), given, stop)
             logs = {**logs, **_best(experiment, Path(model_dir), logs)}
-    return held[0].model, logs
+    return held.model, logs
 
 
 def _summaries(manager: Any) -> list[orbit.Action]:

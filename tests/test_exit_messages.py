@@ -164,7 +164,7 @@ def test_a_training_row_that_is_none_is_named_and_kept(capsys, row):
 
 
 def test_an_error_of_the_runners_own_keeps_its_traceback(capsys, monkeypatch):
-    monkeypatch.setattr("runner.runs.build.build_overview", int)
+    monkeypatch.setattr("runner.runs.build.build_costs", int)
     assert main.main(DIGITS) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["status"] == "failed"

@@ -58,8 +58,10 @@ class Grid:
         steps = " and ".join(f"every {n:,}" for n in told)
         when = f"{steps} steps and at the end" if told else "at the end alone"
         if finer and not self.evaluations_commit:
-            return f"{when}, and where an evaluation is among the best"
-        return f"{when}, since each evaluation commits first" if finer else when
+            when += ", and where an evaluation is among the best"
+        elif finer:
+            when += ", since each evaluation commits first"
+        return f"{when}, and after {self.seconds:g} s without one" if self.seconds else when
 
     def next(self, step: int, longest: int) -> int:
         """Where the loop that starts at `step` ends: the nearest step at which anything is due.

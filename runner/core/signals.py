@@ -40,10 +40,16 @@ class Stop:
 
     At first a signal raises `Interrupted` wherever the main thread is. Inside `deferred` it is only
     noted; what runs there looks at `requested` and ends in order.
+
+    Attributes:
+        number: The signal, None before one has come.
+        step: Where the run was when it ended without results, for its last words; None before it
+            had begun.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.step: int | None = None
         self._raises = True
         self._told: list[Callable[[], None]] = []
         self._last_words: list[Callable[[Interrupted], object]] = []

@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from official.core import base_task
 
 from runner.checkpoints import best
+from runner.config import Experiment
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """A task's method `pictures`: all results of one set, arrays included, to the set's pictures."""
+
+
+def drawing(config: Experiment, task: base_task.Task) -> Pictures | None:
+    """The task's method `pictures`; None where it has none, or nothing is drawn."""
+    return getattr(task, "pictures", None) if config.run.tensorboard else None
 
 
 def charts(results: Mapping[str, Any], pictures: Pictures | None) -> tensorboard.Charts:

@@ -5,13 +5,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 from runner.checkpoints import checkpoint_files, checkpoint_manager
+from runner.config import Experiment
 from runner.configuration import run_validation
 from runner.core import console, layout
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
-from runner.history import history, records
+from runner.history import history, policies, records
 from runner.reporting import progress, scalars, tensorboard
 
 Weights = Literal["best", "last"]
+
+
+def build(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    folder: Path,
+    *,
+    rows: history.History,
+) -> "FinalTest | None":
+    """The test at the end, recorded in `folder`; None where no test data are configured."""
+    if config.run.test.data is None:
+        return None
+    with built.strategy.scope():
+        return FinalTest(config, built, folder, rows=rows)
 
 
 class FinalTest:
@@ -20,40 +35,30 @@ class FinalTest:
     Each result is a row of history, named `test/...`, and a point in the folder `test` at the step
     of the weights. A test that history has already is not done again.
 
+    Create it inside the strategy's scope.
+
     Args:
-        built: The evaluator.
-        dataset: The test data, distributed.
+        config: The experiment.
+        built: The evaluator; it holds the last weights at the end.
         folder: The run's, or the evaluator's own.
-        best: The folder of the best checkpoint, None where none is kept.
-        best_from: Evaluations before this step are not best.
         rows: The history in `folder`.
-        last: Whether the last weights are tested, too.
-        draws: Whether results go to TensorBoard.
-        pictures: Draws the results; None draws nothing.
     """
 
     def __init__(
         self,
+        config: Experiment,
         built: evaluator.Evaluator,
-        dataset: Any,
         folder: Path,
         *,
-        best: Path | None,
-        best_from: int,
         rows: history.History,
-        last: bool,
-        draws: bool = True,
-        pictures: evaluation_log.Pictures | None = None,
     ) -> None:
+        data = config.run.test.data
+        self._config = config
         self._evaluator = built
-        self._dataset = dataset
+        self._dataset = evaluation_sets.dataset(config, built.task, data, "TestConfig.data")
         self._folder = folder
-        self._best = best
-        self._best_from = best_from
         self._rows = rows
-        self._last = last
-        self._draws = draws
-        self._pictures = pictures
+        self._pictures = evaluation_log.drawing(config, built.task)
 
     def run(self, step: int, last: Path) -> dict[str, Any]:
         """Tests the last weights if asked to, then the best; these are the present ones after.
@@ -67,12 +72,13 @@ class FinalTest:
         Returns:
             For JSON: `best` and `last`, what was tested of them, each with `step` and `metrics`.
         """
-        best = checkpoint_files.latest(self._best) if self._best else None
+        folders = [self._folder / name for name in policies.best_rules(self._config)]
+        best = checkpoint_files.latest(folders[0]) if folders else None
         if best is None:
             why = self._too_early()
             console.say(f"there is no best checkpoint{why}: the last weights are tested")
         tested: dict[str, records.Test] = {}
-        if self._last or best is None:
+        if self._config.run.test.last or best is None:
             tested["last"] = self._test(step, "last", last)
         if best is not None:
             tested["best"] = self._test(step, "best", best)
@@ -83,8 +89,9 @@ class FinalTest:
 
     def _too_early(self) -> str:
         """Why there is no best checkpoint, where all evaluations came too early for one."""
-        if self._best_from and all(row.step < self._best_from for row in self._rows.evaluations):
-            return f", as no evaluation came at step {self._best_from:,} or later"
+        first = self._config.run.retention.from_step
+        if first and all(row.step < first for row in self._rows.evaluations):
+            return f", as no evaluation came at step {first:,} or later"
         return ""
 
     def _test(self, step: int, weights: Weights, path: Path) -> records.Test:
@@ -108,7 +115,7 @@ class FinalTest:
 
     def _draw(self, weights: Weights, step: int, charts: tensorboard.Charts) -> None:
         folder = self._folder / (layout.TEST if weights == "best" else layout.TEST_LAST)
-        board = tensorboard.TensorBoard(folder if self._draws else None)
+        board = tensorboard.TensorBoard(folder if self._config.run.tensorboard else None)
         board.write(step, charts.points)
         board.draw(step, charts.pictures)
         board.close()

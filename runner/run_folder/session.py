@@ -1,99 +1,139 @@
-"""What a start leaves in the run's folder besides its results: configuration, record, status."""
+"""What a start leaves in its folder besides its results: configuration, record, status."""
 
 import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from runner import config
 from runner.configuration import gin_export, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import LostError
-from runner.run_folder import config_change, provenance, status
+from runner.run_folder import claim, config_change, provenance, status
 
 
-class Start(NamedTuple):
-    """A start of a run that trains, in its folder.
+class Session:
+    """One start of a run that trains, or of an evaluator, in its folder.
 
-    Attributes:
-        beat: Its status.
-        record: Its row in run.json.
-        accepted: To be called once the run goes on with this configuration, not just tries to.
-    """
+        with session.Session(folder, experiment, command, stop=stop) as start:
+            start.begin()
+            ...  # build the model, restore the weights
+            start.accept()
+            ...  # train
+            start.end("done", step)
 
-    beat: status.StatusFile
-    record: provenance.RunRecord
-    accepted: Callable[[], None]
-
-
-@contextlib.contextmanager
-def training(
-    experiment: config.Experiment,
-    model_dir: Path,
-    command: provenance.Command,
-    *,
-    allow: bool,
-    stop: signals.Stop,
-    reached: Callable[[int | None], object] = lambda _: None,
-) -> Iterator[Start]:
-    """Compares and writes the configuration; says in status.json and run.json how it ended.
+    However it ends, run.json says how, and a training run's status.json, too.
 
     Args:
-        experiment: What is trained.
-        model_dir: The run's folder, claimed.
+        folder: The run's, or the evaluator's own.
+        experiment: What is trained or evaluated.
         command: What was started.
-        allow: Whether a run may go on with another configuration than it had.
-        stop: Whether a signal has come.
-        reached: Told the step of a run that does not come to its end.
-
-    Raises:
-        ConfigError: the configuration has changed, and that is not allowed.
+        stop: Whether a signal has come; told the step at which the start ends without results.
+        trains: Whether this is a run that trains. An evaluator has no status, and may change its
+            configuration.
     """
-    changed = config_change.check(model_dir, experiment, allow=allow, note=console.say)
-    goes_on = config_change.have_begun(model_dir)
-    written = Configuration.of(experiment)
-    if not goes_on:
-        written.write(model_dir)
-    with status.StatusFile(model_dir) as beat:
 
-        def ended(error: BaseException) -> None:
-            reached(beat.step)
+    def __init__(
+        self,
+        folder: Path,
+        experiment: config.Experiment,
+        command: provenance.Command,
+        *,
+        stop: signals.Stop,
+        trains: bool = True,
+    ) -> None:
+        self._folder = folder
+        self._experiment = experiment
+        self._command = command
+        self._stop = stop
+        self._trains = trains
+        self._contexts = contextlib.ExitStack()
+        self._step: int | None = None
+        self._changed: list[str] = []
+        self._unwritten: Configuration | None = None
+        self._status: status.StatusFile | None = None
+        self._record: provenance.RunRecord | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with self._contexts:
+            if error is not None:
+                self._fail(error)
+
+    def begin(self, *, allow: bool = False) -> None:
+        """Claims the folder, compares the configuration and says that the start is running.
+
+        The configuration of a new run is written now, that of a resumed one once it is accepted.
+
+        Args:
+            allow: Whether a run may go on with another configuration than it had.
+
+        Raises:
+            ConfigError: the configuration has changed, and that is not allowed.
+            RunnerError: another process writes in the folder.
+        """
+        folder, instead = self._folder, "--model_dir" if self._trains else "EvaluatorConfig.name"
+        self._contexts.enter_context(claim.claimed(folder, note=console.say, instead=instead))
+        configuration = Configuration.of(self._experiment)
+        if self._trains:
+            self._changed = config_change.check(
+                folder, self._experiment, allow=allow, note=console.say
+            )
+        if self._trains and config_change.have_begun(folder):
+            self._unwritten = configuration
+        else:
+            configuration.write(folder)
+        if self._trains:
+            self._status = self._contexts.enter_context(status.StatusFile(folder))
+            self._step = self._status.step
+        self._record = provenance.RunRecord(folder, self._command)
+        self._contexts.enter_context(self._stop.abandoning(self._say_how_it_ended))
+
+    def accept(self) -> None:
+        """Writes the configuration: the run goes on with it, and does not just try to."""
+        if self._changed:  # params.yaml has the new values only
+            self.note(changed=self._changed)
+        if self._unwritten:
+            self._unwritten.write(self._folder)
+
+    def at(self, step: int | None) -> None:
+        """Notes the step that has been reached."""
+        self._step = step
+        if self._status and step is not None:
+            self._status.beat(step)
+
+    def note(self, **facts: Any) -> None:
+        """Adds to this start's row of run.json what is found out later, such as the devices."""
+        if self._record:
+            self._record.note(**facts)
+
+    def end(self, state: status.State, step: int | None, reason: str = "") -> None:
+        """Says that the start has ended with results."""
+        self._step = step
+        if self._status:
+            self._status.write(state, step or 0, reason)
+        self._end_record(state)
+
+    def _fail(self, error: BaseException) -> None:
+        """Says that `error` ended the start, as far as that had begun."""
+        if self._record:
+            user_code.keep(error, self._folder / layout.TRACEBACK, self._command.secrets)
+            self._end_record(status.after(error))
+        self._say_how_it_ended(error)
+
+    def _end_record(self, state: status.State) -> None:
+        if self._record:
+            with contextlib.suppress(OSError, LostError):
+                self._record.end(state, step=self._step)
+
+    def _say_how_it_ended(self, error: BaseException) -> None:
+        """In the status; also before a process that does not answer a signal is ended."""
+        self._stop.step = self._step
+        if self._status:
             with contextlib.suppress(OSError, LostError):  # they must not hide what happened
-                said = secrets.masked(user_code.summary(error), command.secrets)
-                beat.write(status.after(error), beat.step, said)
-
-        try:
-            with recorded(model_dir, command, beat) as record, stop.abandoning(ended):
-
-                def accepted() -> None:
-                    if changed:  # params.yaml has the new values only
-                        record.note(changed=changed)
-                    if goes_on:
-                        written.write(model_dir)
-
-                yield Start(beat, record, accepted)
-        except BaseException as error:
-            ended(error)
-            raise
-
-
-@contextlib.contextmanager
-def recorded(
-    folder: Path, command: provenance.Command, beat: status.StatusFile | None = None
-) -> Iterator[provenance.RunRecord]:
-    """A row of run.json for as long as the start lasts."""
-    record = provenance.RunRecord(folder, command)
-    state: status.State | None = None
-    try:
-        yield record
-    except BaseException as error:
-        state = status.after(error)
-        user_code.keep(error, folder / layout.TRACEBACK, command.secrets)
-        raise
-    finally:
-        with contextlib.suppress(OSError, LostError):
-            own = beat.state if beat else "done"
-            record.end(state or own, step=beat.step if beat else None)
+                said = secrets.masked(user_code.summary(error), self._command.secrets)
+                self._status.write(status.after(error), self._step or 0, said)
 
 
 class Configuration(NamedTuple):

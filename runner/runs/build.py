@@ -1,6 +1,5 @@
 """Assembles what a mode drives from its configuration, inside the strategy's scope."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,17 +8,17 @@ import tf_keras
 from official.core import actions as official_actions
 from official.core import base_task
 
-from runner.checkpoints import averages, best, extra_state
+from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
 from runner.configuration import sections, task_contract, unused_values
-from runner.core import layout, schedule, signals
+from runner.core import schedule, signals
 from runner.data import pipeline
 from runner.devices import strategy
 from runner.errors import ConfigError
-from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator, final_test
-from runner.history import history, policies, rules
+from runner.evaluation import evaluation_sets, evaluator
+from runner.history import history, rules
 from runner.optimizers import learning_rate, optimizer
-from runner.reporting import mfu, overview, progress, tensorboard
+from runner.reporting import mfu, overview
 from runner.training import inner_loop, trainer
 
 
@@ -148,125 +147,34 @@ def build_pruning(
         ) from error
 
 
-def build_evaluation(
-    config: Experiment,
-    built: evaluator.Evaluator,
-    folder: Path,
-    *,
-    boards: tensorboard.Boards,
-    rows: history.History,
-    line: progress.Progress,
-    eval_actions: Sequence[schedule.Action],
-    grid: schedule.Grid | None = None,
-    keeps_best: bool = True,
-) -> evaluation.Evaluation:
-    """The evaluation of what `built` holds, recorded in `folder`.
+class Costs(NamedTuple):
+    """What training costs.
 
-    Args:
-        config: The experiment.
-        built: The evaluator.
-        folder: The run's, or the evaluator's own within it.
-        boards: Where the points go.
-        rows: The history in `folder`.
-        line: What a person sees.
-        eval_actions: Called with each result.
-        grid: When each set of data is due, and none is read if nothing ever is; None: always.
-        keeps_best: Whether best checkpoints are kept in `folder`.
+    Attributes:
+        view: Parameters and FLOPs.
+        utilization: From a rate to the share of the devices' peak; None where that is not known.
     """
-    write_averages = averages.write if built.averages else None
-    kept = config.run.retention.best
-    keeper = best.BestCheckpoints(
-        [
-            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
-            for name, rule in policies.best_rules(config).items()
-            if keeps_best
-        ]
-    )
-    sets: Sequence[evaluation_sets.EvaluationSet] = ()
-    if grid is None or grid.evaluations:
-        with built.strategy.scope():
-            sets = evaluation_sets.build(config, built.task)
-    log = evaluation_log.EvaluationLog(rows, boards, keeper, line, home=folder.parent)
-    batches = config.trainer.validation_steps
-    return evaluation.Evaluation(
-        built,
-        log,
-        batches=batches,
-        sets=sets,
-        grid=grid,
-        actions=eval_actions,
-        pictures=_pictures(config, built.task),
-    )
+
+    view: overview.Overview
+    utilization: mfu.Utilization | None
 
 
-def build_boards(
-    config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
-) -> tensorboard.Boards:
-    """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
-    sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
-    folders = {"": folder / validation, **sets}
-    draws = config.run.tensorboard
-    return tensorboard.Boards(
-        {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
-    )
-
-
-def build_test(
-    config: Experiment,
-    built: evaluator.Evaluator,
-    folder: Path,
-    *,
-    rows: history.History,
-) -> final_test.FinalTest | None:
-    """The test at the end, recorded in `folder`; None where no test data are configured.
-
-    Args:
-        config: The experiment.
-        built: Holds the last weights at the end.
-        folder: The run's, or the evaluator's own.
-        rows: The history in `folder`.
-    """
-    options = config.run.test
-    if options.data is None:
-        return None
-    with built.strategy.scope():
-        dataset = evaluation_sets.dataset(config, built.task, options.data, "TestConfig.data")
-    best_folders = [folder / name for name in policies.best_rules(config)]
-    return final_test.FinalTest(
-        built,
-        dataset,
-        folder,
-        best=best_folders[0] if best_folders else None,
-        best_from=config.run.retention.from_step,
-        rows=rows,
-        last=options.last,
-        draws=config.run.tensorboard,
-        pictures=_pictures(config, built.task),
-    )
-
-
-def build_overview(built: trainer.Trainer) -> overview.Overview:
+def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
     """Parameters, and the FLOPs of an example's forward pass and of a training step."""
-    features = built.features_spec
+    features, devices = built.features_spec, built.strategy
     forward = overview.forward(lambda x: built.task.inference_step(x, built.model), features)
     if built.training_graph is None:
         step = overview.Count(unknown="the training step runs eagerly")
     else:
         step = overview.count(built.training_graph)
-    return overview.build(built.model, forward=forward, training_step=step)
-
-
-def build_utilization(
-    config: Experiment, built: trainer.Trainer, view: overview.Overview
-) -> mfu.Utilization | None:
-    """What a rate makes of the devices; None where a step's FLOPs or their peak is not known."""
-    flops, devices = view.training_step.flops, built.strategy
-    if not flops:
-        return None
+    view = overview.build(built.model, forward=forward, training_step=step)
+    if not step.flops:
+        return Costs(view, None)
     variable, *_ = devices.experimental_local_results(built.model.variables[0])
     precision = config.runtime.mixed_precision_dtype or "float32"
     peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
-    return mfu.Utilization(flops, devices.num_replicas_in_sync, peak) if peak else None
+    replicas = devices.num_replicas_in_sync
+    return Costs(view, mfu.Utilization(step.flops, replicas, peak) if peak else None)
 
 
 def _task(
@@ -288,11 +196,6 @@ def _task(
     if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))
     return task, model
-
-
-def _pictures(config: Experiment, task: base_task.Task) -> evaluation_log.Pictures | None:
-    """The task's method `pictures`; None where it has none, or nothing is drawn."""
-    return getattr(task, "pictures", None) if config.run.tensorboard else None
 
 
 def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:

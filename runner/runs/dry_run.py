@@ -5,6 +5,7 @@ wrong hours later (a full disk, a folder that is not writable, a metric that the
 is found out in seconds.
 """
 
+import dataclasses
 import os
 import resource
 import shutil
@@ -20,37 +21,29 @@ import tensorflow as tf
 from runner import config
 from runner.checkpoints import checkpoint_files, checkpoint_manager, selection
 from runner.configuration import unused_values
-from runner.core import closing, console, signals
+from runner.core import closing, console
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
 from runner.reporting import progress, scalars
-from runner.run_folder import claim, config_change, status
-from runner.runs import build, training_run
+from runner.run_folder import config_change
+from runner.runs import build, open_run, training_state
+from runner.runs.request import Request
+from runner.training import trainer
 
 _TIMED_STEPS = 3
 
 
 def rehearse(
-    experiment: config.Experiment,
-    model_dir: Path,
-    *,
-    trains: bool,
-    evaluates: bool,
-    checkpoint: str | None,
-    allow_config_change: bool,
-    stop: signals.Stop,
+    request: Request, *, trains: bool, evaluates: bool, checkpoint: str | None
 ) -> dict[str, Any]:
-    """Does everything once.
+    """Does everything once; the run's folder is only looked at.
 
     Args:
-        experiment: What a mode would be given.
-        model_dir: The run's folder, which is only looked at.
+        request: What a mode would be given.
         trains: Whether the mode trains.
         evaluates: Whether it evaluates.
         checkpoint: What a mode that only evaluates is to evaluate; None: the newest, if any.
-        allow_config_change: Whether a changed configuration is no reason to stop.
-        stop: Whether a signal has come.
 
     Returns:
         For JSON: `seconds_per_step`, `peak_memory_bytes` and the like.
@@ -58,51 +51,39 @@ def rehearse(
     Raises:
         RunnerError: what would have gone wrong.
     """
+    model_dir = request.model_dir
     _check_folder(model_dir)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         if trains:
-            config_change.check(model_dir, experiment, allow=allow_config_change, note=console.say)
-            found = _training(experiment, model_dir, Path(scratch), evaluates=evaluates, stop=stop)
+            allow = request.allow_config_change
+            config_change.check(model_dir, request.config, allow=allow, note=console.say)
+            found = _training(request, Path(scratch), evaluates=evaluates)
         else:
-            path = _chosen(experiment, model_dir, checkpoint)
-            whole = checkpoint is not None
-            found = _evaluating(experiment, model_dir, Path(scratch), path, whole=whole, stop=stop)
+            found = _evaluating(request, Path(scratch), checkpoint)
     peak = _peak_memory()
     console.say(f"peak memory {_size(peak)}")
-    console.say(f"nothing was left behind: {model_dir} is as it was")
+    console.say(f"{model_dir} is unchanged")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
 
 
-def _training(
-    experiment: config.Experiment,
-    model_dir: Path,
-    scratch: Path,
-    *,
-    evaluates: bool,
-    stop: signals.Stop,
-) -> dict[str, Any]:
+def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
+    experiment, model_dir = request.config, request.model_dir
+    small = dataclasses.replace(request, model_dir=scratch, train_actions=(), eval_actions=())
     places = config.origins(experiment)
-    with (
-        claim.claimed(scratch, note=console.say) as held,
-        status.StatusFile(scratch) as beat,
-        unused_values.Reads(
-            experiment, unused_values.concerned(experiment, places, evaluates=evaluates)
-        ) as reads,
-    ):
-        run = training_run.Training(
-            experiment, scratch, evaluates=evaluates, stop=stop, held=held, evaluators=model_dir
-        )
+    matters = unused_values.concerned(experiment, places, evaluates=evaluates)
+    with unused_values.Reads(experiment, matters) as reads:
+        run = open_run.open_run(small, evaluates=evaluates, evaluators=model_dir)
+        trainer = run.state.trainer
         with closing.closing(run):
             run.report()
-            run.build_controller(beat, (), ())  # it reads what a run reads
             if newest := checkpoint_manager.latest(model_dir):
-                checkpoint_manager.restore(run.trainer.checkpoint, newest)
-                console.say(f"{newest} fits")
-            _say_shapes("training batch", run.trainer.train_dataset)
-            seconds = _step(run)
-            size = _save_and_restore(run)
+                checkpoint_manager.restore(trainer.checkpoint, newest)
+                console.say(f"{newest.name} restores cleanly")
+            _say_shapes("training batch", trainer.train_dataset)
+            seconds = _step(trainer)
+            size = _save_and_restore(run.state)
             _check_space(model_dir, size, experiment)
-            metrics = _evaluate(experiment, run.trainer) if evaluates else {}
+            metrics = _evaluate(experiment, trainer) if evaluates else {}
         unused_values.Report(reads, places, note=console.say, record=lambda _: None)({})
     return {"seconds_per_step": seconds, "checkpoint_bytes": size, "metrics": metrics}
 
@@ -117,39 +98,33 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
     return paths[-1] if paths else None
 
 
-def _evaluating(
-    experiment: config.Experiment,
-    model_dir: Path,
-    scratch: Path,
-    path: Path | None,
-    *,
-    whole: bool,
-    stop: signals.Stop,
-) -> dict[str, Any]:
-    built = build.build_evaluator(experiment, scratch, stop=stop)
+def _evaluating(request: Request, scratch: Path, checkpoint: str | None) -> dict[str, Any]:
+    experiment, model_dir = request.config, request.model_dir
+    path = _chosen(experiment, model_dir, checkpoint)
+    built = build.build_evaluator(experiment, scratch, stop=request.stop)
     metric_names.check(
         experiment, built, model_dir, evaluates=True, evaluator=experiment.run.evaluator.name or "-"
     )
     if path is None:
-        built.initialize(whole=whole)
-        console.say(f"{model_dir} has no checkpoint yet: the weights are as they begin")
+        built.initialize(whole=checkpoint is not None)
+        console.say(f"{model_dir} has no checkpoint yet: the weights are the initial ones")
     else:
         built.restore(path)
-        console.say(f"{path} fits")
+        console.say(f"{path.name} restores cleanly")
     return {"metrics": _evaluate(experiment, built)}
 
 
-def _step(run: training_run.Training) -> float:
+def _step(trainer: trainer.Trainer) -> float:
     """One step, and a few more to time them; seconds of one."""
     start = time.perf_counter()
-    logs = run.trainer.train(tf.constant(1))
+    logs = trainer.train(tf.constant(1))
     loss = float(logs["training_loss"])
     first = time.perf_counter() - start
     if not np.isfinite(loss):
         raise DivergedError(f"the loss of the first step is {loss:g}")
     start = time.perf_counter()
-    run.trainer.train(tf.constant(_TIMED_STEPS))
-    broken = run.trainer.not_finite()
+    trainer.train(tf.constant(_TIMED_STEPS))
+    broken = trainer.not_finite()
     seconds = (time.perf_counter() - start) / _TIMED_STEPS
     if broken:
         raise DivergedError(f"after {_TIMED_STEPS + 1} steps not finite: {', '.join(broken[:3])}")
@@ -159,14 +134,14 @@ def _step(run: training_run.Training) -> float:
     return round(seconds, 6)
 
 
-def _save_and_restore(run: training_run.Training) -> int:
+def _save_and_restore(state: training_state.TrainingState) -> int:
     """Saves and restores a checkpoint; its size in bytes."""
-    before = [(v, v.numpy()) for v in run.trainer.model.variables]  # names may be shared
+    before = [(v, v.numpy()) for v in state.trainer.model.variables]  # names may be shared
     start = time.perf_counter()
-    path = run.save()
-    for variable in run.trainer.model.trainable_variables:
+    path = state.save()
+    for variable in state.trainer.model.trainable_variables:
         variable.assign(tf.zeros_like(variable))
-    checkpoint_manager.restore(run.trainer.checkpoint, path)
+    checkpoint_manager.restore(state.trainer.checkpoint, path)
     seconds = time.perf_counter() - start
     for variable, value in before:
         if not np.array_equal(variable.numpy(), value, equal_nan=True):

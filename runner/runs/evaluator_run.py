@@ -10,11 +10,11 @@ from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
 from runner.config import Experiment
 from runner.core import closing, console, layout, schedule, secrets, signals, user_code
 from runner.errors import ConfigError, RunnerError
-from runner.evaluation import checkpoint_queue, evaluation_log, handover, metric_names
+from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
 from runner.history import history, records
 from runner.reporting import progress
 from runner.run_folder import watch
-from runner.runs import build
+from runner.runs import build, evaluations
 
 _POLL_SECONDS = 0.2
 
@@ -27,14 +27,13 @@ class EvaluatorRun:
         model_dir: The training run's folder; it need not exist yet.
         folder: The evaluator's own.
         stop: Whether a signal has come.
-        check: Called before a result is recorded; raises where another process records there.
         eval_actions: Called with each result.
         keeps_best: Whether the best checkpoints are kept in `folder`.
         given: What a caller has made already.
 
     Attributes:
-        trainer: Holds the weights.
-        rows: What it has evaluated, or could not read.
+        evaluator: Holds the weights.
+        history: What it has evaluated, or could not read.
         line: What a person sees.
     """
 
@@ -45,7 +44,6 @@ class EvaluatorRun:
         folder: Path,
         *,
         stop: signals.Stop,
-        check: Callable[[], None] = lambda: None,
         eval_actions: Sequence[schedule.Action] = (),
         keeps_best: bool = True,
         given: build.Given = build.Given(),  # noqa: B008, immutable
@@ -54,7 +52,6 @@ class EvaluatorRun:
         self._model_dir = model_dir
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
-        self._check = check
         self.evaluator = build.build_evaluator(config, folder, stop=stop, given=given)
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
@@ -62,19 +59,16 @@ class EvaluatorRun:
         )
         self.history = history.History(folder / layout.HISTORY)
         self.line = progress.Progress()
-        self._boards = build.build_boards(config, folder)
+        self._boards = evaluations.build_boards(config, folder)
         self._failures = 0  # in a row
-        self._evaluation = build.build_evaluation(
+        self._evaluation = evaluations.build_evaluation(
             config,
             self.evaluator,
-            folder,
-            boards=self._boards,
-            rows=self.history,
-            line=self.line,
-            eval_actions=eval_actions,
+            evaluations.Outputs(folder, self.history, self._boards, self.line),
+            actions=eval_actions,
             keeps_best=keeps_best,
         )
-        self._final_test = build.build_test(config, self.evaluator, folder, rows=self.history)
+        self._final_test = final_test.build(config, self.evaluator, folder, rows=self.history)
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
@@ -109,7 +103,6 @@ class EvaluatorRun:
         except Exception as error:
             self._fail(path, "the evaluation", error)
             return None
-        self._check()
         self._evaluation.record(step, path, scores)
         try:
             reason = self._evaluation.act(scores)
@@ -248,12 +241,11 @@ class EvaluatorRun:
     def _leave_out(self, path: Path, kind: type[records.LeftOut], reason: str) -> None:
         step = checkpoint_files.step_in(path.name) or 0
         name = evaluation_log.checkpoint_name(path, self._model_dir)
-        self._check()
         self.history.append(kind(step, name, reason, time.time()))
         console.say(f"{name}: {reason}; it is left out")
 
     def _record(self, step: int, path: Path) -> str | None:
-        return self._evaluation.run(step, path, before_record=self._check)
+        return self._evaluation.run(step, path)
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations

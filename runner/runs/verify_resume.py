@@ -13,11 +13,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from runner.core import console, layout
 from runner.errors import RunnerError
 from runner.run_folder import claim, claim_file
+from runner.runs.request import Request
 from runner.verification import child_run, comparison, diagnosis, tensors
 
 if TYPE_CHECKING:
@@ -36,22 +37,6 @@ _SHARES = {
     "steps_per_loop": 20,
 }
 _IN_EPOCHS = ("train", "validation_interval", "checkpoint_interval", "summary_interval")
-
-
-class Request(Protocol):
-    """What this mode reads of a `modes.Request`."""
-
-    @property
-    def config(self) -> "config.Experiment":
-        """The experiment."""
-
-    @property
-    def model_dir(self) -> Path:
-        """The run's folder; the scratch folder is made beside it."""
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        """The command's flags, without `--mode` and `--model_dir`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,56 @@
 """The outer loop: what happens at which step, in which order, and how it stops."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import orbit
-import tensorflow as tf
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from runner.core import schedule, signals
 
 
+class Run(Protocol):
+    """What a controller drives: a state that training changes, and what can be done with it."""
+
+    @property
+    def step(self) -> int:
+        """The step that the state is at; waits for it."""
+
+    def train(self, steps: int) -> Mapping[str, Any]:
+        """Runs `steps` steps, fewer where a signal ends them, and returns their logs."""
+
+    def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
+        """What broke in training, None for nothing; `variables`: whether to look at them, too."""
+
+    def recover(self, reason: str) -> int:
+        """Goes back to a committed step and returns it.
+
+        Raises:
+            DivergedError: there is no way back.
+        """
+
+    def after_loop(self, loop: schedule.Loop) -> None:
+        """Records a loop, before anything is committed."""
+
+    def decide(self, step: int) -> str | None:
+        """Takes decisions from outside, just before `step` is committed; a reason to stop."""
+
+    def commit(self, step: int) -> None:
+        """Saves the state as that of `step`, unless that is done."""
+
+    def wait(self) -> None:
+        """Returns when every commit is on disk."""
+
+    def has_evaluated(self, step: int) -> bool:
+        """Whether the evaluation of `step` is in the history already."""
+
+    def evaluate(self, step: int) -> str | None:
+        """Evaluates the state, which is that of `step`, and records it; a reason to stop."""
+
+    def finish(self, step: int) -> None:
+        """Evaluates what was not due at `step`, where the run has stopped early."""
+
+
 class Pace:
-    """How many steps take about a second, as far as the loops until now tell."""
+    """How many steps take about a second, judging by the loops so far."""
 
     def __init__(self) -> None:
         self.steps = 1
@@ -23,76 +62,41 @@ class Pace:
 
 
 class Controller:
-    """Drives a trainer over a grid, in a fixed order at each boundary.
+    """Drives a run over a grid, in a fixed order at each boundary.
 
     train -> guard -> commit the checkpoint -> evaluate -> record -> decide
 
     Decisions that come from outside are taken just before a commit.
 
     Args:
+        run: What is driven.
         grid: When things fall due.
-        step: The step that the trainer's state belongs to.
-        trainer: Orbit's trainer.
-        position: The step that the trainer is at, where a signal may have ended a loop early.
-        broken: What is broken after a loop, given whether a commit falls due; None for nothing.
-        recover: Given what is broken, goes back to a committed step and returns it, or raises.
-        decide: Takes decisions from outside, given the step that is about to be committed. It
-            returns the reason to stop that stands, or None.
-        commit: Saves the trainer's state as that of a step, unless that is done.
-        wait: Returns when every commit is on disk.
-        evaluate: Evaluates the trainer's state, given its step, and records the result. It
-            returns a reason to stop or None.
-        evaluated: Whether a step's evaluation is in the history already.
-        finish: Evaluates what was not due at the step where the run has stopped early.
-        after_loop: Called after each loop, before anything is committed.
-        actions: Called with the logs of each loop, after `after_loop`.
+        actions: Called with the logs of each loop, after it was recorded.
         stop: Whether a signal has come.
-        seconds: So long after a commit one more is made, off the grid; 0 for none. It changes
-            nothing of what is trained: what is broken then is left for the grid to find.
         clock: Seconds, for tests to inject.
+
+    Attributes:
+        step: The step that the run is at.
+        stop_reason: Why the run ends early, None while it goes on.
     """
 
     def __init__(
         self,
+        run: Run,
         grid: schedule.Grid,
-        *,
-        step: int,
-        trainer: orbit.AbstractTrainer,
-        position: Callable[[], int],
-        broken: Callable[[schedule.Loop, bool], str | None],
-        recover: Callable[[str], int],
-        decide: Callable[[int], str | None],
-        commit: Callable[[int], None],
-        wait: Callable[[], None],
-        evaluate: Callable[[int], str | None],
-        evaluated: Callable[[int], bool],
-        finish: Callable[[int], None],
-        after_loop: Callable[[schedule.Loop], None],
         actions: Sequence[schedule.Action] = (),
         stop: signals.Stop | None = None,
-        seconds: float = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._run = run
         self._grid = grid
-        self.step = step
-        self._trainer = trainer
-        self._position = position
-        self._broken = broken
-        self._recover = recover
-        self._standing = decide
-        self._commit = commit
-        self._wait = wait
-        self._evaluate = evaluate
-        self._evaluated = evaluated
-        self._finish = finish
-        self._after_loop = after_loop
         self._actions = tuple(actions)
         self._stop = stop or signals.Stop()
-        self._seconds = seconds
         self._clock = clock
-        self._committed_at = clock() if seconds else 0.0
+        self._committed_at = clock() if grid.seconds else 0.0
         self._pace = Pace()
         self._uncommitted = 0  # steps since the last commit of this start
+        self.step = run.step
         self.stop_reason: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -108,81 +112,84 @@ class Controller:
         """
         try:
             with self._stop.deferred():
-                self._run()
+                self._drive()
         finally:
-            self._wait()
+            self._run.wait()
 
-    def _run(self) -> None:
-        grid = self._grid
-        if self.step and grid.evaluates(self.step) and not self._evaluated(self.step):
-            self._decide(self._evaluate(self.step))
-        self._decide(self._standing(self.step))
+    def _drive(self) -> None:
+        run, grid = self._run, self._grid
+        if self.step and grid.evaluates(self.step) and not run.has_evaluated(self.step):
+            self._evaluate()
+        self._heed(run.decide(self.step))
         while self.step < grid.end and not self.stop_reason:
             self._boundary(self._train())
-        self._commit(self.step)
+        self._commit()
         if self.stop_reason and grid.evaluations:
-            self._finish(self.step)
-
-    def _boundary(self, loop: schedule.Loop) -> None:
-        """What falls due after a loop, in its order."""
-        stopped = self._stop.requested
-        commits, evaluates = self._grid.commits(loop.step), self._grid.evaluates(loop.step)
-        looks = commits or evaluates
-        if (loop.summary or looks or stopped) and self._recovered(loop, looks):
-            return
-        if loop.steps:
-            self._uncommitted += loop.steps
-            self._after_loop(loop)
-            for action in self._actions:
-                self._decide(action(loop.logs))
-        if self._uncommitted and (commits or stopped or self.stop_reason or self._is_overdue()):
-            if not commits and (stopped or not self.stop_reason) and self._broken(loop, True):
-                self._stop.check(saved=False)  # the next start breaks where this one would have
-                return
-            if not commits and self._recovered(loop, True):  # an action stops the run here
-                return
-            self._decide(self._standing(loop.step))
-            self._commit(loop.step)
-            self._uncommitted = 0
-            self._committed_at = self._clock() if self._seconds else 0.0
-        if stopped:
-            self._stop.check()
-        if evaluates:
-            self._decide(self._evaluated_at(loop.step))
-
-    def _evaluated_at(self, step: int) -> str | None:
-        """The reason to stop that an evaluation gave; what breaks it off costs no training."""
-        try:
-            return self._evaluate(step)
-        except BaseException:
-            if not self._grid.commits(step):
-                self._commit(step)
-            raise
-
-    def _is_overdue(self) -> bool:
-        """Whether the last commit is too long ago."""
-        return self._seconds > 0 and self._clock() - self._committed_at >= self._seconds
-
-    def _recovered(self, loop: schedule.Loop, commits: bool) -> bool:
-        """Whether training broke; if so, it is back at a committed step."""
-        reason = self._broken(loop, commits)
-        if reason is None:
-            return False
-        self.step = self._recover(reason)
-        self._uncommitted = 0
-        return True
+            run.finish(self.step)
 
     def _train(self) -> schedule.Loop:
         end = self._grid.next(self.step, self._pace.steps)
         start = self._clock()
-        logs = self._trainer.train(tf.constant(end - self.step, tf.int32)) or {}
+        logs = self._run.train(end - self.step)
         seconds = self._clock() - start
         if self._stop.requested:
-            end = self._position()
+            end = self._run.step
         steps, self.step = end - self.step, end
         self._pace.add(steps, seconds)
         return schedule.Loop(end, steps, seconds, logs, self._grid.due(end, self._grid.summary))
 
-    def _decide(self, reason: Any) -> None:
+    def _boundary(self, loop: schedule.Loop) -> None:
+        """What falls due after a loop, in its order."""
+        signalled = self._stop.requested
+        commits, evaluates = self._grid.commits(loop.step), self._grid.evaluates(loop.step)
+        broken = None
+        if loop.summary or commits or evaluates or signalled:
+            broken = self._run.broken(loop, variables=commits or evaluates)
+        if not broken:
+            self._record(loop)
+            asked = signalled or self.stop_reason or self._is_overdue()
+            if asked and self._uncommitted and not commits:
+                commits, broken = True, self._run.broken(loop, variables=True)
+                if broken and (signalled or not self.stop_reason):  # left for the grid to find
+                    self._stop.check(saved=False)
+                    return
+        if broken:
+            self.step, self._uncommitted = self._run.recover(broken), 0
+            return
+        if commits and self._uncommitted:
+            self._heed(self._run.decide(loop.step))
+            self._commit()
+        if signalled:
+            self._stop.check()
+        if evaluates:
+            self._evaluate()
+
+    def _record(self, loop: schedule.Loop) -> None:
+        if not loop.steps:
+            return
+        self._uncommitted += loop.steps
+        self._run.after_loop(loop)
+        for action in self._actions:
+            self._heed(action(loop.logs))
+
+    def _commit(self) -> None:
+        self._run.commit(self.step)
+        self._uncommitted = 0
+        self._committed_at = self._clock() if self._grid.seconds else 0.0
+
+    def _evaluate(self) -> None:
+        try:
+            self._heed(self._run.evaluate(self.step))
+        except BaseException:
+            if self._uncommitted:  # what breaks off an evaluation costs no training
+                self._commit()
+            raise
+
+    def _is_overdue(self) -> bool:
+        """Whether the last commit is too long ago."""
+        seconds = self._grid.seconds
+        return seconds > 0 and self._clock() - self._committed_at >= seconds
+
+    def _heed(self, reason: Any) -> None:
         if isinstance(reason, str):
             self.stop(reason)

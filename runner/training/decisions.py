@@ -89,9 +89,9 @@ class Decisions:
         """Says which of the evaluators that rules ask for have not begun."""
         there = [layout.evaluator_name(path) for path in layout.evaluators(model_dir)]
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
-            others = f"; there are {', '.join(there)}" if there else ""
+            others = f"; evaluators here: {', '.join(there)}" if there else ""
             self._note(
-                f"no evaluator {source!r} has begun yet, whose evaluations are to decide{others}"
+                f"decisions wait for evaluator {source!r}, which has not started{others}"
                 f"{did_you_mean(source, there)}"
             )
 

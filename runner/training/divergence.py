@@ -9,7 +9,7 @@ stopped rolls back as one that was not.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from runner.checkpoints import checkpoint_manager
 from runner.core import schedule
@@ -20,15 +20,12 @@ from runner.training import trainer
 
 
 class Divergence:
-    """Finds that training broke, and goes on from where it had not.
+    """Finds that training broke, and which checkpoint it goes back to.
 
     Args:
         trainer: Whose state it is.
         store: Its checkpoints.
-        rows: Where decisions are written and read.
-        trials: How many rollbacks a run may make.
-        rate: What each multiplies the learning rate by.
-        go_back: Puts the run back to a committed step, with the decisions in `rows` in force.
+        rows: Where rollbacks are written and read.
     """
 
     def __init__(
@@ -36,27 +33,22 @@ class Divergence:
         trainer: trainer.Trainer,
         store: checkpoint_manager.Checkpoints,
         rows: history.History,
-        *,
-        trials: int,
-        rate: float,
-        go_back: Callable[[int], None],
     ) -> None:
         self._trainer = trainer
         self._store = store
         self._rows = rows
-        self._trials = trials
-        self._rate = rate
-        self._go_back = go_back
+        self._trials = trainer.config.trainer.recovery_max_trials
+        self._rate = trainer.config.run.rollback_rate
 
-    def found(self, loop: schedule.Loop, commits: bool) -> str | None:
-        """What broke, None while nothing has; variables are looked at before a commit."""
+    def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
+        """What broke, None while nothing has; `variables`: whether to look at them, too."""
         if not self._trainer.is_sound:
             return self._broken_loss(float(loop.logs["training_loss"]))
-        broken = self._trainer.not_finite() if commits else []
+        broken = self._trainer.not_finite() if variables else []
         return f"not finite: {_named(broken)}" if broken else None
 
-    def recover(self, reason: str) -> int:
-        """Goes back to the newest checkpoint of the grid and returns its step.
+    def roll_back(self, reason: str) -> int:
+        """Records a rollback to the newest checkpoint of the grid, and returns its step.
 
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.
@@ -74,7 +66,6 @@ class Divergence:
         window = self._window(target, broke)
         self._store.discard_after(target)  # first: a start in between comes to this point again
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
-        self._go_back(target)
         return target
 
     def _broken_loss(self, mean: float) -> str:

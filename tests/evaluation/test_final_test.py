@@ -8,6 +8,7 @@ from tensorboard.backend.event_processing import event_accumulator
 import runner
 from runner.core import signals
 from runner.errors import RunnerError
+from runner.evaluation import final_test
 from runner.history import history, records
 from runner.runs import build
 
@@ -25,7 +26,7 @@ def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
     built = build.build_evaluator(config, folder, stop=stop or signals.Stop())
     rows = history.History(folder / "history.jsonl")
-    test = build.build_test(config, built, folder, rows=rows)
+    test = final_test.build(config, built, folder, rows=rows)
     built.restore(folder / f"ckpt-{at}")
     return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
 
@@ -120,7 +121,7 @@ def test_nothing_is_built_without_test_data(tmp_path):
     config = toy.experiment()
     built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
     rows = history.History(tmp_path / "history.jsonl")
-    assert build.build_test(config, built, tmp_path, rows=rows) is None
+    assert final_test.build(config, built, tmp_path, rows=rows) is None
 
 
 def test_a_signal_ends_the_test(tmp_path, trained):

@@ -165,11 +165,11 @@ def test_a_source_that_nobody_is_is_said(tmp_path, capsys):
     evaluator_saw(tmp_path, 20, name="side")
     runner.run(frozen(patient(2, source="sied"), steps=20), tmp_path, "train")
     said = capsys.readouterr().err
-    assert "no evaluator 'sied' has begun yet" in said
-    assert "there are side; did you mean 'side'?" in said
-    assert "eval-sied was to decide, but no evaluation of it was seen" in said
+    assert "decisions wait for evaluator 'sied', which has not started" in said
+    assert "evaluators here: side; did you mean 'side'?" in said
+    assert "evaluator 'sied' was configured to decide but produced no evaluation" in said
     runner.run(frozen(patient(2, source="side"), steps=40), tmp_path, "train")
-    assert "was to decide" not in capsys.readouterr().err
+    assert "was configured to decide" not in capsys.readouterr().err
 
 
 def test_training_alone_says_what_it_leaves_to_evaluators(tmp_path, capsys):

@@ -1,0 +1,119 @@
+"""The modes `eval` and `continuous_eval`."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runner.checkpoints import selection
+from runner.configuration import functions
+from runner.core import closing, console, layout
+from runner.errors import ConfigError, RunnerError
+from runner.history import policies, records, rules
+from runner.reporting import table
+from runner.run_folder import session, watch
+from runner.runs import build, evaluator_run
+from runner.runs.request import Outcome, Request, Results
+from runner.runs.results import results
+
+
+def evaluate(request: Request) -> Outcome:
+    """Evaluates the checkpoints that the request names."""
+    experiment, model_dir = request.config, request.model_dir
+    folders = list(policies.best_rules(experiment))
+    paths = selection.select(model_dir, request.checkpoint, best=folders)
+    initial = experiment.task.init_checkpoint
+    if not paths and not initial:
+        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+    with _evaluator(request, "once", keeps_best=False) as run:
+        before, left_out = len(run.history.evaluations), len(run.history.left_out)
+        if len(paths) > 1:
+            _evaluate_several(paths, run, policies.shown(experiment))
+        elif paths:
+            run.evaluate(paths[0])
+        else:
+            run.evaluate_initial(Path(initial))
+        rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
+    rule = policies.best_rule(experiment) if len(paths) > 1 else None
+    made = results("done", rows, rule, model_dir, left_out=_left_out(failed))
+    made["evaluations"] = [
+        {"step": row.step, "checkpoint": row.checkpoint, "metrics": records.plain(row.metrics)}
+        for row in rows
+    ]
+    return Outcome(made, run.evaluator)
+
+
+def continuous_eval(request: Request) -> Outcome:
+    """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
+    named = request.config.run.evaluator.give_up
+    give_up = functions.load(named) if named else None
+    with _evaluator(request, "continuous") as run:
+        training = watch.Watch(
+            request.model_dir,
+            timeout=request.config.trainer.continuous_eval_timeout,
+            give_up=give_up,
+            note=console.say,
+        )
+        reason = run.follow(training)
+        tested = run.test() if training.state in ("done", "stopped") else {}
+    made = results(
+        "stopped" if reason else "done",
+        [row for row in run.history.evaluations if row.is_own],
+        policies.best_rule(request.config),
+        request.model_dir,
+        test=tested,
+        reason=reason,
+        left_out=_left_out(run.history.left_out),
+    )
+    return Outcome({**made, "training": training.state}, run.evaluator)
+
+
+@contextlib.contextmanager
+def _evaluator(
+    request: Request, name: str, *, keeps_best: bool = True
+) -> Iterator[evaluator_run.EvaluatorRun]:
+    """An evaluator in a folder of its own, where no other process writes meanwhile."""
+    own = layout.evaluator(request.model_dir, request.config.run.evaluator.name or name)
+    layout.check(own)
+    command = request.command("continuous_eval" if keeps_best else "eval")
+    with session.Session(own, request.config, command, stop=request.stop, trains=False) as start:
+        start.begin()
+        console.announce("building the model ...")
+        run = evaluator_run.EvaluatorRun(
+            request.config,
+            request.model_dir,
+            own,
+            stop=request.stop,
+            eval_actions=request.eval_actions,
+            keeps_best=keeps_best,
+            given=request.given or build.Given(),
+        )
+        step = None
+        try:
+            with closing.closing(run):
+                yield run
+        finally:
+            step = max((row.step for row in run.history.evaluations), default=None)
+            start.at(step)
+        start.end("done", step)
+
+
+def _evaluate_several(
+    paths: Sequence[Path], run: evaluator_run.EvaluatorRun, rule: rules.BestRule
+) -> None:
+    """Evaluates those of several checkpoints that can be, and prints a table of them."""
+    before = len(run.history.evaluations), len(run.history.left_out)
+    try:
+        for path in paths:
+            run.attempt(path)
+    finally:
+        rows, left_out = run.history.evaluations[before[0] :], run.history.left_out[before[1] :]
+        if rows or left_out:
+            best, width = rules.best(rows, rule), console.STDERR.width
+            console.say(table.evaluations(rows, left_out, best=best, first=rule.names, width=width))
+    if not rows:
+        raise RunnerError(f"not one of {len(paths)} checkpoints could be evaluated")
+
+
+def _left_out(rows: Sequence[records.LeftOut]) -> Results:
+    """By the checkpoint's name, why it was not evaluated."""
+    return {row.checkpoint: row.reason for row in rows}

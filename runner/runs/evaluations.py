@@ -1,0 +1,84 @@
+"""Assembles the evaluation of what a trainer or an evaluator holds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runner.checkpoints import averages, best
+from runner.config import Experiment
+from runner.core import layout, schedule
+from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator
+from runner.history import history, policies
+from runner.reporting import progress, tensorboard
+
+
+class Outputs(NamedTuple):
+    """Where results go.
+
+    Attributes:
+        folder: The run's, or the evaluator's own within it.
+        rows: The history in `folder`.
+        boards: TensorBoard's folders.
+        line: What a person sees.
+    """
+
+    folder: Path
+    rows: history.History
+    boards: tensorboard.Boards
+    line: progress.Progress
+
+
+def build_evaluation(
+    config: Experiment,
+    built: evaluator.Evaluator,
+    outputs: Outputs,
+    *,
+    actions: Sequence[schedule.Action],
+    grid: schedule.Grid | None = None,
+    keeps_best: bool = True,
+) -> evaluation.Evaluation:
+    """The evaluation of what `built` holds.
+
+    Args:
+        config: The experiment.
+        built: The evaluator.
+        outputs: Where results go.
+        actions: Called with each result.
+        grid: When each set of data is due, and none is read if nothing ever is; None: always.
+        keeps_best: Whether best checkpoints are kept.
+    """
+    folder, rows, boards, line = outputs
+    write_averages = averages.write if built.averages else None
+    kept = config.run.retention.best
+    keeper = best.BestCheckpoints(
+        [
+            best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
+            for name, rule in policies.best_rules(config).items()
+            if keeps_best
+        ]
+    )
+    sets: Sequence[evaluation_sets.EvaluationSet] = ()
+    if grid is None or grid.evaluations:
+        with built.strategy.scope():
+            sets = evaluation_sets.build(config, built.task)
+    return evaluation.Evaluation(
+        built,
+        evaluation_log.EvaluationLog(rows, boards, keeper, line, home=folder.parent),
+        batches=config.trainer.validation_steps,
+        sets=sets,
+        grid=grid,
+        actions=actions,
+        pictures=evaluation_log.drawing(config, built.task),
+    )
+
+
+def build_boards(
+    config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
+) -> tensorboard.Boards:
+    """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
+    sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
+    folders = {"": folder / validation, **sets}
+    draws = config.run.tensorboard
+    return tensorboard.Boards(
+        {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
+    )

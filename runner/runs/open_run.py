@@ -1,0 +1,186 @@
+"""Opening a training run: what its folder holds is cleared, restored and checked, in this order."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from runner.checkpoints import checkpoint_manager, extra_state, recovery, retention
+from runner.config import Experiment
+from runner.core import console, layout, schedule
+from runner.errors import ConfigError
+from runner.evaluation import final_test, handover, metric_names
+from runner.history import history, policies
+from runner.reporting import progress
+from runner.runs import build, evaluations, training_run, training_state
+from runner.runs.request import Request
+from runner.training import decisions, divergence, profiling, trainer, training_log
+
+
+def open_run(
+    request: Request,
+    *,
+    evaluates: bool,
+    beat: Callable[[int], object] = lambda _: None,
+    evaluators: Path | None = None,
+) -> training_run.TrainingRun:
+    """The run in `request.model_dir`, at its newest checkpoint or at the start.
+
+    Args:
+        request: What the user asks for.
+        evaluates: Whether the run evaluates, too.
+        beat: Told the step after each loop.
+        evaluators: The folder whose evaluators decide, where it is not the run's.
+
+    Raises:
+        ConfigError: the configuration asks for what cannot be built.
+        RunnerError: no checkpoint can be restored.
+    """
+    config, folder = request.config, request.model_dir
+    best_folders = list(policies.best_rules(config))
+    source = recovery.newest_good(folder, best_folders=best_folders, note=console.say)
+    written = extra_state.Logs.of(source) if source else None
+    rows = _truncated_history(request, source, written)
+    step = checkpoint_manager.step_of(source) if source else 0
+    trainer, rate_scale = build.build_trainer(
+        config,
+        folder,
+        step=step,
+        rows=rows,
+        evaluates=evaluates,
+        stop=request.stop,
+        given=request.given or build.Given(),
+    )
+    pruning = build.build_pruning(config, trainer, folder)  # before the restore
+    costs = build.build_costs(config, trainer)
+    grid = policies.grid(config, evaluates=evaluates)
+    state = training_state.TrainingState(
+        config=config,
+        folder=folder,
+        source=source,
+        trainer=trainer,
+        rate_scale=rate_scale,
+        store=_store(config, folder, trainer, grid),
+        history=rows,
+        log=_log(config, folder, costs, step),
+        decisions=decisions.Decisions(config, folder, rows),
+    )
+    if source and written:
+        _check_training_rows(state.log, folder, source, written.training)
+    state.begin()
+    metric_names.check(config, trainer, evaluators or folder, evaluates=evaluates)
+    if not source and config.trainer.recovery_max_trials > 0:
+        state.commit(0)  # something to roll back to
+    return _assembled(request, state, grid, costs, pruning, beat)
+
+
+def _truncated_history(
+    request: Request, source: Path | None, written: extra_state.Written | None
+) -> history.History:
+    """The rows up to the checkpoint to start from, none of which may be lost."""
+    folder = request.model_dir
+    rows = history.History(folder / layout.HISTORY)
+    if written and (lost := rows.lost(written.history)):
+        said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
+        if not request.allow_lost_history:
+            raise ConfigError(
+                f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "
+                "its rows: restore a copy of the file, or go on with what is left by "
+                "--allow_lost_history"
+            )
+        console.say(f"{said}; going on with what is left")
+    rows.drop_after(checkpoint_manager.step_of(source) if source else 0)
+    return rows
+
+
+def _store(
+    config: Experiment, folder: Path, trainer: trainer.Trainer, grid: schedule.Grid
+) -> checkpoint_manager.Checkpoints:
+    return checkpoint_manager.Checkpoints(
+        trainer.checkpoint,
+        folder,
+        keep=retention.Keep(config.trainer.max_to_keep, config.run.retention.every, grid.commits),
+        asynchronous=config.run.async_checkpoints,
+        best_folders=[folder / name for name in policies.best_rules(config)],
+        before_removal=handover.Recipients(folder).hand_over,
+    )
+
+
+def _log(
+    config: Experiment, folder: Path, costs: build.Costs, step: int
+) -> training_log.TrainingLog:
+    return training_log.TrainingLog(
+        folder,
+        resumed_at=step,
+        draws=config.run.tensorboard,
+        draws_every=config.run.summary_seconds,
+        utilization=costs.utilization,
+    )
+
+
+def _check_training_rows(
+    log: training_log.TrainingLog, folder: Path, source: Path, newest: int
+) -> None:
+    """Says so where rows are lost that were there when the checkpoint was committed."""
+    if log.step < newest:
+        console.say(
+            f"{folder / layout.TRAINING_ROWS} has lost training rows: the newest is of step "
+            f"{log.step:,}, and {source} followed one of step {newest:,}"
+        )
+
+
+def _assembled(
+    request: Request,
+    state: training_state.TrainingState,
+    grid: schedule.Grid,
+    costs: build.Costs,
+    pruning: Sequence[schedule.Action],
+    beat: Callable[[int], object],
+) -> training_run.TrainingRun:
+    """What is evaluated, shown and profiled besides."""
+    config, folder, trainer = state.config, state.folder, state.trainer
+    line = progress.Progress(
+        grid.end,
+        epochs=config.run.epochs.train,
+        metric=policies.shown(config),
+        evaluations_left=grid.evaluations_after,
+        utilization=costs.utilization,
+        hand_over=state.log.do,
+    )
+    boards = evaluations.build_boards(
+        config,
+        folder,
+        validation=config.trainer.validation_summary_subdir,
+        purge_from=trainer.step + 1,
+    )
+    tested = None
+    if grid.evaluations:
+        tested = final_test.build(config, trainer, folder, rows=state.history)
+    return training_run.TrainingRun(
+        state=state,
+        grid=grid,
+        guard=divergence.Divergence(trainer, state.store, state.history),
+        evaluation=evaluations.build_evaluation(
+            config,
+            trainer,
+            evaluations.Outputs(folder, state.history, boards, line),
+            actions=request.eval_actions,
+            grid=grid,
+        ),
+        final_test=tested,
+        boards=boards,
+        line=line,
+        costs=costs,
+        pruning=pruning,
+        profiled=_profiled(request, state),
+        beat=beat,
+    )
+
+
+def _profiled(request: Request, state: training_state.TrainingState) -> profiling.Profiled | None:
+    steps, every = request.profile_steps, request.config.run.profile_every
+    if steps is None and not every:
+        return None
+    if steps and every:
+        console.say("--profile_steps counts, and not RunConfig.profile_every")
+    chosen = profiling.Steps(*steps) if steps else profiling.each(every)
+    folder = state.folder / layout.TRAIN
+    return profiling.Profiled(state.trainer, chosen, folder, note=console.say)

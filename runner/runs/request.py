@@ -1,0 +1,69 @@
+"""What a user asks for, and what comes of it. The modes' table needs this without TensorFlow."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner.core import schedule, secrets, signals
+from runner.run_folder import provenance
+
+if TYPE_CHECKING:  # these load TensorFlow
+    from runner import config
+    from runner.evaluation import evaluator
+    from runner.runs import build
+
+Results = dict[str, Any]
+
+
+class Outcome(NamedTuple):
+    """What a mode leaves behind.
+
+    Attributes:
+        results: For JSON.
+        evaluator: Holds the weights; None where other processes did, or a dry run.
+    """
+
+    results: Results
+    evaluator: "evaluator.Evaluator | None" = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a user asks for.
+
+    Attributes:
+        config: The experiment, locked.
+        model_dir: The training run's folder.
+        checkpoint: What `eval` evaluates: see `runner.checkpoints.selection`.
+        allow_config_change: Whether a run may go on with a changed configuration.
+        allow_lost_history: Whether a run may go on without rows that its history has lost.
+        dry_run: Do everything once and small, in a scratch folder.
+        profile_steps: The first and the last training step to profile, None for none.
+        arguments: The command's flags that make `config`, for a mode that starts processes.
+        flags: All of the command's flags, for the record.
+        train_actions: Called with the logs of each training loop.
+        eval_actions: Called with the results of each evaluation.
+        stop: Whether a signal has come.
+        given: What a caller has made already.
+    """
+
+    config: "config.Experiment"
+    model_dir: Path
+    checkpoint: str = "latest"
+    allow_config_change: bool = False
+    allow_lost_history: bool = False
+    dry_run: bool = False
+    profile_steps: tuple[int, int] | None = None
+    arguments: Sequence[str] = ()
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    train_actions: Sequence[schedule.Action] = ()
+    eval_actions: Sequence[schedule.Action] = ()
+    stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
+    given: "build.Given | None" = None
+
+    def command(self, mode: str) -> provenance.Command:
+        """What run.json is to say was started."""
+        held = list(secrets.held(self.config.as_dict()))
+        return provenance.Command(mode, sys.argv, self.flags, held)

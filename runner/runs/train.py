@@ -1,0 +1,65 @@
+"""The modes `train` and `train_and_eval`."""
+
+from runner import config
+from runner.configuration import unused_values
+from runner.core import closing, console, schedule
+from runner.history import policies, records, rules
+from runner.reporting import hparams
+from runner.run_folder import session
+from runner.runs import open_run, training_run
+from runner.runs.request import Outcome, Request
+from runner.runs.results import results
+from runner.training import controller
+
+
+def train(request: Request, *, evaluates: bool) -> Outcome:
+    """Trains to the last step, from the newest checkpoint if there is one."""
+    experiment, model_dir = request.config, request.model_dir
+    places = config.origins(experiment)
+    command = request.command("train_and_eval" if evaluates else "train")
+    with session.Session(model_dir, experiment, command, stop=request.stop) as start:
+        start.begin(allow=request.allow_config_change)
+        matters = unused_values.concerned(experiment, places, evaluates=evaluates)
+        with (
+            hparams.session(experiment, model_dir) as board,
+            unused_values.Reads(experiment, matters) as reads,
+        ):
+            console.announce("building the model ...")
+            run = open_run.open_run(request, evaluates=evaluates, beat=start.at)
+            start.accept()
+            start.at(run.step)
+            report = unused_values.Report(
+                reads, places, note=console.say, record=lambda paths: start.note(unread=paths)
+            )
+            with closing.closing(run):
+                run.report()
+                start.note(devices=run.devices)
+                driver = _drive(run, request, report)
+                tested = run.test(driver.step)
+            rule, rows = policies.best_rule(experiment), run.state.history.evaluations
+            if board and rule:
+                board.best(rules.best(rows, rule))
+            reason = driver.stop_reason
+            start.end("stopped" if reason else "done", driver.step, reason or "")
+    made = results(
+        "stopped" if reason else "done", rows, rule, model_dir, test=tested, reason=reason
+    )
+    made["step"] = driver.step
+    if not evaluates:
+        made["metrics"] = records.plain(run.state.log.newest)
+    return Outcome(made, run.state.trainer)
+
+
+def _drive(
+    run: training_run.TrainingRun, request: Request, report: unused_values.Report
+) -> controller.Controller:
+    """Trains, and says why that ended early; the controller knows where."""
+    run.catch_up()
+    actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions]
+    driver = controller.Controller(run, run.grid, actions, request.stop)
+    driver.run()
+    for name in run.state.decisions.unheard():
+        console.say(f"evaluator {name!r} was configured to decide but produced no evaluation")
+    if driver.stop_reason:
+        console.say(f"stopped at step {driver.step:,}: {driver.stop_reason}")
+    return driver

@@ -1,0 +1,108 @@
+"""What a training run commits, restores and goes back to: weights and logs together."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.checkpoints import checkpoint_manager, extra_state
+from runner.config import Experiment
+from runner.core import files
+from runner.history import history
+from runner.optimizers import learning_rate
+from runner.runs import build
+from runner.training import decisions, trainer, training_log
+
+
+@dataclasses.dataclass
+class TrainingState:
+    """A trainer, its checkpoints and its logs, which are committed and restored together.
+
+    Attributes:
+        config: The experiment.
+        folder: The run's.
+        source: The checkpoint that it starts from, None for a new run.
+        trainer: Holds the weights and the inputs.
+        rate_scale: What the scheduled learning rate is multiplied by.
+        store: The checkpoints.
+        history: Evaluations and decisions.
+        log: The training rows.
+        decisions: What follows from the history.
+    """
+
+    config: Experiment
+    folder: Path
+    source: Path | None
+    trainer: trainer.Trainer
+    rate_scale: learning_rate.Scale
+    store: checkpoint_manager.Checkpoints
+    history: history.History
+    log: training_log.TrainingLog
+    decisions: decisions.Decisions
+
+    def begin(self) -> None:
+        """Restores the checkpoint to start from, or initializes the weights."""
+        if self.source is None:
+            self.trainer.initialize()
+            return
+        self._restore(self.source)
+        self.trainer.recall(self._inputs(0))
+
+    def commit(self, step: int) -> None:
+        """Saves all of it as that of `step`, unless that is done.
+
+        Raises:
+            LostError: another process has the folder.
+        """
+        path = self.store.path(step)
+        files.check(path)
+        self.log.flush()
+        self.trainer.logs.take(extra_state.Written(self.history.extent, self.log.step))
+        self.trainer.remember()
+        self.store.commit(step)
+
+    def save(self) -> Path:
+        """Commits the present state; returns the checkpoint, which is whole on disk."""
+        step = self.trainer.step
+        self.commit(step)
+        self.store.wait()
+        return self.store.path(step)
+
+    def go_back(self, step: int) -> bool:
+        """Restores the checkpoint of `step`; whether the history has lost rows by that."""
+        dropped = self.history.drop_after(step)
+        if dropped:
+            self.decisions = decisions.Decisions(self.config, self.folder, self.history)
+        self._restore(self.store.path(step))
+        self.trainer.recall()
+        self.trainer.feed(self._inputs(step))
+        self.log.rewind(step)
+        return bool(dropped)
+
+    def decide(self, step: int) -> str | None:
+        """Takes in evaluators' evaluations before a commit; the reason to stop, if there is one."""
+        self.decisions.before_commit(step)
+        return self._decided()
+
+    def evaluated(self) -> str | None:
+        """Takes in the run's own evaluations; the reason to stop, if there is one."""
+        self.decisions.evaluated()
+        return self._decided()
+
+    def rates(self, steps: Sequence[int]) -> Sequence[float]:
+        """The scheduled learning rates at some steps."""
+        return learning_rate.rates(self.trainer.optimizer, steps)
+
+    def _decided(self) -> str | None:
+        self.rate_scale.assign(self.decisions.rate_scale)
+        return self.decisions.stop_reason
+
+    def _restore(self, path: Path) -> None:
+        with learning_rate.as_configured(self.trainer.optimizer):
+            self.store.restore(path)
+        self.rate_scale.assign(self.decisions.rate_scale)
+
+    def _inputs(self, step: int) -> Any:
+        run = self.trainer
+        with run.strategy.scope():
+            return build.training_inputs(self.config, run.task, step, self.history, run.determinism)
