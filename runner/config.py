@@ -11,6 +11,7 @@ from official.core import config_definitions as cfg
 from runner.configuration import (
     epochs,
     gin_builder,
+    printing,
     registry,
     schedules,
     sections,
@@ -208,12 +209,4 @@ def origins(experiment: Experiment) -> Mapping[str, str]:
 
 def as_yaml(experiment: Experiment) -> str:
     """All values as plain YAML; it loads back to an equal `as_dict()`, with lists for tuples."""
-    return yaml_files.dump(_plain(experiment.as_dict()))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    return yaml_files.dump(printing.plain(experiment))

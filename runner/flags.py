@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: help was asked for and printed.
     """
     if not arguments:
-        raise ConfigError(f"nothing is asked for; {_FIRST} trains a network, --help tells more")
+        raise ConfigError(f"no flags given. Try: {_FIRST} (--help for more)")
     _help_on_topic(arguments)
     parser = _parser()
     flags, rest = parser.parse_known_args([_long_form(argument) for argument in arguments])
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if steps := profile_steps(flags):
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
-        raise ConfigError("what is to be run? give a --gin_file or a registered --experiment")
+        raise ConfigError("nothing to run: give --gin_file or --experiment")
     if not flags.model_dir and not flags.print_config:
         raise ConfigError("--model_dir is missing: the run's folder")
     return flags
@@ -85,7 +85,7 @@ def profile_steps(given: argparse.Namespace) -> tuple[int, int] | None:
     """The first and the last step of `--profile_steps`, None where it is not given.
 
     Raises:
-        ConfigError: it is no range.
+        ConfigError: it is not a range.
     """
     if given.profile_steps is None:
         return None
@@ -326,7 +326,7 @@ def _truth(text: str) -> bool:
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     if not argument.startswith("-"):
-        return f"{argument!r} is no flag; flags look like --mode=train"
+        return f"{argument!r} is not a flag (flags start with --)"
     known = standard_library.option_strings(parser)
     name = argument.split("=")[0]
     return f"unknown flag {name}{did_you_mean(name, known)}"

@@ -44,7 +44,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
         (["--mode=trian"], "did you mean 'train'?"),
         (["--mode=train_and_evaluate"], "did you mean 'train_and_eval'?"),
         (["--mode=train", "--gin_fil=x.gin"], "unknown flag --gin_fil; did you mean '--gin_file'?"),
-        (["--mode=train", "extra"], "'extra' is no flag"),
+        (["--mode=train", "extra"], "'extra' is not a flag"),
         (["--mode=train", "--checkpoint=best"], "--checkpoint is for --mode=eval"),
         (["--mode=eval", "--checkpoint="], "--checkpoint= names nothing"),
         (["--mode=train", "--model_dir="], "--model_dir is missing"),

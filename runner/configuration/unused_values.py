@@ -1,10 +1,11 @@
 """Which given values nothing has read: settings that had no effect.
 
-While it is counted, each section is of a subclass of its class that notes what is read. To
-`isinstance`, `__class__` and whoever looks up a task by its configuration's class, it is the same.
+This is the one place where objects are given another class. While reads are counted, each section
+is of a subclass that notes them, and that claims to be the class itself: official looks tasks up
+by `__class__`, dataclasses compare by it, and official's code copies sections, so that a proxy or
+a table of objects would lose them.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -65,14 +66,13 @@ class Reads:
         paths = frozenset(given)
         self._given: set[str] = set()
         self._read: set[str] = set()
-        self._counts = True
         self._kinds: list[tuple[base_config.Config, type]] = []
         for path, section in sections.walk(experiment):
             fields = {name for name in _changed(section) if _join(path, name) in paths}
             if fields:
                 self._given |= {_join(path, name) for name in fields}
                 self._kinds.append((section, type(section)))
-                kind = _counting(type(section), section.__class__, path, fields, self._note)
+                kind = _counting(type(section), section.__class__, path, fields, self._read.add)
                 _set_class(section, kind)
 
     def __enter__(self) -> Self:
@@ -85,19 +85,6 @@ class Reads:
     def unread(self) -> list[str]:
         """The paths that nothing has read so far, in order."""
         return sorted(self._given - self._read)
-
-    @contextlib.contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Inside, reads do not count: printing and saving are no use of a value."""
-        before, self._counts = self._counts, False
-        try:
-            yield
-        finally:
-            self._counts = before
-
-    def _note(self, path: str) -> None:
-        if self._counts:
-            self._read.add(path)
 
 
 class Report:
@@ -143,7 +130,7 @@ def _counting(
     fields: set[str],
     note: Callable[[str], None],
 ) -> type[base_config.Config]:
-    """A subclass of `kind` that notes the reads of `fields`, and passes for `shown`."""
+    """A subclass of `kind` that notes the reads of `fields`, and claims to be `shown`."""
 
     class Counting(kind):
         def __getattribute__(self, name: str) -> Any:

@@ -14,7 +14,7 @@ import yaml
 from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
-from runner.configuration import fields, schedules
+from runner.configuration import fields, printing, schedules
 from runner.configuration.settings import Resume
 from runner.core import layout
 from runner.errors import ConfigError
@@ -64,7 +64,7 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     """
     return [
         Change(path, old, new, resume.why if resume and not resume.fails(now, path) else "")
-        for path, old, new, resume in _differences(before, _plain(now), now)
+        for path, old, new, resume in _differences(before, printing.plain(now), now)
     ]
 
 
@@ -191,15 +191,10 @@ def _set_differences(
 def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:
     """The defaults of some fields of a section."""
     try:
-        made = _plain(type(section)()) if isinstance(section, base_config.Config) else {}
+        made = printing.plain(type(section)()) if isinstance(section, base_config.Config) else {}
     except (TypeError, ValueError):  # they alone do not make one
         return {}
     return {name: made[name] for name in names if name in made}
-
-
-def _plain(section: base_config.Config) -> dict[str, Any]:
-    """A section as it is read back from params.yaml."""
-    return yaml.safe_load(yaml.safe_dump(section.as_dict(), sort_keys=False))
 
 
 def _places(experiment: config.Experiment) -> dict[str, str]:
