@@ -14,7 +14,7 @@ from runner import config, modes
 from runner.checkpoints import checkpoint_manager
 from runner.core import console, layout, signals
 from runner.errors import ConfigError
-from runner.history import history, policies, records, rules
+from runner.history import history, policies, records
 from runner.reporting import scalars
 from runner.runs import build
 from runner.runs.request import Request
@@ -152,6 +152,6 @@ def _best(
     rows = [row for row in history.History(model_dir / layout.HISTORY).evaluations if row.is_own]
     step = rows[-1].step + 1 if rows else 0
     now = records.Evaluation(step, scalars.scalars(logs), 0.0, 0.0, "")
-    best = rules.best([*rows, now], rule)
+    best = rule.best([*rows, now])
     name = f"best_{experiment.trainer.best_checkpoint_eval_metric}"
     return {name: best.metrics[rule.metric]} if best else {}

@@ -1,6 +1,6 @@
 """What a long history costs: to open it, and to record one more evaluation.
 
-python scripts/benchmark_growth.py [--evaluations=100,100000] [--rounds=7]
+python scripts/benchmark_growth.py [--evaluations=100,10000] [--rounds=7]
 """
 
 import argparse
@@ -17,7 +17,7 @@ from runner import config
 from runner.checkpoints import best
 from runner.core import console
 from runner.evaluation import evaluation_log
-from runner.history import history, records, rules
+from runner.history import best_evaluation, history, records
 from runner.reporting import progress, tensorboard
 from runner.training import decisions
 
@@ -29,7 +29,7 @@ _RECORDED = 50  # evaluations in a round
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--evaluations", default="100,100000")
+    parser.add_argument("--evaluations", default="100,10000")
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ class Ledger:
             self._rows,
             tensorboard.Boards({"": folder / "validation"}),
             best.BestCheckpoints(
-                [best.BestCheckpoint(folder / "best", rules.BestRule("accuracy"))]
+                [best.BestCheckpoint(folder / "best", best_evaluation.BestRule("accuracy"))]
             ),
             progress.Progress(screen=console.Console(io.StringIO())),
             home=folder,

@@ -10,7 +10,7 @@ from runner.checkpoints import checkpoint_files, recovery
 from runner.checkpoints.checkpoint_files import TRAINING
 from runner.core import files, layout
 from runner.errors import RunnerError
-from runner.history import records, rules
+from runner.history import best_evaluation, records
 
 
 class BestCheckpoint:
@@ -35,14 +35,13 @@ class BestCheckpoint:
     def __init__(
         self,
         folder: Path,
-        rule: rules.BestRule,
+        rule: best_evaluation.BestRule,
         *,
         keep: int = 1,
         write_averages: Callable[[Path, Path], None] | None = None,
     ) -> None:
         self._folder = folder
         self.rule = rule
-        self._ranking = rules.Ranking(rule)
         self._keep = keep
         self._write_averages = write_averages
 
@@ -52,12 +51,12 @@ class BestCheckpoint:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> records.Evaluation | None:
-        """Makes the folder hold the best of `rows`, of those whose checkpoint can be had.
+        """Makes the folder hold the best of `rows` whose checkpoint still exists.
 
         Where there is none, as after a change of the rule, it names none.
 
         Args:
-            rows: The evaluations; those of an earlier call are the first of them again.
+            rows: The evaluations.
             source: The checkpoint that the newest of them evaluated. An older one is looked for
                 beside it, where it is among the best and the folder lost it.
             commit: Makes `source` where it is not there, and only if it is among the best.
@@ -68,16 +67,8 @@ class BestCheckpoint:
         Raises:
             RunnerError: the folder cannot be written; what it held before is still there.
         """
-        places = (self._folder, self._folder / TRAINING, source.parent)
-
-        def there(row: records.Evaluation) -> bool:
-            # Asked only of what would be among the best.
-            if commit and row.checkpoint == source.name and not checkpoint_files.exists(source):
-                commit()
-            return any(_has(place, row) for place in places)
-
-        self._ranking.take(rows)
-        wanted = self._ranking.first(self._keep, among=there)
+        ranked = self.rule.ranked(rows)
+        wanted = self._wanted(ranked, source, commit)
         try:
             if wanted:
                 self._hold(wanted, source)
@@ -87,7 +78,27 @@ class BestCheckpoint:
             kept = "the one before it is kept" if self._named() else "there is none before it"
             path = self._folder / (wanted[0].checkpoint if wanted else layout.INFO)
             raise checkpoint_files.not_written(path, error, kept=kept) from error
-        return self._ranking.best
+        return next(iter(ranked), None)
+
+    def _wanted(
+        self,
+        ranked: Sequence[records.Evaluation],
+        source: Path,
+        commit: Callable[[], object] | None,
+    ) -> list[records.Evaluation]:
+        """The best few, one a step, whose checkpoint exists, or can be made."""
+        places = (self._folder, self._folder / TRAINING, source.parent)
+        present = {name for place in places for name in checkpoint_files.names(place)}
+        wanted: dict[int, records.Evaluation] = {}
+        for row in ranked:
+            if len(wanted) == self._keep:
+                break
+            if commit and row.checkpoint == source.name and source.name not in present:
+                commit()
+                present.add(source.name)
+            if row.checkpoint in present:
+                wanted.setdefault(row.step, row)
+        return list(wanted.values())
 
     def _hold(self, wanted: Sequence[records.Evaluation], source: Path) -> None:
         """Makes the folder hold the checkpoints of `wanted`, and nothing else."""

@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,8 +99,7 @@ def names(folder: Path) -> list[str]:
 
 def there(folder: Path) -> list[Path]:
     """The checkpoints themselves, the newest last."""
-    beside = folder / layout.CHECKPOINT  # joining paths would be slow for thousands
-    return [beside.with_name(name) for name in names(folder)]
+    return [folder / name for name in names(folder)]
 
 
 def committed(folder: Path) -> list[Path]:
@@ -160,11 +158,8 @@ def unshare(path: Path) -> None:
 
     TensorFlow renames new data into place, but writes into the index that is there.
     """
-    shared = index(path)
-    if exists(path) and shared.stat().st_nlink > 1:
-        own = shared.with_name(f".{shared.name}.{os.getpid()}.tmp")
-        shutil.copy2(shared, own)
-        own.replace(shared)
+    if exists(path) and index(path).stat().st_nlink > 1:
+        files.copy(index(path), index(path))
 
 
 def move(source: Path, target: Path) -> None:
@@ -190,7 +185,7 @@ def flush(path: str) -> None:
     """
     try:
         for part in (*data(Path(path)), index(Path(path)), Path(path).parent):
-            _flush(part)
+            files.flush_file(part)
     except OSError:
         remove(Path(path))
         raise
@@ -229,11 +224,3 @@ def _same(file: Path, linked: Path) -> bool:
     except FileNotFoundError:
         return False
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
-
-
-def _flush(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
 """Starting from another run's weights: what fits is loaded, the rest is reported."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from runner.checkpoints import checkpoint_files, compatibility, recovery
+from runner.core import text
 from runner.errors import ConfigError, RunnerError
 
 
@@ -51,8 +52,8 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         compatibility.describe(name, each) for name, each in compatibility.variables({"": model})
     ]
     raise ConfigError(
-        f"nothing in {path} fits this model: it holds {_some(saved.describe([0]))}; the model has "
-        f"{_some(ours)}"
+        f"nothing in {path} fits this model: it holds {text.some(saved.describe([0]))}; "
+        f"the model has {text.some(ours)}"
     )
 
 
@@ -63,11 +64,6 @@ def _left(
     left = {id(each) for each in model.variables} - {id(each) for each in found}
     there = compatibility.variables({"": model, **roots})
     return [compatibility.describe(path, each) for path, each in there if id(each) in left]
-
-
-def _some(lines: Sequence[str]) -> str:
-    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
-    return ", ".join(lines[:3]) + more
 
 
 def find(path: Path) -> Path:

@@ -1,9 +1,7 @@
 """Files that appear whole: atomic writes, JSON lines, links. Standard library only."""
 
 import contextlib
-import gc
 import json
-import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,10 +9,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from runner.errors import RunnerError
-
-Hook = Callable[[dict[str, Any]], Any]
-"""Makes something of each object of JSON, the inner ones first: that of `json.loads`."""
-
 
 _checks: dict[str, Callable[[], None]] = {}  # by folder
 
@@ -40,25 +34,46 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 def check(path: Path) -> None:
     """Asks whether `path` may be written or removed; raises where its folder's check does."""
-    text = os.path.abspath(path)  # noqa: PTH100, a Path's parents would be kept by Python
+    text = os.path.abspath(path)  # noqa: PTH100, which takes `..` out
     for below, ask in list(_checks.items()):
         if text.startswith(below):
             ask()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes `text` beside `path`, flushes it to the disk and renames it into place."""
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that becomes `path` when the block ends: flushed to the disk, then renamed.
+
+    After an error inside, `path` is as it was. Several processes may write the same one.
+
+    Raises:
+        OSError: it cannot be written; the error names `path`.
+    """
     check(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with naming(path), beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+    with naming(path), beside(path) as part:
+        with part.open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        part.replace(path)
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A name of this process's in the same folder; what is still there at the end is removed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    part.unlink(missing_ok=True)
+    try:
+        yield part
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text`, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -96,14 +111,18 @@ def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """What was written to `path` is on the disk when this returns."""
-    with naming(path), path.open("rb") as file:
-        os.fsync(file.fileno())
+    """What was written to `path`, a file or a folder, is on the disk when this returns."""
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Puts the file's name in an OSError that has none, as of a full disk."""
+    """Puts the file's name in an OSError that has none, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -111,7 +130,7 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def read_json_lines(path: Path, hook: Hook | None = None) -> list[Any]:
+def read_json_lines(path: Path) -> list[Any]:
     """The rows of `path`, none where it does not exist; a last line cut off by a kill is left out.
 
     Raises:
@@ -121,71 +140,53 @@ def read_json_lines(path: Path, hook: Hook | None = None) -> list[Any]:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    if _parsed(lines[-1:]) is None:
+    if lines and not _is_json(lines[-1]):
         lines.pop()
-    return parse_json_lines(lines, hook, name=str(path))
+    return parse_json_lines(lines, name=str(path))
 
 
-def parse_json_lines(lines: Sequence[bytes], hook: Hook | None = None, *, name: str) -> list[Any]:
+def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
     """What lines of JSON hold; empty ones are left out.
 
     Raises:
         ValueError: one is damaged; the message says which, after `name`.
     """
-    rows = _parsed(lines, hook)
-    if rows is None:
-        damaged = next(n for n, line in enumerate(lines, start=1) if _parsed([line], hook) is None)
-        raise ValueError(f"{name}:{damaged}: not a line of JSON")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            raise ValueError(f"{name}:{number}: not a line of JSON") from error
     return rows
 
 
-def _parsed(lines: Sequence[bytes], hook: Hook | None = None) -> list[Any] | None:
-    """What lines of JSON hold, None where one is damaged. At once they take half the time."""
-    given = [line for line in lines if line.strip()]
+def _is_json(line: bytes) -> bool:
     try:
-        with no_collection():
-            rows = json.loads(b"[%s]" % b",".join(given), object_hook=hook)
+        json.loads(line)
     except ValueError:
-        return None
-    return rows if len(rows) == len(given) else None
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """Inside, Python looks for no cycles; beside TensorFlow's objects that takes a while each time.
-
-    Of many objects that are made at once and all stay, it would be a third of the time.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+        return False
+    return True
 
 
 def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> Any | None:
-    """Ends the file after the newest row to keep, and returns that; those before are not read.
+    """Ends the file after the newest row to keep, and returns that; those before are not parsed.
 
-    What is no whole line of JSON is not kept. None where there is no such row, or no file.
+    A line that is not whole, or not JSON, is not kept. None where there is no such row, or no file.
     """
-    if not path.exists() or not path.stat().st_size:
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
         return None
-    check(path)
-    with path.open("r+b") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as text:
-            size, end, row = len(text), text.rfind(b"\n") + 1, None
-            while end and row is None:
-                start = text.rfind(b"\n", 0, end - 1) + 1
-                found = _parsed([text[start:end]])
-                if found and keep(found[0]):
-                    row = found[0]
-                else:
-                    end = start
-        if end < size:
-            file.truncate(end)
-            os.fsync(file.fileno())
+    size, row = sum(map(len, lines)), None
+    while lines and row is None:
+        if lines[-1].endswith(b"\n") and _is_json(lines[-1]) and keep(json.loads(lines[-1])):
+            row = json.loads(lines[-1])
+        else:
+            lines.pop()
+    if (end := sum(map(len, lines))) < size:
+        check(path)
+        os.truncate(path, end)
+        flush_file(path)
     return row
 
 
@@ -203,17 +204,23 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
+def copy(source: Path, target: Path) -> None:
+    """Makes `target` a copy of `source`, its times included, whole or not at all."""
+    check(target)
+    with beside(target) as part:
+        shutil.copy2(source, part)
+        flush_file(part)
+        part.replace(target)
+
+
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same file as `source`: a hard link where possible, else a copy."""
     check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    beside.unlink(missing_ok=True)
-    try:
+    with beside(target) as part:
         try:
-            os.link(source, beside)
+            os.link(source, part)
         except OSError:
-            shutil.copy2(source, beside)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)  # renaming onto a link of the same file does nothing
+            copy(source, target)
+        else:
+            part.replace(target)  # does nothing where both are links to one file

@@ -1,19 +1,20 @@
 """The log of a run: evaluations and decisions, appended and flushed. No TensorFlow.
 
-What follows from them (`runner.history.rules`) is a fold over the rows of `history.jsonl` and lives
-nowhere else, so it survives every restart.
+What follows from them is a fold over the rows of `history.jsonl` and lives nowhere else, so it
+survives every restart: `early_stopping`, `learning_rate_drops`, `best_evaluation`.
 """
 
 import bisect
-import contextlib
+import math
+import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from runner.core import files
+from runner.core import files, text
 from runner.errors import RunnerError
-from runner.history import columns, records
+from runner.history import records
 
 Kind = TypeVar("Kind", bound=records.Record)
 
@@ -39,8 +40,7 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with _saying_what_is_wrong(path):
-            self._set(read(path))
+        self._set(read(path))
 
     def of(self, kind: type[Kind]) -> Sequence[Kind]:
         """The rows of one kind, oldest first."""
@@ -54,13 +54,18 @@ class History:
     @property
     def left_out(self) -> list[records.LeftOut]:
         """The checkpoints that could not be evaluated, in the order in which that was found."""
-        found = (*self.of(records.Damaged), *self.of(records.Failed))
-        return sorted(found, key=lambda row: row.time)
+        rows = (*self.of(records.Damaged), *self.of(records.Failed))
+        return sorted(rows, key=lambda row: row.time)
 
     @property
     def rollbacks(self) -> Sequence[records.Rollback]:
         """The rollbacks, oldest first."""
         return self.of(records.Rollback)
+
+    @property
+    def skipped(self) -> list[tuple[int, int]]:
+        """The batches that training leaves out because of them."""
+        return [rollback.skipped for rollback in self.rollbacks]
 
     @property
     def extent(self) -> Extent:
@@ -72,10 +77,10 @@ class History:
         counts = {
             "evaluation": (then.evaluations, len(self.evaluations)),
             "rollback": (then.rollbacks, len(self.rollbacks)),
-            "drop of the learning rate": (then.drops, len(self.of(records.Drop))),
+            "learning rate drop": (then.drops, len(self.of(records.Drop))),
         }
         lost = [
-            f"{was - now} of {was} {name}{'s' if was != 1 else ''}"
+            f"{was - now} of {text.counted(was, name)}"
             for name, (was, now) in counts.items()
             if now < was
         ]
@@ -84,7 +89,7 @@ class History:
         return " and ".join(lost)
 
     def _extent(self, evaluations: int) -> Extent:
-        digest = self._of[records.Evaluation].digest(evaluations)
+        digest = _digest(self.evaluations[:evaluations])
         return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
 
     def append(self, row: records.Record) -> None:
@@ -115,7 +120,7 @@ class History:
         Returns:
             Whether there were any.
         """
-        newer = self._last > step
+        newer = any(row.step > step for rows in self._of.values() for row in rows)
         if newer:
             self._keep(lambda row: row.step <= step)
         return newer
@@ -131,15 +136,12 @@ class History:
 
     def _set(self, rows: Iterable[records.Record]) -> None:
         self._of: dict[type, Any] = {kind: [] for kind in records.KINDS.values()}
-        self._of[records.Evaluation] = columns.Evaluations()
-        self._steps = array("q")
-        self._last = -1  # the highest step of any row
+        self._steps: list[int] = []
         for row in rows:
             self._add(row)
 
     def _add(self, row: records.Record) -> None:
         self._of[type(row)].append(row)
-        self._last = max(self._last, row.step)
         if isinstance(row, records.Evaluation) and row.is_own and not self.has(row.step):
             bisect.insort(self._steps, row.step)
 
@@ -174,16 +176,15 @@ class Tail:
                 if self._path.stat().st_size < self._read:  # begun anew
                     self._read = 0
                 file.seek(self._read)
-                text = file.read()
+                new = file.read()
         except FileNotFoundError:
             return []
-        whole = text[: text.rfind(b"\n") + 1]
+        whole = new[: new.rfind(b"\n") + 1]
         name = f"{self._path}, after byte {self._read}"
-        with _saying_what_is_wrong(self._path):
-            rows = files.parse_json_lines(whole.splitlines(), records.parse, name=name)
+        rows = _parsed(self._path, lambda: files.parse_json_lines(whole.splitlines(), name=name))
         self._read += len(whole)
-        found = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
-        return [row for row in found if self._is_new(row)]
+        own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
+        return [row for row in own if self._is_new(row)]
 
     def _is_new(self, row: records.Evaluation) -> bool:
         key = (row.step, frozenset(row.metrics))
@@ -198,20 +199,23 @@ def read(path: Path) -> list[records.Record]:
     Raises:
         RunnerError: it is damaged.
     """
-    with _saying_what_is_wrong(path):
-        rows = files.read_json_lines(path, records.parse)
-        for row in rows:
-            if not isinstance(row, records.Record):
-                raise TypeError(row)
-    return rows
+    return _parsed(path, lambda: files.read_json_lines(path))
 
 
-@contextlib.contextmanager
-def _saying_what_is_wrong(path: Path) -> Iterator[None]:
-    """Makes a RunnerError of what a damaged file leads to."""
+def _parsed(path: Path, lines: Callable[[], list[Any]]) -> list[records.Record]:
     try:
-        yield
+        rows = lines()
     except ValueError as error:
         raise RunnerError(f"{error}: mend the line, or remove it") from error
-    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+    try:
+        return [records.parse(row) for row in rows]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunnerError(f"{path} has a row of no known kind ({error}): remove it") from error
+
+
+def _digest(rows: Sequence[records.Evaluation]) -> int:
+    """A number below 2**63 that tells the steps and values of these evaluations from others."""
+    steps = array("q", [row.step for row in rows])
+    numbers = (value for row in rows for value in row.metrics.values())
+    values = array("d", [math.nan if math.isnan(value) else value for value in numbers])
+    return zlib.crc32(values) << 31 ^ zlib.crc32(steps)

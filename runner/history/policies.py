@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from runner.core import layout, schedule
 from runner.core.spelling import metric_name
 from runner.errors import ConfigError
-from runner.history import rules
+from runner.history import best_evaluation
 
 if TYPE_CHECKING:  # which loads TensorFlow
     from runner.config import Experiment
@@ -26,12 +26,12 @@ def grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
     )
 
 
-def best_rule(config: "Experiment") -> rules.BestRule | None:
+def best_rule(config: "Experiment") -> best_evaluation.BestRule | None:
     """Which evaluation is best, None where the configuration names no metric."""
     options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None
-    return rules.BestRule(
+    return best_evaluation.BestRule(
         metric_name(options.best_checkpoint_eval_metric),
         higher=options.best_checkpoint_metric_comp == "higher",
         or_higher=tuple(map(metric_name, retention.or_higher)),
@@ -40,19 +40,21 @@ def best_rule(config: "Experiment") -> rules.BestRule | None:
     )
 
 
-def best_rules(config: "Experiment") -> dict[str, rules.BestRule]:
+def best_rules(config: "Experiment") -> dict[str, best_evaluation.BestRule]:
     """The rule of each folder of best checkpoints, by the folder's name; official's comes first.
 
     Raises:
         ConfigError: two rules would share a folder.
     """
     retention, official = config.run.retention, best_rule(config)
-    folders: dict[str, rules.BestRule] = {}
+    folders: dict[str, best_evaluation.BestRule] = {}
     if official:
         folders[config.trainer.best_checkpoint_export_subdir or layout.BEST] = official
     for names, higher in ((retention.higher, True), (retention.lower, False)):
         for name in names:
-            rule = rules.BestRule(metric_name(name), higher=higher, from_step=retention.from_step)
+            rule = best_evaluation.BestRule(
+                metric_name(name), higher=higher, from_step=retention.from_step
+            )
             if rule == official:
                 continue
             folder = f"{layout.BEST}-{rule.metric.replace('/', '-')}"
@@ -65,9 +67,9 @@ def best_rules(config: "Experiment") -> dict[str, rules.BestRule]:
     return folders
 
 
-def shown(config: "Experiment") -> rules.BestRule:
+def shown(config: "Experiment") -> best_evaluation.BestRule:
     """The rule whose metrics the live line shows."""
-    return best_rule(config) or rules.BestRule("validation_loss", higher=False)
+    return best_rule(config) or best_evaluation.BestRule("validation_loss", higher=False)
 
 
 def left_to_evaluators(config: "Experiment") -> list[str]:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -168,17 +169,24 @@ KINDS: Mapping[str, type[Record]] = {
 }
 
 
-def parse(found: dict[str, Any]) -> Any:
-    """What an object of JSON stands for: a row, or the metrics of one."""
-    if "kind" not in found or "step" not in found:
-        return found
-    kind = found.pop("kind")
-    row = Damaged if kind == "unreadable" else KINDS[kind]  # that was its name until version 0.1
-    if "metrics" in found:
-        found["metrics"] = {name: float(value) for name, value in found["metrics"].items()}
-    if "skipped" in found:
-        found["skipped"] = tuple(found["skipped"])
-    return row(**found)
+def parse(row: dict[str, Any]) -> Record:
+    """The record that a row of JSON stands for.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: it is none.
+    """
+    fields = dict(row)
+    kind = fields.pop("kind")
+    if kind == "unreadable":  # the name of damaged ones until version 0.1
+        kind = Damaged.kind
+    if "metrics" in fields:
+        fields["metrics"] = {name: float(value) for name, value in fields["metrics"].items()}
+    if "skipped" in fields:
+        fields["skipped"] = tuple(fields["skipped"])
+    fields["step"] = operator.index(fields["step"])
+    if not isinstance(fields.get("checkpoint", ""), str):
+        raise TypeError(f"checkpoint = {fields['checkpoint']}")
+    return KINDS[kind](**fields)
 
 
 def nested(metrics: Mapping[str, float]) -> dict[str, Any]:

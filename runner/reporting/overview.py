@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from runner.core import text
 from runner.internals import keras as keras_internals
 from runner.reporting import table
 from runner.reporting.flops import ops
@@ -54,7 +55,8 @@ class Count:
     def __str__(self) -> str:
         if self.multiply_adds is None:
             return f"unknown, because {self.unknown}"
-        return f"{_short(self.multiply_adds)} multiply-adds, {_short(2 * self.multiply_adds)} FLOPs"
+        adds, flops = text.short(self.multiply_adds), text.short(2 * self.multiply_adds)
+        return f"{adds} multiply-adds, {flops} FLOPs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +151,7 @@ def render(overview: Overview) -> str:
     return "\n".join(
         [
             *lines,
-            f"parameters: {_short(total)} ({overview.trainable:,} trainable, "
+            f"parameters: {text.short(total)} ({overview.trainable:,} trainable, "
             f"{overview.not_trainable:,} not trainable)",
             f"forward pass of one example: {overview.forward}",
             f"training step: {overview.training_step}",
@@ -209,15 +211,6 @@ def _shapes(row: ParameterRow) -> str:
     words = ["x".join(map(str, shape)) or "scalar" for shape in row.shapes]
     equal = [(word, len(list(group))) for word, group in itertools.groupby(words)]
     return ", ".join(f"{number} of {word}" if number > 1 else word for word, number in equal)
-
-
-def _short(number: float) -> str:
-    """Three digits and a unit: 25.6 M."""
-    for unit in ("", " k", " M", " G", " T"):
-        if number < 999.5:
-            return f"{number:.3g}{unit}"
-        number /= 1000
-    return f"{number:.3g} P"
 
 
 def _or_reason(figure: int | None, count: Count) -> int | str:

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from runner.core import console
-from runner.history import records, rules
+from runner.core import console, text
+from runner.history import best_evaluation, records
 
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -52,7 +52,7 @@ class Progress:
         total: int = 0,
         *,
         epochs: float = 0.0,
-        metric: rules.BestRule | None = None,
+        metric: best_evaluation.BestRule | None = None,
         evaluations_left: Callable[[int], int] = lambda _: 0,
         utilization: Callable[[float], float] | None = None,
         screen: console.Console = console.STDERR,
@@ -104,8 +104,8 @@ class Progress:
         is_best = best is not None and best.step == row.step
         if is_best:
             shown[0] += " (best)"
-        text = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
-        self._console.say(self._fitting(text), style="green" if is_best else "")
+        line = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
+        self._console.say(self._fitting(line), style="green" if is_best else "")
 
     def close(self) -> None:
         """Ends the live line."""
@@ -130,7 +130,7 @@ class Progress:
             "epoch": f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
             "rate": f"{rate:,.1f} steps/s",
             "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
-            "eta": f"ETA {self._eta(step)} after {duration(self._clock() - self._start)}",
+            "eta": f"ETA {self._eta(step)} after {text.duration(self._clock() - self._start)}",
             "loss": f"loss {loss:.4g}",
             "metrics": self._metrics(),
         }
@@ -160,7 +160,7 @@ class Progress:
         if not self._rate.value:
             return "?"
         left = (self._total - step) / self._rate.value
-        return duration(left + self._evaluations_left(step) * self._evaluation_seconds)
+        return text.duration(left + self._evaluations_left(step) * self._evaluation_seconds)
 
     def _fitting(self, line: str) -> str:
         """As much of a line as the console is wide, cut between two values."""
@@ -175,12 +175,3 @@ class Progress:
 def values(metrics: Mapping[str, float]) -> str:
     """`accuracy 0.9712, validation_loss 0.1034`."""
     return ", ".join(f"{name} {value:.4g}" for name, value in sorted(metrics.items()))
-
-
-def duration(seconds: float) -> str:
-    """`0:07`, `12:30`, `3:02:10`, `2 d 03:00`."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    if hours >= 24:
-        return f"{hours // 24} d {hours % 24:02}:{minute:02}"
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from runner.core import console, heartbeat, layout
+from runner.core import console, heartbeat, layout, text
 from runner.errors import RunnerError
-from runner.reporting import progress
 from runner.run_folder import claim_file, status
 
 State = status.State | Literal["absent", "silent"]
@@ -113,7 +112,7 @@ class Watch:
             return None
         quiet = now - self._alive
         if self._timeout is not None and now - max(self._alive, self._asked) > self._timeout:
-            silence = f"no sign of life for {progress.duration(quiet)}, giving up; {self._seen()}"
+            silence = f"no sign of life for {text.duration(quiet)}, giving up; {self._seen()}"
             if self._give_up is None:
                 raise RunnerError(
                     f"{self._model_dir}: {silence} "
@@ -124,7 +123,7 @@ class Watch:
                 return silence
         if now - self._noted >= _REMIND_SECONDS:
             self._noted = now
-            self._note(f"still waiting, for {progress.duration(quiet)} now: {self._seen()}")
+            self._note(f"still waiting, for {text.duration(quiet)} now: {self._seen()}")
         return None
 
     def _judge(self, *, quiet: float) -> State:

@@ -16,7 +16,7 @@ from runner.data import pipeline
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
-from runner.history import history, rules
+from runner.history import history
 from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview
 from runner.training import inner_loop, trainer
@@ -120,7 +120,7 @@ def training_inputs(
         task,
         config.task.train_data,
         step=step,
-        skipped=rules.skipped(rows.rollbacks),
+        skipped=rows.skipped,
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,
         determinism=determinism,

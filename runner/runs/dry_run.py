@@ -21,7 +21,7 @@ import tensorflow as tf
 from runner import config
 from runner.checkpoints import checkpoint_files, checkpoint_manager, selection
 from runner.configuration import unused_values
-from runner.core import closing, console
+from runner.core import closing, console, text
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
@@ -61,7 +61,7 @@ def rehearse(
         else:
             found = _evaluating(request, Path(scratch), checkpoint)
     peak = _peak_memory()
-    console.say(f"peak memory {_size(peak)}")
+    console.say(f"peak memory {text.size(peak)}")
     console.say(f"{model_dir} is unchanged")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
 
@@ -148,7 +148,7 @@ def _save_and_restore(state: training_state.TrainingState) -> int:
             raise RunnerError(f"{variable.name} is not restored from a checkpoint")
     files = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     size = sum(file.stat().st_size for file in files)
-    console.say(f"a checkpoint of {_size(size)} saved and restored in {seconds:.2f} s")
+    console.say(f"a checkpoint of {text.size(size)} saved and restored in {seconds:.2f} s")
     return size
 
 
@@ -196,7 +196,7 @@ def _check_space(model_dir: Path, size: int, experiment: config.Experiment) -> N
     if needed > free:
         raise RunnerError(
             f"{experiment.trainer.max_to_keep} checkpoints and one that is being written need "
-            f"{_size(needed)}; {there} has {_size(free)} left (TrainerConfig.max_to_keep)"
+            f"{text.size(needed)}; {there} has {text.size(free)} left (TrainerConfig.max_to_keep)"
         )
 
 
@@ -204,12 +204,3 @@ def _peak_memory() -> int:
     """Of this process, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _size(count: float) -> str:
-    """`1.2 GB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

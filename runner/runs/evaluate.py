@@ -8,7 +8,7 @@ from runner.checkpoints import selection
 from runner.configuration import functions
 from runner.core import closing, console, layout
 from runner.errors import ConfigError, RunnerError
-from runner.history import policies, records, rules
+from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
 from runner.runs import build, evaluator_run
@@ -98,7 +98,7 @@ def _evaluator(
 
 
 def _evaluate_several(
-    paths: Sequence[Path], run: evaluator_run.EvaluatorRun, rule: rules.BestRule
+    paths: Sequence[Path], run: evaluator_run.EvaluatorRun, rule: best_evaluation.BestRule
 ) -> None:
     """Evaluates those of several checkpoints that can be, and prints a table of them."""
     before = len(run.history.evaluations), len(run.history.left_out)
@@ -108,7 +108,7 @@ def _evaluate_several(
     finally:
         rows, left_out = run.history.evaluations[before[0] :], run.history.left_out[before[1] :]
         if rows or left_out:
-            best, width = rules.best(rows, rule), console.STDERR.width
+            best, width = rule.best(rows), console.STDERR.width
             console.say(table.evaluations(rows, left_out, best=best, first=rule.names, width=width))
     if not rows:
         raise RunnerError(f"not one of {len(paths)} checkpoints could be evaluated")

@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.history import records, rules
+from runner.history import best_evaluation, records
 from runner.runs.request import Results
 
 
 def results(
     state: str,
     rows: Sequence[records.Evaluation],
-    rule: rules.BestRule | None,
+    rule: best_evaluation.BestRule | None,
     model_dir: Path,
     **more: Any,
 ) -> Results:
     """The newest and the best of `rows`; of `more`, what is not empty."""
     step = rows[-1].step if rows else 0
     newest = collections.ChainMap(*(dict(row.metrics) for row in rows if row.step == step))
-    best = rules.best(rows, rule) if rule else None
+    best = rule.best(rows) if rule else None
     return {
         "status": state,
         "step": step,

@@ -3,7 +3,7 @@
 from runner import config
 from runner.configuration import unused_values
 from runner.core import closing, console, schedule
-from runner.history import policies, records, rules
+from runner.history import policies, records
 from runner.reporting import hparams
 from runner.run_folder import session
 from runner.runs import open_run, training_run
@@ -38,7 +38,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
                 tested = run.test(driver.step)
             rule, rows = policies.best_rule(experiment), run.state.history.evaluations
             if board and rule:
-                board.best(rules.best(rows, rule))
+                board.best(rule.best(rows))
             reason = driver.stop_reason
             start.end("stopped" if reason else "done", driver.step, reason or "")
     made = results(

@@ -13,7 +13,7 @@ from pathlib import Path
 from runner import config
 from runner.core import console, layout
 from runner.core.spelling import did_you_mean
-from runner.history import history, records, rules
+from runner.history import early_stopping, history, improvement, learning_rate_drops, records
 
 
 class Decisions:
@@ -36,8 +36,8 @@ class Decisions:
     ) -> None:
         self._rows = rows
         self._note = note
-        self._stopping = rules.stopping(experiment.run.early_stopping)
-        self._plateau = rules.plateau(experiment.run.plateau)
+        self._stopping = early_stopping.StoppingRule.of(experiment.run.early_stopping)
+        self._plateau = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
         self._for_stopping = _Fold(self._stopping, model_dir, rows)
         self._for_plateau = _Fold(self._plateau, model_dir, rows)
         self._expect(model_dir)
@@ -52,7 +52,7 @@ class Decisions:
     @property
     def rate_scale(self) -> float:
         """What the scheduled learning rate is multiplied by."""
-        return rules.rollback_scale(self._rows.rollbacks) * self._scale
+        return learning_rate_drops.rollback_scale(self._rows.rollbacks) * self._scale
 
     def unheard(self) -> list[str]:
         """The evaluators whose evaluations a rule asks for, and that have made none."""
@@ -120,11 +120,16 @@ class Decisions:
 class _Fold:
     """A rule applied to the rows of its source, each taken in once."""
 
-    def __init__(self, rule: rules.Rule, model_dir: Path, rows: history.History) -> None:
+    def __init__(
+        self,
+        rule: early_stopping.StoppingRule | learning_rate_drops.PlateauRule,
+        model_dir: Path,
+        rows: history.History,
+    ) -> None:
         self._rule = rule
         self._own = rows
         self._theirs = history.Tail(layout.evaluator(model_dir, rule.source) / layout.HISTORY)
-        self._trend = rules.Trend()
+        self._trend = improvement.Trend()
         self._taken = 0
 
     @property
@@ -132,7 +137,7 @@ class _Fold:
         """Whether there was no row yet."""
         return not self._taken
 
-    def after(self, step: int | None = None) -> rules.Trend:
+    def after(self, step: int | None = None) -> improvement.Trend:
         """What the rule knows after the rows up to `step`; the run's own are all taken in."""
         new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
         self._trend = functools.reduce(self._rule.step, new, self._trend)

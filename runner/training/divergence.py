@@ -9,13 +9,12 @@ stopped rolls back as one that was not.
 
 import math
 import time
-from collections.abc import Sequence
 
 from runner.checkpoints import checkpoint_manager
-from runner.core import schedule
+from runner.core import schedule, text
 from runner.data import pipeline
 from runner.errors import DivergedError
-from runner.history import history, records, rules
+from runner.history import history, records
 from runner.training import trainer
 
 
@@ -45,7 +44,7 @@ class Divergence:
         if not self._trainer.is_sound:
             return self._broken_loss(float(loop.logs["training_loss"]))
         broken = self._trainer.not_finite() if variables else []
-        return f"not finite: {_named(broken)}" if broken else None
+        return f"not finite: {text.some(broken)}" if broken else None
 
     def roll_back(self, reason: str) -> int:
         """Records a rollback to the newest checkpoint of the grid, and returns its step.
@@ -82,13 +81,8 @@ class Divergence:
         further rollback to the same checkpoint takes in twice as many steps. Weights that broke
         without the loss may have done so at any step since the checkpoint.
         """
-        skipped = rules.skipped(self._rows.rollbacks)
+        skipped = self._rows.skipped
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)
         loss_broke = not self._trainer.is_sound
         first = max(target, broke - 2**again) if loss_broke else target
         return pipeline.batch_of(first, skipped), pipeline.batch_of(broke - 1, skipped) + 1
-
-
-def _named(variables: Sequence[str]) -> str:
-    more = f" and {len(variables) - 3} more" if len(variables) > 3 else ""
-    return ", ".join(variables[:3]) + more

@@ -3,6 +3,7 @@
 import tensorflow as tf
 from official.core import config_definitions
 
+from runner.core import text
 from runner.data import pipeline
 
 # Kernels that keep their random state to themselves, where no checkpoint reaches it.
@@ -54,10 +55,9 @@ def describe(
     """
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
-        more = f" and {len(drawn) - 3} more" if len(drawn) > 3 else ""
         return (
             "a resume is not exact, because the training step draws from stateful random ops: "
-            f"{', '.join(drawn[:3])}{more}"
+            f"{text.some(drawn)}"
         )
     if graph is None:
         return "a resume may be inexact: the training step runs eagerly and cannot be looked into"

@@ -12,6 +12,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from runner.core import console
 from runner.errors import RunnerError
 from tasks.files import fetching
 
@@ -42,7 +43,7 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
     """Downloads and unpacks the archive's folder `name` into `folder`, unless it exists."""
     unpacked = folder / name
     if unpacked.exists():
-        print(f"{unpacked} already exists", file=sys.stderr)
+        console.say(f"{unpacked} already exists")
         return unpacked
     local = archive.replace(path=str(folder / archive.path))
     fetching.fetch([local])
@@ -52,7 +53,7 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
         file.extractall(part, filter="data")
     (part / name).rename(unpacked)
     part.rmdir()
-    print(f"{unpacked}: unpacked", file=sys.stderr)
+    console.say(f"{unpacked}: unpacked")
     return unpacked
 
 
@@ -67,7 +68,7 @@ def main() -> None:
     try:
         prepare(*ARCHIVES[flags.name], flags.folder)
     except RunnerError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        console.say(f"{parser.prog}: {error}")
         sys.exit(error.exit_code)
 
 

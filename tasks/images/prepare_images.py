@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from runner.core import console
 from runner.errors import RunnerError
 from tasks.images import image_packing
 
@@ -31,10 +32,10 @@ def main() -> None:
             flags.out,
             height=flags.height,
             width=flags.width,
-            note=lambda line: print(line, file=sys.stderr, flush=True),
+            note=console.say,
         )
     except RunnerError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        console.say(f"{parser.prog}: {error}")
         sys.exit(error.exit_code)
 
 

@@ -9,9 +9,9 @@ import toy
 import runner
 from runner.checkpoints import best, checkpoint_files, checkpoint_manager, recovery, retention
 from runner.errors import ConfigError, RunnerError
-from runner.history import history, policies, records, rules
+from runner.history import best_evaluation, history, policies, records
 
-RULE = rules.BestRule("accuracy")
+RULE = best_evaluation.BestRule("accuracy")
 DATA = "data-00000-of-00001"
 
 
@@ -194,7 +194,7 @@ def test_the_best_few_are_kept_the_best_first_and_of_equals_the_earlier(tmp_path
 
 
 def test_of_a_metric_of_which_lower_is_better_the_lowest_are_kept(tmp_path):
-    rule = rules.BestRule("accuracy", higher=False)
+    rule = best_evaluation.BestRule("accuracy", higher=False)
     *_, newest = commit(tmp_path, *ACCURACIES, keep=9)
     rows = [row(*each) for each in ACCURACIES.items()]
     best.BestCheckpoint(tmp_path / "best", rule, keep=2).update(rows, newest)
@@ -238,7 +238,7 @@ def test_each_of_several_has_its_own_averages(tmp_path):
         assert weights(folder / f"ckpt-{step}") == [step + 0.5] * 3
 
 
-EITHER = rules.BestRule("accuracy", or_higher=("f1",))
+EITHER = best_evaluation.BestRule("accuracy", or_higher=("f1",))
 # Accuracy and F1. The first three are better than ever before; the fourth is so in neither, though
 # it has a higher accuracy than the third, and a higher F1 than the second.
 SCORES = {10: (0.5, 0.5), 20: (0.625, 0.375), 30: (0.25, 0.75), 40: (0.5, 0.625)}
@@ -289,7 +289,7 @@ def test_what_a_changed_rule_leaves_out_is_no_longer_named_and_comes_back_with_t
     before = info(folder)
     checkpoint_files.remove(ten)
 
-    late = best.BestCheckpoint(folder, rules.BestRule("accuracy", from_step=30))
+    late = best.BestCheckpoint(folder, best_evaluation.BestRule("accuracy", from_step=30))
     assert late.update([], twenty) is None
     assert info(folder) == before  # no evaluation says otherwise
     assert late.update(rows, twenty) is None
@@ -362,7 +362,7 @@ def test_an_evaluation_looks_for_few_checkpoints_however_many_there_have_been(
 
 
 def test_each_metric_has_its_folder_and_the_first_is_the_runs(tmp_path):
-    loss = rules.BestRule("loss", higher=False)
+    loss = best_evaluation.BestRule("loss", higher=False)
     keeper = best.BestCheckpoints(
         [best.BestCheckpoint(tmp_path / "best", RULE), best.BestCheckpoint(tmp_path / "low", loss)]
     )
@@ -487,8 +487,8 @@ def test_the_metric_of_the_best_checkpoint_has_one_folder():
 def test_the_metric_of_a_best_by_several_may_have_a_folder_of_its_own_best():
     config = either(higher=["mean|accuracy"], from_step=7)
     assert policies.best_rules(config) == {
-        "best": rules.BestRule("mean/accuracy", or_higher=("mean/f1",), from_step=7),
-        "best-mean-accuracy": rules.BestRule("mean/accuracy", from_step=7),
+        "best": best_evaluation.BestRule("mean/accuracy", or_higher=("mean/f1",), from_step=7),
+        "best-mean-accuracy": best_evaluation.BestRule("mean/accuracy", from_step=7),
     }
 
 

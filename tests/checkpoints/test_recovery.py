@@ -12,7 +12,7 @@ import tensorflow as tf
 from runner.checkpoints import best, checkpoint_files, checkpoint_manager, recovery, retention
 from runner.core import files
 from runner.errors import RunnerError
-from runner.history import records, rules
+from runner.history import best_evaluation, records
 
 DATA = "data-00000-of-00001"
 
@@ -307,5 +307,5 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
 
 def keep_best(folder, step):
     row = records.Evaluation(step, {"accuracy": 1.0}, 0.0, 0.0, f"ckpt-{step}")
-    rule = rules.BestRule("accuracy")
+    rule = best_evaluation.BestRule("accuracy")
     best.BestCheckpoint(folder / "best", rule).update([row], folder / f"ckpt-{step}")

@@ -8,7 +8,7 @@ import toy
 import runner
 from runner.checkpoints import best, checkpoint_files, selection
 from runner.errors import ConfigError, RunnerError
-from runner.history import records, rules
+from runner.history import best_evaluation, records
 
 FOLDERS = ["best", "best-f1"]
 
@@ -20,7 +20,7 @@ def run(tmp_path):
         tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / f"ckpt-{step}"))
     for folder, step in (("best", 20), ("best-f1", 5)):
         row = records.Evaluation(step, {"m": 1.0}, 0.0, 0.0, f"ckpt-{step}")
-        keeper = best.BestCheckpoint(tmp_path / folder, rules.BestRule("m"))
+        keeper = best.BestCheckpoint(tmp_path / folder, best_evaluation.BestRule("m"))
         keeper.update([row], tmp_path / row.checkpoint)
     checkpoint_files.remove(tmp_path / "ckpt-5")
     checkpoint_files.list_committed(tmp_path, ["ckpt-10", "ckpt-20", "ckpt-30"])

@@ -92,6 +92,7 @@ def test_what_others_print_comes_above_the_live_line_and_goes_where_it_went_afte
 def test_the_cursor_is_never_hidden(monkeypatch):
     pty = on_a_pty(monkeypatch)
     console.show("step 1")
+    console.end()
     pty.close()
     assert "\x1b[?25l" not in pty.text
 

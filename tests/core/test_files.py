@@ -56,12 +56,6 @@ def test_of_damaged_lines_the_first_is_named(tmp_path, text, damaged):
         files.read_json_lines(path)
 
 
-def test_objects_become_what_a_hook_makes_of_them(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(lines(1, 2))
-    assert files.read_json_lines(path, lambda row: row["step"]) == [1, 2]
-
-
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")

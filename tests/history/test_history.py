@@ -4,7 +4,7 @@ import math
 import pytest
 
 from runner.errors import RunnerError
-from runner.history import history, records, rules
+from runner.history import history, records
 
 
 def row(step, **metrics):
@@ -127,30 +127,6 @@ def test_every_kind_of_row_comes_back_as_it_went(tmp_path):
     assert history.read(path) == given
 
 
-def test_rows_are_to_be_had_in_any_order_and_as_they_were(tmp_path):
-    rows = history.History(tmp_path / "history.jsonl")
-    given = [
-        records.Evaluation(10, {"loss": 1.0, "accuracy": 0.5}, 0.1, 1.0, "ckpt-10"),
-        records.Evaluation(10, {"part/loss": math.inf}, 0.2, 2.0, "/of/10/ckpt-10"),
-        records.Evaluation(7, {"accuracy": 0.25, "loss": 2.0}, 0.3, 3.0, "/exported/weights"),
-        records.Evaluation(20, {}, 0.4, 4.0, "ckpt-20"),
-        records.Evaluation(30, {"loss": 0.5, "accuracy": 0.75}, 0.5, 5.0, "ckpt-30"),
-    ]
-    for each in given:
-        rows.append(each)
-    assert rows.evaluations == given
-    assert rows.evaluations != given[:-1]
-    assert [list(row.metrics) for row in rows.evaluations] == [list(row.metrics) for row in given]
-    assert (rows.evaluations[-2:], rows.evaluations[1], rows.evaluations[-1]) == (
-        given[-2:],
-        given[1],
-        given[-1],
-    )
-    assert list(reversed(rows.evaluations)) == given[::-1] == rows.evaluations[::-1]
-    with pytest.raises(IndexError):
-        rows.evaluations[5]
-
-
 def test_a_decision_that_is_dropped_is_gone_and_nothing_else(tmp_path):
     path = tmp_path / "history.jsonl"
     rows = history.History(path)
@@ -184,27 +160,15 @@ def test_rows_after_the_restored_step_are_dropped(tmp_path):
     assert [r.step for r in history.History(path).evaluations] == [10, 20]
 
 
-@pytest.mark.parametrize(
-    ("values", "higher", "expected"),
-    [
-        ([0.1, 0.3, 0.2], True, 20),
-        ([0.1, 0.3, 0.2], False, 10),
-        ([0.3, 0.3], True, 10),  # the earliest of equals
-        ([math.nan, 0.1], True, 20),  # NaN is never best, not even the first
-        ([0.1, math.nan], False, 10),
-        ([math.inf, 5.0], False, 20),
-        ([math.nan, math.nan], True, None),
-        ([], True, None),
-    ],
-)
-def test_the_best_row(values, higher, expected):
-    rows = [row(10 * (i + 1), metric=value) for i, value in enumerate(values)]
-    best = rules.best(rows, rules.BestRule("metric", higher=higher))
-    assert (best and best.step) == expected
+def test_a_history_knows_the_batches_that_its_rollbacks_leave_out(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    rows.append(records.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0))
+    rows.append(records.Rollback(20, 25, (25, 26), 0.5, "broke", 2.0))
+    assert history.History(tmp_path / "history.jsonl").skipped == [(13, 14), (25, 26)]
 
 
-def test_a_row_without_the_metric_is_never_best():
-    rows = [row(1, loss=0.1), row(2, accuracy=0.5)]
-    best = rules.best(rows, rules.BestRule("accuracy"))
-    assert best is not None
-    assert best.step == 2
+def test_the_digest_in_checkpoints_of_earlier_versions_still_fits(tmp_path):
+    rows = history.History(tmp_path / "history.jsonl")
+    rows.append(row(10, loss=1.0, accuracy=0.5))
+    rows.append(row(20, loss=math.nan))
+    assert rows.extent == history.Extent(2, 8107485280954076840, 0, 0)

@@ -4,7 +4,7 @@ import pytest
 import terminals
 
 from runner.core import console
-from runner.history import records, rules
+from runner.history import best_evaluation, records
 from runner.reporting import progress
 
 
@@ -31,7 +31,7 @@ def row(step, **metrics):
 
 def test_the_live_line_says_where_the_run_is(monkeypatch):
     stream, clock = terminals.Terminal(), Clock()
-    line = Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=clock)
+    line = Progress(1000, metric=best_evaluation.BestRule("accuracy"), stream=stream, clock=clock)
     line.evaluated(row(400, accuracy=0.9), row(400, accuracy=0.9))
     line.evaluated(row(450, accuracy=0.8), row(400, accuracy=0.9))
     line.training(500, 100, 2.0, lambda: 0.25)
@@ -62,7 +62,7 @@ def test_the_line_says_what_the_rate_makes_of_the_devices_where_that_is_known():
 
 def test_the_live_line_below_an_evaluation_shows_its_metric():
     stream = terminals.Terminal()
-    line = Progress(1000, metric=rules.BestRule("accuracy"), stream=stream, clock=Clock())
+    line = Progress(1000, metric=best_evaluation.BestRule("accuracy"), stream=stream, clock=Clock())
     line.training(500, 100, 2.0, lambda: 0.25)
     line.evaluated(row(500, accuracy=0.9), row(500, accuracy=0.9))
     line.evaluated(row(600, other=0.5), row(500, accuracy=0.9))  # of another set
@@ -74,7 +74,7 @@ def test_the_live_line_below_an_evaluation_shows_its_metric():
 def test_of_several_metrics_that_decide_each_is_shown_now_and_at_the_best(monkeypatch):
     stream, rule = (
         terminals.Terminal(),
-        rules.BestRule("accuracy", or_higher=("f1",), or_lower=("loss",)),
+        best_evaluation.BestRule("accuracy", or_higher=("f1",), or_lower=("loss",)),
     )
     line = Progress(1000, metric=rule, stream=stream, clock=Clock())
     line.training(500, 100, 2.0, lambda: 0.25)
@@ -124,7 +124,7 @@ def test_the_loss_is_read_only_to_be_shown():
 
 def test_an_evaluation_is_printed_once_and_the_best_is_marked():
     stream = io.StringIO()
-    line = Progress(10, metric=rules.BestRule("accuracy"), stream=stream)
+    line = Progress(10, metric=best_evaluation.BestRule("accuracy"), stream=stream)
     line.evaluated(row(5, accuracy=0.5), row(5, accuracy=0.5))
     line.evaluated(row(10, accuracy=0.25), row(5, accuracy=0.5))
     assert stream.getvalue().splitlines() == [
@@ -154,7 +154,7 @@ def test_a_line_that_is_too_long_for_the_terminal_ends_between_two_values(
     monkeypatch, columns, shown
 ):
     monkeypatch.setenv("COLUMNS", str(columns))
-    stream, rule = terminals.Terminal(columns), rules.BestRule("f1")
+    stream, rule = terminals.Terminal(columns), best_evaluation.BestRule("f1")
     line = Progress(1000, metric=rule, stream=stream, clock=Clock())
     metrics = {f"{letter}_metric": 0.125 for letter in "abcdefgz"}
     line.evaluated(row(500, f1=0.5, **metrics), row(500, f1=0.5))
@@ -179,7 +179,7 @@ def test_a_narrow_terminal_shows_the_metric_that_decides_before_the_rest(
 ):
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = terminals.Terminal(columns)
-    rule = rules.BestRule("f1")
+    rule = best_evaluation.BestRule("f1")
     line = Progress(1000, epochs=10, metric=rule, stream=stream, clock=Clock())
     line.evaluated(row(500, f1=0.5), row(500, f1=0.5))
     line.training(500, 100, 2.0, lambda: 0.25)
@@ -189,7 +189,7 @@ def test_a_narrow_terminal_shows_the_metric_that_decides_before_the_rest(
 
 def test_elsewhere_a_line_has_all_metrics_those_that_decide_first():
     stream = io.StringIO()
-    line = Progress(10, metric=rules.BestRule("f1", or_higher=("em",)), stream=stream)
+    line = Progress(10, metric=best_evaluation.BestRule("f1", or_higher=("em",)), stream=stream)
     line.evaluated(row(5, accuracy=0.5, em=0.25, f1=0.75, **{"x" * 200: 1.0}), None)
     assert stream.getvalue() == (
         f"evaluated step 5 in 2.0 s: f1 0.75, em 0.25, accuracy 0.5, {'x' * 200} 1\n"

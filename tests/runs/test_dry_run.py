@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_and_a_disk_that_is_too_small_are_found_out(tmp_
     with pytest.raises(RunnerError, match="is a file"):
         rehearse(tmp_path / "file" / "run")
     made = toy.experiment({"trainer": {"max_to_keep": 10**12}})
-    with pytest.raises(RunnerError, match=r"checkpoints .* need .*TB; .* has .* left"):
+    with pytest.raises(RunnerError, match=r"checkpoints .* need .*PB; .* has .* left"):
         rehearse(tmp_path, made=made)
 
 

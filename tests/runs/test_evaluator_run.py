@@ -434,7 +434,7 @@ def test_a_checkpoint_whose_evaluation_failed_can_be_evaluated_on_demand(trainin
     results = runner.run(named, training.folder, "eval", checkpoint="10")
     assert (results["step"], "left_out" in results) == (10, False)
     rows = history.History(training.folder / "eval-x" / "history.jsonl")
-    assert rows.steps.tolist() == [10, 20]
+    assert rows.steps == [10, 20]
 
 
 def test_an_action_that_fails_leaves_the_evaluation_and_the_next_is_done(training):
@@ -458,7 +458,7 @@ def test_so_many_failures_in_a_row_end_it(training, monkeypatch):
         follow(training, policy="every")
     assert error.value.exit_code == 1
     rows = history.History(training.folder / "eval-x" / "history.jsonl")
-    assert rows.steps.tolist() == [30]
+    assert rows.steps == [30]
     assert [row.step for row in rows.left_out] == [10, 20, 40, 50, 60]
 
 

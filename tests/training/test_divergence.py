@@ -13,7 +13,7 @@ from poisoned_runs import experiment, logs, rows, weights
 import runner
 from runner.core import signals
 from runner.errors import DivergedError
-from runner.history import history, rules
+from runner.history import history
 from runner.run_folder import status
 from runner.runs import build
 
@@ -53,7 +53,7 @@ def test_a_first_batch_that_breaks_is_left_out_too(tmp_path, poisoned):
 def test_the_batch_before_is_left_out_where_it_broke_the_weights(tmp_path, poisoned):
     poisoned(bad_gradient=(32,))  # the loss is NaN from batch 33 on, whichever that is
     runner.run(experiment(3), tmp_path, "train")
-    windows = rules.skipped(history.History(tmp_path / "history.jsonl").rollbacks)
+    windows = history.History(tmp_path / "history.jsonl").skipped
     assert windows == [(33, 34), (32, 35)]
 
 

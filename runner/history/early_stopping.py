@@ -1,0 +1,46 @@
+"""When a run ends early: a fold over its evaluations. No TensorFlow."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from runner.core import text
+from runner.history.improvement import Trend, Watched
+from runner.history.records import Evaluation
+
+if TYPE_CHECKING:  # which loads TensorFlow
+    from runner import run_config
+
+
+@dataclasses.dataclass(frozen=True)
+class StoppingRule:
+    """See `run_config.EarlyStoppingConfig`; without metrics it never stops anything."""
+
+    watched: Watched
+    patience: int
+    from_step: int = 0
+    source: str = ""
+
+    @classmethod
+    def of(cls, options: "run_config.EarlyStoppingConfig") -> "StoppingRule":
+        """The rule that a configuration describes."""
+        watched = Watched(tuple(options.higher), tuple(options.lower), options.min_delta)
+        return cls(watched, options.patience, options.from_step, options.source)
+
+    def step(self, state: Trend, row: Evaluation) -> Trend:
+        """After one more. Once it says stop, nothing takes that back."""
+        seen = None if row.step < self.from_step else self.watched.better(row, state.best)
+        if seen is None or self.reason(state):
+            return state
+        better, best = seen
+        return Trend(best, row.step) if better else state.one_worse()
+
+    def reason(self, state: Trend) -> str | None:
+        """Why the run ends, None while it goes on."""
+        if state.worse < self.patience:
+            return None
+        names = " or ".join(self.watched.names)
+        best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items())
+        of = f" of eval-{self.source}" if self.source else ""
+        since = f"since step {state.step:,} ({best})" if state.best else "at all"
+        count = text.counted(state.worse, "evaluation")
+        return f"early stopping: {names}{of} no better in {count}, {since}"
