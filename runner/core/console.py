@@ -47,6 +47,11 @@ class Console:
         """Columns that a line may have; elsewhere than on a terminal, any number."""
         return self._rich().width - 1 if self.is_live else math.inf
 
+    @property
+    def pause(self) -> float:
+        """Seconds to let pass between two `show` of the same thing."""
+        return 0.2 if self.is_live else 30.0
+
     def say(self, line: str, *, style: str = "") -> None:
         """Prints a line, above the live one.
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from runner.core import console, text
 from runner.history import best_evaluation, records
 
-_REDRAW_SECONDS = 0.2
-_LINE_SECONDS = 30.0
 _RATE_SECONDS = 5.0
 _DISPENSABLE = ("mfu", "epoch", "rate", "loss")  # on a narrow terminal, before metrics that decide
 
@@ -69,7 +67,7 @@ class Progress:
         self._lock = threading.RLock()  # of what is shown
         self._clock = clock
         self._start = clock()
-        self._live = screen.is_live
+        self._live, self._pause = screen.is_live, screen.pause
         self._shown = -math.inf
         self._rate = Rate()
         self._evaluation_seconds = 0.0
@@ -81,8 +79,7 @@ class Progress:
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
         """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
         self._rate.add(steps, seconds)
-        wait = _REDRAW_SECONDS if self._live else _LINE_SECONDS
-        if self._clock() - self._shown < wait and step < self._total:
+        if self._clock() - self._shown < self._pause and step < self._total:
             return
         self._shown = self._clock()
         self._hand_over(lambda: self._redraw(step, loss()))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from runner.core import console
+from runner.core import files as core_files
 from runner.errors import ConfigError
 
 Arrays = Mapping[str, np.ndarray]
@@ -25,14 +26,14 @@ def cached(
     version: int,
     make: Callable[[], Arrays],
 ) -> dict[str, np.ndarray]:
-    """What `make` returns, read back where it was made before from the same.
+    """What `make` returns, or what it returned earlier for the same input.
 
     Args:
-        folder: where it is kept, in one file a key; empty: nowhere, it is always made.
+        folder: where results are kept; empty: nowhere.
         name: begins the file's name.
         files: what `make` reads; their content counts, not their names or dates.
-        settings: what else the result depends on; JSON can hold it.
-        version: of the code behind `make`: raised when its result changes.
+        settings: what else the result depends on, as JSON holds it.
+        version: of the code behind `make`; raise it when the result changes.
         make: its arrays hold numbers or strings, no Python objects.
 
     Raises:
@@ -43,6 +44,7 @@ def cached(
     path = Path(folder) / f"{name}-{_key(files, settings, version)}.npz"
     kept = _read(path)
     if kept is None:
+        console.announce(f"preparing {path} ...")
         kept = dict(make())
         try:
             _write(path, kept)
@@ -73,17 +75,8 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    """Writes beside `path`, flushes and renames: several processes may make the same file."""
     for key, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"{key!r} of {path.name} holds Python objects, which are not kept")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub knows no names
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with core_files.whole(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub knows no names

@@ -1,4 +1,4 @@
-"""Files that a configuration names by URL, fetched where they are absent, and verified.
+"""Files that a configuration names by URL: downloaded if missing, and verified.
 
     glove = fetching.RemoteFile(
         path="data/glove.6B.50d.txt",
@@ -6,8 +6,8 @@
     )
     fetching.fetch([glove])
 
-A file comes into `<path>.part`, which is locked, flushed, verified and renamed: `path` is whole or
-not there, also where several processes want it at once.
+A file is written to `<path>.part`, which is locked, flushed, verified and renamed: `path` is whole
+or not there, even if several processes want it at once.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ from tasks.files import receiving
 
 @dataclasses.dataclass
 class RemoteFile(base_config.Config):
-    """A file, and where it is fetched from while it is absent.
+    """A file, and where it is downloaded from if it is missing.
 
     Attributes:
-        path: where it lies on this machine.
+        path: on this machine.
         url: any that fsspec knows: https://, s3://, gs://, file://, also chained, as in
             zip://member::https://host/archive.zip. Object stores need s3fs, gcsfs and the like.
-        size: in bytes; 0 is not checked.
-        sha256: its checksum in hexadecimal; empty is not checked. Only with it is a part that an
-            earlier start has left continued: nothing else tells that both are of one file.
-        attempts: how many in a row may bring nothing new before it is given up.
+        size: in bytes; 0: not checked.
+        sha256: its checksum in hexadecimal; empty: not checked. An earlier start's part is only
+            continued with it, since nothing else tells that both are of one file.
+        attempts: how many in a row may bring nothing new before giving up.
     """
 
     path: str = ""
@@ -53,26 +53,21 @@ class RemoteFile(base_config.Config):
 def fetch(
     files: Sequence[RemoteFile],
     *,
-    note: console.Note = console.say,
     sleep: Callable[[float], object] = time.sleep,
+    screen: console.Console = console.STDERR,
 ) -> None:
-    """Brings the files that are absent; those that are there are only verified.
-
-    Args:
-        files: from the user's configuration.
-        note: is told what is fetched, how far it is, and why an attempt failed.
-        sleep: waits so many seconds between attempts: 1, then twice as long each time.
+    """Fetches the files that are missing; those that are there are only verified.
 
     Raises:
-        ConfigError: a file that is not as described; also as of `receiving.receive`.
-        RunnerError: as of `receiving.receive`.
+        ConfigError: a file is not as described, or as in `receiving.receive`.
+        RunnerError: as in `receiving.receive`.
     """
     for file in files:
         _check(file)
     for file in files:
         path = Path(file.path)
         if not path.exists():
-            _fetch(file, path, note, sleep)
+            _fetch(file, path, sleep, screen)
         elif problem := _problem(path, file):
             raise ConfigError(f"{path} {problem}; remove it to have it fetched from {file.url}")
 
@@ -113,36 +108,35 @@ def _sha256(path: Path, *_state: int) -> str:
 
 
 def _fetch(
-    file: RemoteFile, path: Path, note: console.Note, sleep: Callable[[float], object]
+    file: RemoteFile, path: Path, sleep: Callable[[float], object], screen: console.Console
 ) -> None:
-    """Brings one file, unless another process does."""
+    """Fetches one file, unless another process does."""
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(part, note) as out:
-        if path.exists():  # brought by the process that was waited for
+    with _alone(part, screen) as out:
+        if path.exists():  # the process that was waited for has fetched it
             part.unlink()
             return
         if not file.sha256:
             out.truncate(0)
-        note(f"fetching {file.url} to {path}")
-        receiving.receive(file.url, out, attempts=file.attempts, note=note, sleep=sleep)
+        screen.say(f"fetching {file.url} to {path}")
+        receiving.receive(file.url, out, attempts=file.attempts, sleep=sleep, screen=screen)
         os.fsync(out.fileno())
-        problem = _problem(part, file)
-        if problem:
+        if problem := _problem(part, file):
             part.unlink()
             raise ConfigError(f"{file.url}: what was fetched {problem}; it is removed")
         part.rename(path)
 
 
 @contextlib.contextmanager
-def _alone(part: Path, note: console.Note) -> Iterator[BinaryIO]:
+def _alone(part: Path, screen: console.Console) -> Iterator[BinaryIO]:
     """The part, open to append to, for as long as no other process has it."""
     while True:
         with part.open("ab", buffering=0) as out:
             try:
                 fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                note(f"waiting for another process, which fetches to {part}")
+                screen.say(f"waiting for another process, which fetches to {part}")
                 fcntl.flock(out, fcntl.LOCK_EX)
             # While this process waited, the other may have renamed or removed what is open here.
             if part.exists() and os.path.samestat(os.fstat(out.fileno()), part.stat()):

@@ -1,4 +1,8 @@
-"""The bytes of a URL, appended to an open file: in several attempts where connections break."""
+"""The bytes of a URL, appended to an open file: in several attempts where connections break.
+
+fsspec opens whatever a URL names. Its own `get_file` begins a broken download anew, and does not
+tell whether a server sent the range that was asked for; so the reading is done here.
+"""
 
 import os
 import time
@@ -7,14 +11,15 @@ from typing import Any, BinaryIO
 
 import fsspec
 
-from runner.core import console
+from runner.core import console, text
 from runner.errors import ConfigError, RunnerError
 
 _CHUNK = 2**20
 _LONGEST_PAUSE = 60.0
-_REDRAW_SECONDS, _LINE_SECONDS = 0.2, 30.0
 _HEADERS = {"Accept-Encoding": "identity"}
-_MAY_PASS = (408, 425, 429)  # client errors of HTTP
+_MAY_PASS = (408, 425, 429)  # client errors of HTTP that another attempt may not meet
+
+Show = Callable[[int, int | None], object]
 
 
 def receive(
@@ -22,8 +27,8 @@ def receive(
     out: BinaryIO,
     *,
     attempts: int,
-    note: console.Note,
-    sleep: Callable[[float], object],
+    sleep: Callable[[float], object] = time.sleep,
+    screen: console.Console = console.STDERR,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Appends to `out` what it lacks of the URL's content.
@@ -32,25 +37,24 @@ def receive(
         url: any that fsspec knows.
         out: open to append to, unbuffered. What it holds is the beginning of the content.
         attempts: how many in a row may bring nothing new.
-        note: is told why an attempt failed, and now and then how far it is.
         sleep: waits so many seconds between attempts: 1, then twice as long each time.
-        clock: seconds, for how often progress is said.
+        screen: shows how far it is, and why an attempt failed.
+        clock: seconds, for tests to inject.
 
     Raises:
         ConfigError: another attempt would end alike: no such file, no right to it, a URL of an
             unknown kind, or one that needs a package that is not installed.
         RunnerError: no attempt succeeded, or `out` cannot be written.
     """
-    progress = _Progress(out.name, note, clock)
+    show = _shown(out.name, screen, clock)
     furthest, failures = _size(out), 0
     while True:
         try:
-            _attempt(url, out, progress)
+            _attempt(url, out, show)
             return
         except RunnerError:
             raise
         except Exception as error:  # every driver of fsspec has its own kinds
-            progress.clear()
             if _is_final(error):
                 raise ConfigError(
                     f"{url} cannot be fetched to {out.name}: {_text(error)}"
@@ -63,11 +67,27 @@ def receive(
                     f" the last one with {_text(error)}"
                 ) from error
             pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE)
-            note(f"{url}: {_text(error)}; trying again in {pause:.0f} s")
+            screen.say(f"{url}: {_text(error)}; trying again in {pause:.0f} s")
             sleep(pause)
+        finally:
+            screen.end(keep=False)
 
 
-def _attempt(url: str, out: BinaryIO, progress: "_Progress") -> None:
+def _shown(name: str, screen: console.Console, clock: Callable[[], float]) -> Show:
+    """Shows how many bytes there are, but not again within a moment."""
+    last = clock()
+
+    def show(done: int, total: int | None) -> None:
+        nonlocal last
+        if clock() - last >= screen.pause:
+            last = clock()
+            of = f" of {text.size(total)}, {done / total:.0%}" if total else ""
+            screen.show(f"{name}: {text.size(done)}{of}")
+
+    return show
+
+
+def _attempt(url: str, out: BinaryIO, show: Show) -> None:
     """Appends what is missing, or writes all of it where it cannot begin in the middle."""
     system, remote = _system(url)
     total = system.info(remote).get("size")
@@ -82,8 +102,7 @@ def _attempt(url: str, out: BinaryIO, progress: "_Progress") -> None:
         while chunk := source.read(_CHUNK):
             _write(out, chunk)
             done += len(chunk)
-            progress.show(done, total)
-    progress.clear()
+            show(done, total)
     if total not in (None, done):
         raise EOFError(f"the content ended after {done:,} of {total:,} bytes")
 
@@ -124,7 +143,7 @@ def _system(url: str) -> tuple[Any, str]:
 def _http() -> dict[str, Any]:
     import aiohttp  # takes a third of a second, and most files are there
 
-    # By default the whole of a response has to come within five minutes, and proxies are not used.
+    # By default a whole response has to arrive within five minutes, and proxies are not used.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     return {"client_kwargs": {"timeout": timeout, "trust_env": True}, "headers": _HEADERS}
 
@@ -137,7 +156,7 @@ def _is_final(error: BaseException | None) -> bool:
             return 400 <= status < 500 and status not in _MAY_PASS
         if isinstance(error, PermissionError):
             return True
-        # Of a web server that does not answer fsspec says the same; there the cause tells.
+        # fsspec raises the same for a web server that does not answer, with a cause.
         if isinstance(error, FileNotFoundError) and error.__cause__ is None:
             return True
         error = error.__cause__
@@ -145,34 +164,6 @@ def _is_final(error: BaseException | None) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """The kind of an error and what it says: many say nothing."""
+    """The kind of an error and what it says, which is often nothing."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}".rstrip(": ")
-
-
-class _Progress:
-    """How far a file is: a live line on a terminal, else a line now and then."""
-
-    def __init__(self, name: str, note: console.Note, clock: Callable[[], float]) -> None:
-        self._name, self._note, self._clock = name, note, clock
-        self._live = console.STDERR.is_live
-        self._pause = _REDRAW_SECONDS if self._live else _LINE_SECONDS
-        self._next = clock() + self._pause
-
-    def show(self, done: int, total: int | None) -> None:
-        """Says it, in bytes; not again within a moment."""
-        now = self._clock()
-        if now < self._next:
-            return
-        self._next = now + self._pause
-        line = f"{self._name}: {done / 1e6:,.1f} MB"
-        if total:
-            line += f" of {total / 1e6:,.1f} MB, {done / total:.0%}"
-        if self._live:
-            console.show(line)
-        else:
-            self._note(line)
-
-    def clear(self) -> None:
-        """Removes the live line, before other lines."""
-        console.end(keep=False)

@@ -133,11 +133,6 @@ def test_an_evaluation_is_printed_once_and_the_best_is_marked():
     ]
 
 
-def test_durations():
-    shown = [progress.duration(seconds) for seconds in (7, 750, 10_930, 2 * 86_400 + 10_800)]
-    assert shown == ["0:07", "12:30", "3:02:10", "2 d 03:00"]
-
-
 def test_another_thread_may_read_the_loss_and_redraw_the_line():
     stream, handed = terminals.Terminal(), []
     line = Progress(1000, stream=stream, hand_over=handed.append, clock=Clock())

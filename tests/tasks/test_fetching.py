@@ -11,7 +11,9 @@ from pathlib import Path
 
 import fsspec
 import pytest
+import terminals
 
+from runner.core import console
 from runner.errors import ConfigError, RunnerError
 from tasks.files import fetching, receiving
 
@@ -94,9 +96,20 @@ def no_pause(seconds):
     pytest.fail(f"a pause of {seconds} s")
 
 
-def fetch(url, *, sleep=no_pause, note=lambda line: None, **fields):
+class Screen(console.Console):
+    """Keeps what is said."""
+
+    def __init__(self):
+        super().__init__(io.StringIO())
+        self.lines = []
+
+    def say(self, line, *, style=""):
+        self.lines.append(line)
+
+
+def fetch(url, *, sleep=no_pause, screen=None, **fields):
     file = fetching.RemoteFile(path="data/x.bin", url=url, **fields)
-    fetching.fetch([file], sleep=sleep, note=note)
+    fetching.fetch([file], sleep=sleep, screen=screen or Screen())
 
 
 def found():
@@ -144,9 +157,11 @@ def test_an_absent_file_is_fetched_from_a_web_server_in_one_response(server, siz
 def test_nothing_happens_where_the_file_is(server):
     Path("data").mkdir()
     Path("data/x.bin").write_bytes(CONTENT)
-    fetch(server.url, note=pytest.fail)
-    fetch(server.url, note=pytest.fail, size=len(CONTENT), sha256=SHA256)
+    screen = Screen()
+    fetch(server.url, screen=screen)
+    fetch(server.url, screen=screen, size=len(CONTENT), sha256=SHA256)
     assert not server.requests
+    assert not screen.lines
 
 
 def test_a_file_that_is_there_but_not_as_described_is_refused_and_stays():
@@ -174,8 +189,8 @@ def test_what_was_fetched_but_is_not_as_described_is_removed(check, message):
 
 def test_a_broken_connection_is_resumed_where_it_broke(server):
     server.drops = [1_000_000, 1_000_000]
-    pauses, notes = [], []
-    fetch(server.url, sleep=pauses.append, note=notes.append)
+    pauses, screen = [], Screen()
+    fetch(server.url, sleep=pauses.append, screen=screen)
     assert found() == {"x.bin": CONTENT}
     whole, *rest = server.requests
     assert whole == ""
@@ -183,7 +198,8 @@ def test_a_broken_connection_is_resumed_where_it_broke(server):
     assert 0 < first <= 1_000_000
     assert first < second <= first + 1_000_000
     assert pauses == [1, 1]
-    assert [note.endswith("trying again in 1 s") for note in notes] == [False, True, True]
+    said = [line.endswith("trying again in 1 s") for line in screen.lines]
+    assert said == [False, True, True]
 
 
 def test_a_server_without_ranges_sends_everything_again(server):
@@ -303,7 +319,7 @@ def test_a_wrong_description_is_refused_before_anything_is_fetched(fields, messa
     good = fetching.RemoteFile(path="good.bin", url=in_memory())
     bad = fetching.RemoteFile(**{"path": "x.bin", "url": "memory://data.bin", **fields})
     with pytest.raises(ConfigError, match=message):
-        fetching.fetch([good, bad], note=pytest.fail)
+        fetching.fetch([good, bad])
     assert not Path("good.bin").exists()
 
 
@@ -313,15 +329,17 @@ class Fetcher(threading.Thread):
     def __init__(self, url, **fields):
         super().__init__()
         self.url, self.fields, self.waits, self.failure = url, fields, threading.Event(), None
+        self.screen = Screen()
+        self.screen.say = self.said
         self.start()
 
     def run(self):
         try:
-            fetch(self.url, note=self.note, **self.fields)
+            fetch(self.url, screen=self.screen, **self.fields)
         except RunnerError as error:
             self.failure = error
 
-    def note(self, line):
+    def said(self, line):
         if line == "waiting for another process, which fetches to data/x.bin.part":
             self.waits.set()
 
@@ -365,15 +383,16 @@ def test_a_full_disk_ends_at_once(server, small_disk):
 
 
 def test_progress_is_noted_now_and_then():
-    notes = []
-    receive("x.bin", note=notes.append, clock=itertools.count(step=16).__next__)
-    assert notes == ["x.bin: 2.1 MB of 3.0 MB, 70%"]
+    screen = Screen()
+    receive("x.bin", screen=screen, clock=itertools.count(step=16).__next__)
+    assert screen.lines == ["x.bin: 2.1 MB of 3 MB, 70%"]
 
 
-def test_progress_is_a_live_line_on_a_terminal(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    receive("x.bin", note=pytest.fail, clock=itertools.count().__next__)
-    drawn = ["", "x.bin: 1.0 MB of 3.0 MB, 35%", "x.bin: 2.1 MB of 3.0 MB, 70%"]
-    assert terminal.getvalue().split("\r\033[K") == [*drawn, "x.bin: 3.0 MB of 3.0 MB, 100%", ""]
+def test_progress_is_a_live_line_on_a_terminal_and_leaves_nothing_there(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = terminals.Terminal()
+    receive("x.bin", screen=console.Console(terminal), clock=itertools.count().__next__)
+    assert terminal.getvalue().index("x.bin: 1.05 MB of 3 MB, 35%") < terminal.getvalue().index(
+        "x.bin: 3 MB of 3 MB, 100%"
+    )
+    assert terminal.lines == []
