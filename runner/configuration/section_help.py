@@ -98,7 +98,7 @@ def render(kind: type[base_config.Config], width: int = 100) -> str:
     """A section as `--help` prints it."""
     path = standard()[kind].path if kind in standard() else ""
     where = f" (in YAML: {path})" if path else ""
-    lines = [f"{kind.__name__}{where}: {_summary(kind)}"]
+    lines = [f"{kind.__name__}{where}: {summary(kind)}"]
     for row in facts(kind):
         lines += ["", f"{row.field}: {row.type}{f' = {row.default}' if row.default else ''}"]
         said = [row.meaning, row.allowed and f"It {row.allowed}."]
@@ -156,7 +156,7 @@ def _default(kind: type[base_config.Config], name: str) -> str:
     return f"{type(value).__name__}()" if is_section else repr(value)
 
 
-def _summary(kind: type) -> str:
+def summary(kind: type) -> str:
     """The first paragraph of a class's docstring, unless `dataclass` has written it."""
     text = inspect.getdoc(kind) or ""
     return "" if text.startswith(f"{kind.__name__}(") else " ".join(text.split("\n\n")[0].split())

@@ -1,0 +1,263 @@
+"""The parts of the manual that come from the code: fields, flags, modes, packages."""
+
+import ast
+import contextlib
+import dataclasses
+import importlib
+import inspect
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from official.modeling.hyperparams import base_config
+
+from runner import flags, inputs, modes, run_config
+from runner.configuration import section_help
+
+ROOT = Path(__file__).parents[1]
+TASKS = ("image_classification", "question_answering", "aspect_sentiment")
+
+
+def write(folder: Path) -> None:
+    """Writes each part as a file of the folder, for the pages to include."""
+    folder.mkdir(exist_ok=True)
+    parts = {
+        "our_fields.md": sections(our_sections()),
+        "official_fields.md": sections(official_sections()),
+        "task_fields.md": sections(task_sections()),
+        "resume.md": resume(),
+        "help.txt": usage(),
+        "modes.md": table(("mode", "what it does"), mode_rows()),
+        "packages.svg": packages(),
+        "modules.md": modules(),
+        **examples(),
+    }
+    for name, text in parts.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:  # Sphinx rebuilds what is newer
+            path.write_text(text)
+
+
+# Fields
+
+
+def our_sections() -> list[type]:
+    """The sections of `Experiment.run`, and the configuration of data that are placed by step."""
+    standard = section_help.standard()
+    return [
+        *(kind for kind in standard if kind.__module__ == run_config.__name__),
+        inputs.DataConfig,
+    ]
+
+
+def official_sections() -> list[type]:
+    """Official's standard sections."""
+    return [kind for kind in section_help.standard() if kind.__module__.startswith("official.")]
+
+
+def task_sections() -> list[type]:
+    """The configurations of the tasks that come with the runner."""
+    for name in TASKS:
+        importlib.import_module(f"tasks.{name}")
+    loaded = [module for name, module in sorted(sys.modules.items()) if name.startswith("tasks.")]
+    return [
+        kind
+        for module in loaded
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, base_config.Config)
+        and kind.__module__ == module.__name__
+    ]
+
+
+def sections(kinds: Iterable[type]) -> str:
+    """A heading, the class's own account and a table for each class."""
+    return "\n".join(section(kind) for kind in kinds)
+
+
+def section(kind: type) -> str:
+    """One class, with the fields that it adds to those of its base."""
+    package, _, module = kind.__module__.rpartition(".")
+    is_standard = package.startswith("official") or kind.__module__ == run_config.__name__
+    name = kind.__name__ if is_standard else f"{module}.{kind.__name__}"
+    base = kind.__bases__[0]
+    inherits = dataclasses.is_dataclass(base) and dataclasses.fields(base)
+    more = f" Has the fields of `{base.__name__}`, too." if inherits else ""
+    own = inspect.get_annotations(kind)
+    facts = [row for row in section_help.facts(kind) if row.field in own]
+    rows = [(code(row.field), code(row.type), code(row.default), meaning(row)) for row in facts]
+    fields = table(("field", "type", "default", "meaning"), rows) if rows else ""
+    return f"## {name}\n\n{section_help.summary(kind)}{more}\n\n{fields}"
+
+
+def meaning(row: section_help.FieldHelp) -> str:
+    """What the field means, its range, and whether a resumed run may change it."""
+    allowed = f"*{sentence(row.allowed)}*" if row.allowed else ""
+    changes = "*May change in a resume.*" if row.resume else ""
+    return " ".join(filter(None, [row.meaning, allowed, changes]))
+
+
+def resume() -> str:
+    """The fields that a resumed run may change, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for kind in section_help.standard():
+        rows = section_help.facts(kind)
+        if all(row.resume for row in rows):
+            continue  # the field that holds the section is listed
+        for row in rows:
+            if row.resume:
+                reasons.setdefault(row.resume, []).append(f"{kind.__name__}.{row.field}")
+    rows = [(sentence(why), ", ".join(map(code, names))) for why, names in reasons.items()]
+    return table(("why the run stays the same experiment", "fields"), rows)
+
+
+# Modes
+
+
+def mode_rows() -> Iterator[tuple[str, str]]:
+    """Each mode with the first sentence of its function."""
+    for name, mode in modes.MODES.items():
+        yield code(name), (mode.function.__doc__ or "").splitlines()[0]
+
+
+def usage() -> str:
+    """What `runner --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        flags.parse(["--help"])
+    return printed.getvalue()
+
+
+# Packages
+
+
+def packages() -> str:
+    """The packages of `runner` as a drawing: each above those that it imports."""
+    order, public = declared()
+    imports = {name: imported(name, public) for name in order}
+    height: dict[str, int] = {}
+    for name in order:  # from the bottom up
+        height[name] = max((height[below] + 1 for below in imports[name]), default=0)
+    return drawing(height, reduced(imports))
+
+
+def modules() -> str:
+    """Every module of a package with the first sentence of its docstring."""
+    rows = []
+    for path in sorted((ROOT / "runner").glob("*/**/*.py")):
+        if path.stem != "__init__":
+            said = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
+            name = path.relative_to(ROOT / "runner").with_suffix("").as_posix()
+            rows.append((code(name), said))
+    return table(("module", "what it is about"), rows)
+
+
+def examples() -> dict[str, str]:
+    """The files of the README's task."""
+    fenced = r"<!-- example: (\S+) -->\n```\w*\n(.*?)```"
+    return dict(re.findall(fenced, (ROOT / "README.md").read_text(), re.DOTALL))
+
+
+def declared() -> tuple[list[str], dict[str, str]]:
+    """The order of packages and the places of public modules, as the tests keep them."""
+    tree = ast.parse((ROOT / "tests" / "test_packages.py").read_text())
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("PACKAGES", "PUBLIC")
+    }
+    return values["PACKAGES"], values["PUBLIC"]
+
+
+def imported(package: str, public: Mapping[str, str]) -> set[str]:
+    """The other packages that a package's files import."""
+    found = set()
+    for path in sorted((ROOT / "runner").rglob("*.py")):
+        if package_of(path.relative_to(ROOT / "runner").with_suffix("").parts, public) != package:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runner"):
+                for name in node.names:
+                    parts = [*node.module.split("."), name.name][1:3]
+                    found.add(package_of(parts, public))
+    return found - {package}
+
+
+def package_of(parts: Sequence[str], public: Mapping[str, str]) -> str:
+    """The package that a module counts to: a public one may count to one below the face."""
+    if (ROOT / "runner" / parts[0]).is_dir():
+        return parts[0]
+    return public.get(parts[0], "face")
+
+
+def reduced(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The imports without those that follow from others: a picture that can be read."""
+
+    def below(name: str) -> set[str]:
+        return imports[name].union(*(below(each) for each in imports[name]))
+
+    return {
+        name: {each for each in own if not any(each in below(other) for other in own - {each})}
+        for name, own in imports.items()
+    }
+
+
+def drawing(height: Mapping[str, int], arrows: Mapping[str, set[str]]) -> str:
+    """Boxes in rows by height, and a line from each box to those below that it imports."""
+    width, box, row = 760, (120, 30), 64
+    rows = [[name for name in height if height[name] == h] for h in range(max(height.values()) + 1)]
+    centre = {
+        name: (width * (index + 1) / (len(names) + 1), (len(rows) - 1 - h) * row + 24)
+        for h, names in enumerate(rows)
+        for index, name in enumerate(names)
+    }
+    lines, boxes = [], []
+    for name, (x, y) in centre.items():
+        for other in sorted(arrows[name]):
+            to_x, to_y = centre[other]
+            lines.append(
+                f'<path d="M{x:.0f} {y + box[1] / 2:.0f} C{x:.0f} {y + row * 0.8:.0f} '
+                f'{to_x:.0f} {to_y - row * 0.8:.0f} {to_x:.0f} {to_y - box[1] / 2:.0f}"/>'
+            )
+        boxes.append(
+            f'<rect x="{x - box[0] / 2:.0f}" y="{y - box[1] / 2:.0f}" width="{box[0]}" '
+            f'height="{box[1]}" rx="5"/><text x="{x:.0f}" y="{y + 5:.0f}">{name}</text>'
+        )
+    style = (
+        "path{fill:none;stroke:#888;stroke-width:1.2} rect{fill:#eef3fa;stroke:#4a6fa5} "
+        "text{font:14px sans-serif;text-anchor:middle;fill:#223}"
+    )
+    size = f'viewBox="0 0 {width} {len(rows) * row}"'
+    inner = "\n".join([f"<style>{style}</style>", *lines, *boxes])
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{inner}\n</svg>\n'
+
+
+# Markdown
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a table."""
+    return reflow(text).replace("|", "\\|")
+
+
+def code(text: str) -> str:
+    """Text as code."""
+    return f"`{text}`" if text else ""
+
+
+def sentence(text: str) -> str:
+    """A capital letter first, a full stop last."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def reflow(text: str) -> str:
+    """Paragraphs on one line each."""
+    return " ".join(text.split())

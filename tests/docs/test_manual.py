@@ -1,0 +1,157 @@
+"""The README and the manual: their commands are run, their links and messages exist.
+
+A comment before a block of commands says otherwise: `<!-- fails: 2 -->` expects an exit code,
+`<!-- checked: why -->` only has the flags checked, and `<!-- not run: why -->` nothing.
+"""
+
+import ast
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runner import flags, main
+from runner.configuration import section_help
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
+FIRST_RUN = "--mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
+NUMBER = r"\d[\d.,]*"
+
+
+class Command(NamedTuple):
+    """A line of a console block, what to do with it, and the lines shown as its output."""
+
+    page: Path
+    kind: str
+    text: str
+    output: list[str]
+
+
+def commands(page):
+    blocks = re.findall(
+        r"(?:<!-- (not run|checked|fails): (.+?) -->\n)?```console\n(.*?)```",
+        page.read_text(),
+        re.DOTALL,
+    )
+    for kind, why, block in blocks:
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            text, *output = part.splitlines()
+            yield Command(page, f"fails: {why}" if kind == "fails" else kind, text, output)
+
+
+def run(command, capsys):
+    program, *arguments = shlex.split(command.text)
+    assert program == "runner", command.text
+    capsys.readouterr()
+    try:
+        code = main.main(arguments)
+    except SystemExit as ended:  # of --help
+        code = ended.code
+    printed = capsys.readouterr()
+    expected = int(command.kind.removeprefix("fails: ") or 0)
+    assert code == expected, f"{command.text}\n{printed.err}"
+    return [*printed.err.splitlines(), *printed.out.splitlines()]
+
+
+def shown(line):
+    """A line of the manual as a pattern: any number for a number, anything for three dots."""
+    parts = [re.escape(part) for part in line.split("...")]
+    return ".*".join(re.sub(r"\d(?:[\d,]|\\?\.)*", lambda _: NUMBER, part) for part in parts)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a digits run that has ended."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main.main(FIRST_RUN.split()) == 0
+    return folder / "runs"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any(not each.kind for each in commands(page))],
+    ids=lambda page: page.stem,
+)
+def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, capsys):
+    if page.stem != "README":  # whose first run is the first
+        shutil.copytree(request.getfixturevalue("finished"), tmp_path / "runs")
+    for name, text in EXAMPLES:
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for command in commands(page):
+        if not command.kind or command.kind.startswith("fails"):
+            printed = iter(run(command, capsys))
+            for line in command.output:
+                pattern = shown(line)
+                assert line == "..." or any(re.fullmatch(pattern, each) for each in printed), line
+    sys.modules.pop("line", None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each for page in PAGES for each in commands(page) if each.kind == "checked"],
+    ids=lambda each: f"{each.page.stem}: {each.text}",
+)
+def test_commands_that_need_more_than_a_test_has_are_well_formed(command):
+    program, *arguments = shlex.split(command.text)
+    if program == "runner":
+        flags.parse(arguments)
+    else:
+        scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+        assert program in scripts
+
+
+def test_commands_stand_in_console_blocks():
+    for page in PAGES:
+        rest = re.sub(r"```console\n.*?```", "", page.read_text(), flags=re.DOTALL)
+        assert not re.findall(r"^\s*\$? ?(?:runner --|pip install|python ).*$", rest, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_to_pages(page):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+        assert (page.parent / link).is_file(), link
+
+
+def literals():
+    """Every text in the code, with three dots for what is filled in."""
+    for path in [*ROOT.glob("runner/**/*.py"), *ROOT.glob("tasks/**/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", None) for part in node.values]
+                yield "".join(part if isinstance(part, str) else "..." for part in parts)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_messages_of_troubleshooting_are_those_of_the_code():
+    code = list(literals())
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    terms = re.findall(r"^`(.+)`$", page, re.MULTILINE)
+    assert len(terms) > 30
+    for term in terms:
+        parts = [re.escape(part) for part in term.strip(".").split("...")]
+        pattern = re.compile(".*".join(parts), re.DOTALL)
+        assert any(pattern.search(text) for text in code), term
+
+
+def test_architecture_names_every_package():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for path in (ROOT / "runner").iterdir():
+        if (path / "__init__.py").exists():
+            assert f"| `{path.name}` |" in page
+
+
+def test_every_field_of_ours_has_a_meaning():
+    for kind in section_help.standard():
+        for row in section_help.facts(kind):
+            assert row.meaning or kind.__module__ != "runner.run_config", row
