@@ -84,7 +84,7 @@ def test_the_readmes_own_task_runs_in_a_folder_of_its_own(tmp_path):
     assert set(files) == {"line.py", "line.gin"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    command = re.search(r"^    (runner .*line\.gin.*)$", README, re.MULTILINE).group(1)
+    command = re.search(r"^\$ (runner .*line\.gin.*)$", README, re.MULTILINE).group(1)
 
     result = finish(start(*command.split()[1:], cwd=tmp_path))
 
