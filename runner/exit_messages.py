@@ -1,4 +1,4 @@
-"""How the command says that it ended otherwise than with results."""
+"""What the command says when it ends without results."""
 
 import json
 import tempfile

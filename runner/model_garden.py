@@ -135,7 +135,7 @@ def _evaluated(
     """The results of the newest checkpoint, nested as the task returns them."""
     newest = checkpoint_manager.latest(model_dir)
     if newest is None:
-        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+        raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)
     built.restore(newest)
     logs = built.evaluate(tf.constant(experiment.trainer.validation_steps))

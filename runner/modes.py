@@ -155,6 +155,6 @@ def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) 
         able = ", ".join(name for name, row in MODES.items() if row.profiles)
         raise ConfigError(f"{flag} is for --mode={able}; not for {mode}")
     if not 1 <= first <= last:
-        raise ConfigError(f"{flag}: expected FIRST:LAST, both counted, from 1 on")
+        raise ConfigError(f"{flag}: expected FIRST:LAST, both included, from 1")
     if end is not None and last > end:
         raise ConfigError(f"{flag}: the run ends at step {end} (TrainerConfig.train_steps)")

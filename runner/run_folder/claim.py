@@ -79,13 +79,13 @@ def claimed(
 ) -> Iterator[Claim]:
     """Inside, this process alone writes in `folder`; a thread gives its signs of life.
 
-    The claim of a process that is gone is taken over: at once if it ran on this machine, else when
-    its heartbeat has run out, which is waited for.
+    The claim of a process that has died is taken over: at once if it ran on this machine, else
+    after waiting for its heartbeat to run out.
 
     Args:
         folder: A run's, or an evaluator's; created where there is none.
-        note: Told of a wait, and of a claim that is taken over.
-        instead: What to choose another of, when the folder is taken.
+        note: Called with a line about a wait, or about a claim that is taken over.
+        instead: The flag or field to change if the folder is taken.
         patience: Seconds after which a heartbeat has run out.
         clock: Seconds since the epoch, for tests to inject; else the clock that stamps the files
             in `folder`, and so all heartbeats.
@@ -93,7 +93,7 @@ def claimed(
 
     Raises:
         RunnerError: another process writes there, or the folder cannot be written. The exit code
-            is 1: nothing is wrong with flags or configuration, and later they may do.
+            is 1: flags and configuration are right, and the same command may work later.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def claimed(
 
 
 def _file_time(folder: Path) -> float:
-    """What time it is where files are stamped: on a share, that is another machine's clock."""
+    """The time of the clock that stamps files; on a share that is another machine's."""
     with tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno()).st_mtime
 
@@ -163,7 +163,7 @@ class _Start:
                 return False
             if locked is False and not claim_file.lock(file):
                 raise RunnerError(f"{self._refusal(seen)}. If it is gone, delete {self.path}")
-            self.note(f"{self.path.parent}: taking over from {seen.holder}, which is gone")
+            self.note(f"{self.path.parent}: taking over from {seen.holder}, which has died")
             offer.replace(self.path)
             if not certain:
                 self.sleep(_SETTLE_SECONDS)
@@ -178,7 +178,7 @@ class _Start:
         left = max(self.patience - self._age(seen), _WATCH_SECONDS)
         self.note(
             f"{self.path.parent} is held by {self._described(seen)}; "
-            f"waiting {left:.0f} s for the next"
+            f"waiting up to {left:.0f} s for its next heartbeat"
         )
         while left > 0:
             self.sleep(_POLL_SECONDS)

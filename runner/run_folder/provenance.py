@@ -33,9 +33,9 @@ class Command(NamedTuple):
 
     Attributes:
         mode: Of the command.
-        arguments: Of the process, the program's name first.
-        flags: What they came to.
-        secrets: What is masked wherever it stands in the record.
+        arguments: Of the process; the program's name comes first.
+        flags: Their values.
+        secrets: Masked wherever they appear in the record.
     """
 
     mode: str
@@ -79,12 +79,12 @@ class RunRecord:
         self._write()
 
     def note(self, **facts: Any) -> None:
-        """Adds what is found out later, such as the devices."""
+        """Adds facts that become known later, such as the devices."""
         self._start.update(secrets.masked_all(facts, self._secrets))
         self._write()
 
     def end(self, state: str, step: int | None = None) -> None:
-        """Says how this start ended, and where, unless that was noted."""
+        """Says how this start ended, and at which step."""
         step = self._start["step"] if step is None else step
         self.note(ended=time.time(), state=state, step=step)
 
@@ -98,11 +98,11 @@ def _starts(path: Path) -> list[dict[str, Any]]:
     try:
         return [dict(start) for start in before["starts"]] if before else []
     except (KeyError, TypeError, ValueError) as error:
-        raise RunnerError(f"{path} is no record of a run: remove it") from error
+        raise RunnerError(f"{path} is not the record of a run: remove it") from error
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages that a result depends on, those that are installed."""
+    """The versions of those packages that a result depends on and that are installed."""
     found = {}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -115,7 +115,7 @@ def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
 
     Args:
         folder: Within the repository.
-        known: Secrets that are masked wherever they stand.
+        known: Secrets to mask.
 
     Returns:
         `commit`, `branch`, `diff` against the commit (cut off after a million characters) and

@@ -1,4 +1,4 @@
-"""`status.json`: what a run is doing, for whoever watches its folder. No TensorFlow."""
+"""`status.json`: what a run is doing, for other processes to see. No TensorFlow."""
 
 import dataclasses
 import os
@@ -49,11 +49,11 @@ def read(model_dir: Path) -> Status | None:
     try:
         return None if value is None else Status(**value)
     except TypeError as error:
-        raise RunnerError(f"{path} is no status of a run ({error}): remove it") from error
+        raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
 
 
 def after(error: BaseException) -> State:
-    """The state of a run that `error` has ended."""
+    """The state of a run that was ended by `error`."""
     if isinstance(error, signals.Interrupted):
         return "preempted" if error.is_preemption else "stopped"
     return "diverged" if isinstance(error, DivergedError) else "failed"
@@ -62,7 +62,7 @@ def after(error: BaseException) -> State:
 class StatusFile:
     """Writes the status of this process's run.
 
-    While it is entered, a thread says `running` again every few seconds, whatever the run is at:
+    Inside, a thread writes `running` again every few seconds:
 
         with status.StatusFile(model_dir) as state:
             state.beat(step)
@@ -71,11 +71,11 @@ class StatusFile:
     Args:
         model_dir: The run's folder.
         seconds: How often the thread writes.
-        note: Told when the thread cannot write.
+        note: Called with a line when the thread cannot write.
         clock: Seconds since the epoch, for tests to inject.
 
     Attributes:
-        step: The last training step done, by an earlier start at first.
+        step: The last training step done; at first, that of the start before.
     """
 
     def __init__(

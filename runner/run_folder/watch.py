@@ -1,4 +1,4 @@
-"""A training run as seen from another process: what status.json says, and how long ago it changed.
+"""A training run, seen from another process: what status.json says and how long ago it changed.
 
 Only this process's clock counts, so that clocks of two machines may differ. No TensorFlow.
 """
@@ -25,14 +25,14 @@ _REMIND_SECONDS = 60.0
 
 
 class Glance:
-    """Tells whether a file is another than at the last look."""
+    """Tells whether a file has changed since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
 
     def changed(self) -> bool:
-        """Whether it is; a share that is away tells nothing."""
+        """True if so. An unreachable network share counts as unchanged."""
         try:
             with self._path.open("rb") as file:  # NFS answers `stat` alone from memory
                 found = os.fstat(file.fileno())
@@ -54,9 +54,9 @@ class Watch:
     Args:
         model_dir: The run's folder.
         timeout: Seconds without a sign of life after which `wait` gives up; None for never.
-        give_up: Asked when so many seconds have passed, whether to give up quietly; where it says
-            no, it is asked again after as many. None: `wait` raises.
-        note: Told of what happens to the run, and now and then what is waited for.
+        give_up: Called after `timeout` seconds: whether to give up quietly. If not, it is called
+            again after as many more. None: `wait` raises.
+        note: Called with each change in the run's state, and now and then while waiting.
         clock: Seconds, for tests to inject.
 
     Attributes:
@@ -82,10 +82,10 @@ class Watch:
         self._status: status.Status | None = None
         self._alive = self._noted = self._asked = clock()
         self._gone = False
-        self.state: State = "running"  # of which nothing needs to be said
+        self.state: State = "running"  # which needs no saying
 
     def look(self) -> State:
-        """What the run is at; what has changed is noted."""
+        """The state of the run; a change is noted."""
         now = self._clock()
         written, committed = self._written.changed(), self._committed.changed()
         if written:
@@ -99,10 +99,10 @@ class Watch:
         return state
 
     def wait(self) -> str | None:
-        """Where there is nothing to do: says now and then what is waited for.
+        """For a moment without work: says now and then what the evaluator waits for.
 
         Returns:
-            Why no more is to be waited for, where `give_up` says so, else None.
+            Why to stop waiting, if `give_up` says so, else None.
 
         Raises:
             RunnerError: there was no sign of life for too long.
@@ -137,9 +137,9 @@ class Watch:
         return "silent" if self._gone or quiet > _SILENT_SECONDS else "running"
 
     def _news(self, before: State) -> str:
-        """What to say of a state that has begun."""
+        """What to say of a new state."""
         if self.state == "running":
-            begins = "begins" if before == "absent" else "goes on"
+            begins = "starts" if before == "absent" else "goes on"
             return f"training {begins} at step {self._step}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
@@ -147,10 +147,12 @@ class Watch:
         """What was last seen of the run."""
         seen = self._status
         if seen is None:
-            return f"no training has begun in {self._model_dir}"
+            return f"no training has started in {self._model_dir}"
         if self.state == "silent":
             who = f"process {seen.pid} on {seen.host}, last at step {self._step}"
-            return f"{who}, is gone without a word" if self._gone else f"{who}, is silent"
+            return (
+                f"{who}, exited without recording a status" if self._gone else f"{who}, is silent"
+            )
         ended = {"preempted": "was preempted", "done": "is done", "failed": "has failed"}
         reason = f" ({seen.reason})" if seen.reason else ""
         return f"training {ended.get(seen.state, seen.state)} at step {self._step}{reason}"

@@ -1,8 +1,8 @@
 """`--dry_run`: what a mode would do, once and small, in a scratch folder that is removed.
 
-Real data, one training step, one evaluation batch, a checkpoint saved and restored. What would go
-wrong hours later (a full disk, a folder that is not writable, a metric that there is not, memory)
-is found out in seconds.
+Real data, one training step, one evaluation batch, a checkpoint saved and restored. What would
+fail hours later (a full disk, a folder that is not writable, a metric that does not exist, too
+little memory) fails within seconds.
 """
 
 import dataclasses
@@ -94,7 +94,7 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
         return checkpoint_manager.latest(model_dir)
     paths = selection.select(model_dir, which, best=list(policies.best_rules(experiment)))
     if not paths and not experiment.task.init_checkpoint:
-        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+        raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     return paths[-1] if paths else None
 
 
@@ -163,7 +163,7 @@ def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict
     with built.strategy.scope():
         for each in evaluation_sets.build(experiment, built.task)[1:]:
             next(iter(each.dataset))
-            console.say(f"the set {each.name!r} gives batches")
+            console.say(f"set {each.name!r}: read one batch")
     return metrics
 
 
@@ -177,7 +177,7 @@ def _say_shapes(what: str, dataset: Any) -> None:
 
 
 def _nearest(model_dir: Path) -> Path:
-    """The run's folder, else the nearest above it that is there."""
+    """The run's folder, or the nearest existing one above it."""
     return next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
 
 
@@ -189,13 +189,13 @@ def _check_folder(model_dir: Path) -> None:
 
 
 def _check_space(model_dir: Path, size: int, experiment: config.Experiment) -> None:
-    """Raises where the checkpoints that are kept at once do not fit on the disk."""
+    """Raises if the disk has no room for all checkpoints that are kept at once."""
     there = _nearest(model_dir)
     needed = size * (experiment.trainer.max_to_keep + 1)
     free = shutil.disk_usage(there).free
     if needed > free:
         raise RunnerError(
-            f"{experiment.trainer.max_to_keep} checkpoints and one that is being written need "
+            f"{experiment.trainer.max_to_keep} checkpoints and the one being written need "
             f"{text.size(needed)}; {there} has {text.size(free)} left (TrainerConfig.max_to_keep)"
         )
 

@@ -11,7 +11,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
-from runner.runs import build, evaluator_run
+from runner.runs import evaluator_run
 from runner.runs.request import Outcome, Request, Results
 from runner.runs.results import results
 
@@ -23,7 +23,7 @@ def evaluate(request: Request) -> Outcome:
     paths = selection.select(model_dir, request.checkpoint, best=folders)
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
-        raise ConfigError(f"there is no checkpoint in {model_dir} to evaluate")
+        raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     with _evaluator(request, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
         if len(paths) > 1:
@@ -78,16 +78,7 @@ def _evaluator(
     with session.Session(own, request.config, command, stop=request.stop, trains=False) as start:
         start.begin()
         console.announce("building the model ...")
-        run = evaluator_run.EvaluatorRun(
-            request.config,
-            request.model_dir,
-            own,
-            stop=request.stop,
-            eval_actions=request.eval_actions,
-            keeps_best=keeps_best,
-            given=request.given or build.Given(),
-        )
-        step = None
+        run = evaluator_run.EvaluatorRun(request, own, keeps_best=keeps_best)
         try:
             with closing.closing(run):
                 yield run

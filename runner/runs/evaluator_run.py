@@ -1,71 +1,58 @@
 """A process that only evaluates, and writes only in its own folder."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from runner import errors
 from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
-from runner.config import Experiment
-from runner.core import closing, console, layout, schedule, secrets, signals, user_code
+from runner.core import closing, console, layout, secrets, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
 from runner.history import history, records
 from runner.reporting import progress
 from runner.run_folder import watch
 from runner.runs import build, evaluations
+from runner.runs.request import Request
 
 _POLL_SECONDS = 0.2
 
 
 class EvaluatorRun:
-    """Evaluates checkpoints of the run in `model_dir`, and records in a folder of its own there.
+    """Evaluates checkpoints of a training run, and records the results in a folder of its own.
 
     Args:
-        config: The experiment.
-        model_dir: The training run's folder; it need not exist yet.
+        request: What the user asks for; the training run need not exist yet.
         folder: The evaluator's own.
-        stop: Whether a signal has come.
-        eval_actions: Called with each result.
         keeps_best: Whether the best checkpoints are kept in `folder`.
-        given: What a caller has made already.
 
     Attributes:
         evaluator: Holds the weights.
-        history: What it has evaluated, or could not read.
-        line: What a person sees.
+        history: The evaluations, and what could not be evaluated.
     """
 
-    def __init__(
-        self,
-        config: Experiment,
-        model_dir: Path,
-        folder: Path,
-        *,
-        stop: signals.Stop,
-        eval_actions: Sequence[schedule.Action] = (),
-        keeps_best: bool = True,
-        given: build.Given = build.Given(),  # noqa: B008, immutable
-    ) -> None:
+    def __init__(self, request: Request, folder: Path, *, keeps_best: bool = True) -> None:
+        config, self._model_dir = request.config, request.model_dir
         self._options = config.run.evaluator
-        self._model_dir = model_dir
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
-        self.evaluator = build.build_evaluator(config, folder, stop=stop, given=given)
+        self.evaluator = build.build_evaluator(
+            config, folder, stop=request.stop, given=request.given or build.Given()
+        )
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
-            config, self.evaluator, model_dir, evaluates=True, evaluator=name
+            config, self.evaluator, self._model_dir, evaluates=True, evaluator=name
         )
         self.history = history.History(folder / layout.HISTORY)
-        self.line = progress.Progress()
+        self._line = progress.Progress()
         self._boards = evaluations.build_boards(config, folder)
         self._failures = 0  # in a row
         self._evaluation = evaluations.build_evaluation(
             config,
             self.evaluator,
-            evaluations.Outputs(folder, self.history, self._boards, self.line),
-            actions=eval_actions,
+            evaluations.Outputs(folder, self.history, self._boards, self._line),
+            actions=request.eval_actions,
             keeps_best=keeps_best,
         )
         self._final_test = final_test.build(config, self.evaluator, folder, rows=self.history)
@@ -74,24 +61,23 @@ class EvaluatorRun:
         """Restores a checkpoint, evaluates it and records the result.
 
         Raises:
-            checkpoints.DamagedError: it is damaged, or gone.
+            DamagedError: it is damaged or missing.
             ConfigError: it was written for another model.
         """
         self.evaluator.restore(path)
-        self._record(checkpoint_manager.step_of(path), path)
+        self._evaluation.run(checkpoint_manager.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
-        """Does as `evaluate`, but a checkpoint that cannot be evaluated is recorded as such.
+        """Like `evaluate`, but records a checkpoint that cannot be evaluated, and goes on.
 
-        So is one whose evaluation, or an action after it, raises an exception: the next one may
-        not.
+        So it does after an exception in an evaluation, or in an action: the next one may work.
 
         Returns:
             The reason to stop that an action gave, or None.
 
         Raises:
-            ConfigError: it was written for another model, or another mistake in the configuration.
-            RunnerError: too many in a row have failed.
+            ConfigError: the configuration does not fit the checkpoint, or has another mistake.
+            RunnerError: too many failures in a row.
         """
         step = checkpoint_files.step_in(path.name) or 0
         try:
@@ -121,9 +107,9 @@ class EvaluatorRun:
         try:
             self.evaluator.initialize(whole=True)
         except ConfigError as error:
-            none = f"there is no checkpoint in {self._model_dir} to evaluate"
-            raise ConfigError(f"{none}, and init_checkpoint is none: {error}") from error
-        self._record(0, path)
+            none = f"there is no checkpoint to evaluate in {self._model_dir}, and"
+            raise ConfigError(f"{none} init_checkpoint cannot be evaluated: {error}") from error
+        self._evaluation.run(0, path)
 
     def follow(
         self,
@@ -132,7 +118,7 @@ class EvaluatorRun:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> str | None:
-        """Evaluates checkpoints while training writes them, and the last when that has ended.
+        """Evaluates checkpoints while training writes them, and the last one after it has ended.
 
         Args:
             training: The state of the run.
@@ -140,11 +126,11 @@ class EvaluatorRun:
             sleep: Waits for seconds, for tests to inject.
 
         Returns:
-            The reason that an action gave to stop earlier, or None.
+            The reason to stop that an action gave, or None.
 
         Raises:
-            RunnerError: no sign of life for too long, too many failures, or there was nothing to
-                evaluate until the end of training.
+            RunnerError: no sign of life for too long, too many failures, or training ended before
+                there was anything to evaluate.
             ConfigError: a checkpoint was written for another model.
         """
         self._catch_up()
@@ -174,7 +160,7 @@ class EvaluatorRun:
 
     def close(self) -> None:
         """Flushes what is still in memory."""
-        closing.close(self.line, self._boards)
+        closing.close(self._line, self._boards)
 
     def _follow(
         self,
@@ -185,7 +171,7 @@ class EvaluatorRun:
     ) -> str | None:
         earliest = clock()
         while not self._enough():
-            state = training.look()  # first: what the run ended with is on the disk by then
+            state = training.look()  # first: the last checkpoint of a run that has ended is on disk
             waits = state == "running" and clock() < earliest
             path = None if waits else todo.next()
             if path:
@@ -201,7 +187,7 @@ class EvaluatorRun:
         return None
 
     def _why_nothing(self, training: watch.Watch) -> str:
-        """Why there is not one evaluation, though training has ended."""
+        """Why there is no evaluation, though training has ended."""
         if failed := self.history.left_out:
             last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
             return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
@@ -213,7 +199,7 @@ class EvaluatorRun:
         return f"{ended} at step {checkpoint_manager.step_of(newest):,}, before {first}"
 
     def _catch_up(self) -> None:
-        """Keeps the newest evaluated checkpoint as the best, where a kill came before that."""
+        """Brings best/ up to date with the newest evaluation: a kill may have come in between."""
         for row in [row for row in self.history.evaluations if row.is_own][-1:]:
             for folder in (self._folder, self._folder / layout.QUEUE, self._model_dir):
                 path = folder / row.checkpoint
@@ -243,9 +229,6 @@ class EvaluatorRun:
         name = evaluation_log.checkpoint_name(path, self._model_dir)
         self.history.append(kind(step, name, reason, time.time()))
         console.say(f"{name}: {reason}; it is left out")
-
-    def _record(self, step: int, path: Path) -> str | None:
-        return self._evaluation.run(step, path)
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations

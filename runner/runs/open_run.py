@@ -180,7 +180,7 @@ def _profiled(request: Request, state: training_state.TrainingState) -> profilin
     if steps is None and not every:
         return None
     if steps and every:
-        console.say("--profile_steps counts, and not RunConfig.profile_every")
+        console.say("--profile_steps overrides RunConfig.profile_every")
     chosen = profiling.Steps(*steps) if steps else profiling.each(every)
     folder = state.folder / layout.TRAIN
     return profiling.Profiled(state.trainer, chosen, folder, note=console.say)

@@ -168,12 +168,12 @@ def _scratch(model_dir: Path) -> Iterator[Path]:
                 shutil.rmtree(left)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
     except OSError as error:
-        raise RunnerError(f"there can be no scratch folder beside {model_dir}: {error}") from error
+        raise RunnerError(f"cannot create a scratch folder beside {model_dir}: {error}") from error
     try:
         with claim.claimed(folder, note=console.say):
             yield folder
     except RunnerError as error:
-        raise RunnerError(f"{error}\nall of it is kept in {folder}") from error
+        raise RunnerError(f"{error}\neverything is kept in {folder}") from error
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -226,8 +226,8 @@ def test_another_machines_claim_is_taken_over_when_its_heartbeat_has_run_out(tmp
     assert clock.slept == waits + 2  # and a moment in which another might have done the same
     assert notes == [
         f"{tmp_path} is held by process 17 on other (last heartbeat {max(age, 0)} s ago); "
-        f"waiting {waits} s for the next",
-        f"{tmp_path}: taking over from process 17 on other, which is gone",
+        f"waiting up to {waits} s for its next heartbeat",
+        f"{tmp_path}: taking over from process 17 on other, which has died",
     ]
 
 
@@ -238,7 +238,7 @@ def test_a_heartbeat_is_not_measured_by_this_machines_clock(tmp_path, monkeypatc
     monkeypatch.setattr(time, "time", lambda: now + 3600)
     with claim.claimed(tmp_path, note=notes.append, sleep=clock.sleep):
         pass
-    assert "(last heartbeat 0 s ago); waiting 60 s" in notes[0]
+    assert "(last heartbeat 0 s ago); waiting up to 60 s" in notes[0]
 
 
 @pytest.mark.parametrize("age", [0, 100_000])  # also where the other machine's clock is wrong

@@ -56,16 +56,16 @@ def elsewhere(folder):
 
 def test_a_folder_that_does_not_exist_is_waited_for_and_said_once_a_minute(scene):
     assert scene.after(0) == "absent"
-    assert scene.said == [f"no training has begun in {scene.folder}; waiting"]
+    assert scene.said == [f"no training has started in {scene.folder}; waiting"]
     assert scene.after(59) == "absent"
     assert scene.said == []
     scene.after(1)
-    assert scene.said == [f"still waiting, for 1:00 now: no training has begun in {scene.folder}"]
+    assert scene.said == [f"still waiting, for 1:00 now: no training has started in {scene.folder}"]
     scene.after(1)
     assert scene.said == []
     scene.write("running", 0)
     assert scene.after(1) == "running"
-    assert scene.said == ["training begins at step 0"]
+    assert scene.said == ["training starts at step 0"]
 
 
 def test_of_a_run_that_goes_on_nothing_is_said(scene):
@@ -135,7 +135,7 @@ def test_on_this_machine_a_killed_trainer_is_noticed_by_its_lock(scene):
     claim_file.close(gone)  # as a kill leaves it
     assert scene.after(9) == "running"  # signs of life have come
     assert scene.after(2) == "silent"
-    assert "is gone without a word; waiting" in scene.said[0]
+    assert "exited without recording a status; waiting" in scene.said[0]
     assert scene.after(1) == "silent"
     assert scene.said == []
 
@@ -163,7 +163,7 @@ def test_it_gives_up_without_a_sign_of_life_and_says_what_was_last_seen(scene, s
     message = str(error.value)
     assert message.startswith(f"{scene.folder}: no sign of life for 10:01, giving up; ")
     assert message.endswith("(TrainerConfig.continuous_eval_timeout = 600)")
-    last = {"absent": "no training has begun", "running": "last at step 40, is silent"}
+    last = {"absent": "no training has started", "running": "last at step 40, is silent"}
     assert last.get(state, f"{state} at step 40") in message
 
 

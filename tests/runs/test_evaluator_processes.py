@@ -104,7 +104,7 @@ def test_a_evaluator_waits_while_training_is_killed_preempted_and_started_again(
         "TrainerConfig.continuous_eval_timeout=15",
     ]
     long = [*trainer(10**7, 500), "CosineLrConfig.decay_steps=1000"]
-    wait_for(said(err, "no training has begun in run; waiting"))
+    wait_for(said(err, "no training has started in run; waiting"))
 
     training = runners("training", "train", *long)
     gives_up = runners("hasty", "continuous_eval", *hasty)
@@ -113,7 +113,7 @@ def test_a_evaluator_waits_while_training_is_killed_preempted_and_started_again(
     killed = training.wait()
     assert killed == -signal.SIGKILL
     wait_for(said(err, f"process {training.pid} on "))
-    wait_for(said(err, "is gone without a word; waiting"))
+    wait_for(said(err, "exited without recording a status; waiting"))
     assert gives_up.wait(timeout=60) == 1
     message = (tmp_path / "hasty.err").read_text().splitlines()[-1]
     assert "no sign of life for 0:15, giving up; process" in message

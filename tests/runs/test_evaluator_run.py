@@ -21,6 +21,7 @@ from runner.evaluation import evaluation, handover
 from runner.history import history, records
 from runner.run_folder import status, watch
 from runner.runs import evaluator_run
+from runner.runs.request import Request
 
 STEPS = (10, 20, 30, 40, 50, 60)
 
@@ -87,9 +88,8 @@ def follow(training, *events, after=None, timeout=None, **options):
     config = toy.experiment({"run": {"evaluator": options}})
     folder = training.folder / f"eval-{options.get('name', 'x')}"
     actions = [lambda _: after(run.history.evaluations)] if after else []
-    run = evaluator_run.EvaluatorRun(
-        config, training.folder, folder, stop=signals.Stop(), eval_actions=actions
-    )
+    request = Request(config, training.folder, eval_actions=actions)
+    run = evaluator_run.EvaluatorRun(request, folder)
     said, time = [], Time(*events)
     seen = watch.Watch(training.folder, timeout=timeout, note=said.append, clock=time)
     try:
@@ -265,13 +265,9 @@ def test_a_pause_between_evaluations_ends_with_the_training(training):
     waits = [lambda: None] * 9  # 1.8 s
     time = Time(*waits, lambda: training.is_now("done"))
     config = toy.experiment({"run": {"evaluator": {"policy": "every", "min_seconds": 1.0}}})
-    folder = training.folder / "eval-x"
+    actions = [lambda _: times.append(round(time(), 3))]
     run = evaluator_run.EvaluatorRun(
-        config,
-        training.folder,
-        folder,
-        stop=signals.Stop(),
-        eval_actions=[lambda _: times.append(round(time(), 3))],
+        Request(config, training.folder, eval_actions=actions), training.folder / "eval-x"
     )
     seen = watch.Watch(training.folder, timeout=None, note=print, clock=time)
     run.follow(seen, clock=time, sleep=time.sleep)

@@ -167,8 +167,14 @@ def test_a_rollback_ends_the_profile(tmp_path):
         (["--mode=train", "--profile_steps=100"], "expected FIRST:LAST, as in 100:102"),
         (["--mode=train", "--profile_steps=-1:3"], "expected FIRST:LAST, as in 100:102"),
         (["--mode=train", "--profile_steps="], "expected FIRST:LAST, as in 100:102"),
-        (["--mode=train", "--profile_steps=5:3"], "5:3: expected FIRST:LAST, both counted, from 1"),
-        (["--mode=train", "--profile_steps=0:3"], "0:3: expected FIRST:LAST, both counted, from 1"),
+        (
+            ["--mode=train", "--profile_steps=5:3"],
+            "5:3: expected FIRST:LAST, both included",
+        ),
+        (
+            ["--mode=train", "--profile_steps=0:3"],
+            "0:3: expected FIRST:LAST, both included",
+        ),
         (["--mode=eval", "--profile_steps=1:3"], "is for --mode=train, train_and_eval, "),
         (["--mode=verify_resume", "--profile_steps=1:3"], "is for --mode=train, train_and_eval, "),
     ],
@@ -183,7 +189,7 @@ def test_steps_that_cannot_be_profiled_are_refused(capsys, tmp_path, flags, said
     ("mode", "options", "said"),
     [
         ("eval", {"profile_steps": (1, 2)}, "1:2 is for --mode=train, train_and_eval, "),
-        ("train", {"profile_steps": (2, 1)}, "2:1: expected FIRST:LAST, both counted, from 1"),
+        ("train", {"profile_steps": (2, 1)}, "2:1: expected FIRST:LAST, both included"),
         ("train", {"profile_steps": (30, 41)}, "30:41: the run ends at step 40"),
         ("train", {"profile_steps": (1, 2), "dry_run": True}, "a dry run profiles nothing"),
     ],
