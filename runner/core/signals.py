@@ -59,11 +59,6 @@ class Stop:
         """Whether a signal has come."""
         return self.number is not None
 
-    @property
-    def name(self) -> str:
-        """`SIGTERM` or `SIGINT`; empty before one has come."""
-        return signal.Signals(self.number).name if self.number else ""
-
     def tell(self, told: Callable[[], None]) -> None:
         """Has `told` called, by another thread, the moment a signal comes."""
         self._told.append(told)

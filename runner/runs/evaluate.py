@@ -12,8 +12,7 @@ from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
 from runner.runs import evaluator_run
-from runner.runs.request import Outcome, Request, Results
-from runner.runs.results import results
+from runner.runs.request import Outcome, Request, Results, results
 
 
 def evaluate(request: Request) -> Outcome:

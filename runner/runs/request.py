@@ -1,5 +1,6 @@
 """What a user asks for, and what comes of it. The modes' table needs this without TensorFlow."""
 
+import collections
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.core import schedule, secrets, signals
+from runner.history import best_evaluation, records
 from runner.run_folder import provenance
 
 if TYPE_CHECKING:  # these load TensorFlow
@@ -67,3 +69,24 @@ class Request:
         """What run.json is to say was started."""
         held = list(secrets.held(self.config.as_dict()))
         return provenance.Command(mode, sys.argv, self.flags, held)
+
+
+def results(
+    state: str,
+    rows: Sequence[records.Evaluation],
+    rule: best_evaluation.BestRule | None,
+    model_dir: Path,
+    **more: Any,
+) -> Results:
+    """The newest and the best of `rows`; of `more`, what is not empty."""
+    step = rows[-1].step if rows else 0
+    newest = collections.ChainMap(*(dict(row.metrics) for row in rows if row.step == step))
+    best = rule.best(rows) if rule else None
+    return {
+        "status": state,
+        "step": step,
+        "metrics": records.plain(newest),
+        "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
+        "model_dir": str(model_dir),
+        **{name: value for name, value in more.items() if value},
+    }

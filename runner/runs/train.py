@@ -7,8 +7,7 @@ from runner.history import policies, records
 from runner.reporting import hparams
 from runner.run_folder import session
 from runner.runs import open_run, training_run
-from runner.runs.request import Outcome, Request
-from runner.runs.results import results
+from runner.runs.request import Outcome, Request, results
 from runner.training import controller
 
 

@@ -99,10 +99,6 @@ class Controller:
         self.step = run.step
         self.stop_reason: str | None = None
 
-    def stop(self, reason: str) -> None:
-        """Ends the run at the next boundary, committed there; the first reason given counts."""
-        self.stop_reason = self.stop_reason or reason
-
     def run(self) -> None:
         """Trains to the end of the grid or until something stops it; all is on disk then.
 
@@ -191,5 +187,6 @@ class Controller:
         return seconds > 0 and self._clock() - self._committed_at >= seconds
 
     def _heed(self, reason: Any) -> None:
+        """Ends the run at the next commit if there is a reason; the first one counts."""
         if isinstance(reason, str):
-            self.stop(reason)
+            self.stop_reason = self.stop_reason or reason
