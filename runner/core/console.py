@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     import rich.console
     import rich.live
+    from rich import text
 
 Note = Callable[[str], object]
 """Tells a person one line."""
@@ -52,18 +53,20 @@ class Console:
         """Seconds to let pass between two `show` of the same thing."""
         return 0.2 if self.is_live else 30.0
 
-    def say(self, line: str, *, style: str = "") -> None:
+    def say(self, line: "str | text.Text", *, style: str = "") -> None:
         """Prints a line, above the live one.
 
         Args:
-            line: Or several.
+            line: Or several; a Text has styles of its own.
             style: rich's, as in "bold red"; shown on a terminal.
         """
         with self._lock:
-            if self._live or (style and self.is_live):
+            styled = style or not isinstance(line, str)
+            if self._live or (styled and self.is_live):
                 from rich import text
 
-                self._rich().print(text.Text(line, style=style), soft_wrap=True)
+                shown = text.Text(line, style=style) if isinstance(line, str) else line
+                self._rich().print(shown, soft_wrap=True)
             else:
                 print(line, file=self._file(), flush=True)
 

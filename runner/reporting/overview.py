@@ -5,12 +5,14 @@ Rows first, rendering last, as in CLU's parameter overview.
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from rich.text import Text
 
 from runner.core import text
 from runner.internals import keras as keras_internals
@@ -135,28 +137,31 @@ def count(graph: tf.Graph) -> Count:
         return Count(unknown=str(error))
 
 
-def render(overview: Overview) -> str:
-    """A table of the layers, at most some 40 lines, and the totals in words."""
+def render(overview: Overview, *, width: float = math.inf) -> Text:
+    """A table of the layers, at most some 40 lines, and the totals in words.
+
+    Args:
+        overview: What to render.
+        width: Columns of the terminal, which the table fits into.
+    """
     rows = _grouped(overview.rows)
     cells = [("layer", "kind", "shapes", "trainable", "not trainable")]
     cells += [
         (row.layer, row.kind, _shapes(row), f"{row.trainable:,}", f"{row.not_trainable:,}")
         for row in rows
     ]
-    lines = table.aligned(cells, left=3)
+    head, *lines = table.aligned(cells, left=3, width=width)
     if len(rows) > _SHOWN_ROWS:
         half = _SHOWN_ROWS // 2
-        lines[1 + half : -half] = [f"... {len(rows) - 2 * half} more rows in overview.json"]
+        lines[half:-half] = [f"... {len(rows) - 2 * half} more rows in overview.json"]
     total = overview.trainable + overview.not_trainable
-    return "\n".join(
-        [
-            *lines,
-            f"parameters: {text.short(total)} ({overview.trainable:,} trainable, "
-            f"{overview.not_trainable:,} not trainable)",
-            f"forward pass of one example: {overview.forward}",
-            f"training step: {overview.training_step}",
-        ]
-    )
+    lines += [
+        f"parameters: {text.short(total)} ({overview.trainable:,} trainable, "
+        f"{overview.not_trainable:,} not trainable)",
+        f"forward pass of one example: {overview.forward}",
+        f"training step: {overview.training_step}",
+    ]
+    return Text("\n").join([Text(head, style="bold"), *map(Text, lines)])
 
 
 def _rows(

@@ -3,21 +3,31 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from rich import console, table
+from rich.text import Text
+
 from runner.history import records
 
 _BEST = "  best"
+_WIDEST = 10_000
 
 
-def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Lines whose cells stand below each other; the first `left` columns begin in line."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+def aligned(lines: Sequence[Sequence[str]], *, left: int, width: float = math.inf) -> list[str]:
+    """Lines whose cells stand below each other; the first `left` columns are left-aligned.
+
+    The cells of these are cut to make the lines fit into `width` columns of a terminal.
+    """
+    grid = table.Table.grid(padding=(0, 2, 0, 0))
+    for index in range(len(lines[0])):
+        right = index >= left
+        grid.add_column(justify="right" if right else "left", no_wrap=right)
+    for line in lines:
+        grid.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in line))
+    columns = int(width) if math.isfinite(width) else _WIDEST
+    screen = console.Console(width=columns, color_system=None, force_jupyter=False)
+    with screen.capture() as capture:
+        screen.print(grid)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def evaluations(
@@ -27,7 +37,7 @@ def evaluations(
     best: records.Evaluation | None = None,
     first: Sequence[str] = (),
     width: float = math.inf,
-) -> str:
+) -> Text:
     """A line a checkpoint, by steps: its metrics, or why it has none.
 
     Args:
@@ -35,7 +45,7 @@ def evaluations(
         left_out: Checkpoints that could not be evaluated, or not to the end.
         best: The row to mark.
         first: Metrics that come first, and are shown in any case.
-        width: What the columns are to fit into; metrics that do not are left out.
+        width: Columns of the terminal; metrics that do not fit are left out.
     """
     rows = list(rows)
     known = {name for row in rows for name in row.metrics}
@@ -54,8 +64,11 @@ def evaluations(
         notes[key] = f"{notes.get(key, '')}  {each.reason}"
     order = sorted(by_key)
     top, *others = aligned([head, *(by_key[key] for key in order)], left=0)
-    marked = [line + notes.get(key, "") for key, line in zip(order, others, strict=True)]
-    return "\n".join([top, *marked])
+    text = Text(top, style="bold")
+    for key, line in zip(order, others, strict=True):
+        note = notes.get(key, "")
+        text.append(f"\n{line}{note}", style="not bold green" if note == _BEST else "not bold")
+    return text
 
 
 def _cells(rows: Iterable[records.Evaluation], names: Sequence[str], *more: str) -> list[list[str]]:

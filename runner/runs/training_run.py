@@ -134,12 +134,12 @@ class TrainingRun:
     def report(self) -> None:
         """Says what is about to be trained, from where, and how exactly it would resume."""
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
+        console.say(overview.render(self.costs.view, width=console.STDERR.width))
         for text in self._announcements():
             console.say(text)
 
     def _announcements(self) -> Iterator[str]:
         state, config, trainer = self.state, self.state.config, self.state.trainer
-        yield overview.render(self.costs.view)
         if self.costs.utilization:
             yield str(self.costs.utilization.peak)
         if not self.grid.evaluations and (others := policies.left_to_evaluators(config)):

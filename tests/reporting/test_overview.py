@@ -46,7 +46,7 @@ def test_resnet_50_has_the_parameters_and_the_multiply_adds_that_are_published()
     assert view.trainable == 25_557_032
     assert view.not_trainable == 53_120  # means and variances of batch normalization
     assert forward.multiply_adds == 4_089_184_256
-    shown = overview.render(view)
+    shown = overview.render(view).plain
     assert "4.09 G multiply-adds" in shown
     assert "25.6 M" in shown
     assert len(shown.splitlines()) < 45
@@ -131,7 +131,7 @@ def test_a_table_shows_what_fits():
         overview.Count(40),
         overview.Count(unknown="the training step runs eagerly"),
     )
-    assert overview.render(view).splitlines() == [
+    assert overview.render(view).plain.splitlines() == [
         "layer  kind   shapes  trainable  not trainable",
         "dense  Dense  8x5, 5         45              0",
         "parameters: 45 (45 trainable, 0 not trainable)",
@@ -144,7 +144,7 @@ def test_a_long_table_takes_inner_layers_together_or_leaves_out_the_middle():
     def shown(names):
         rows = [overview.ParameterRow(name, "Dense", ((2,),), 2, 0) for name in names]
         view = overview.Overview(rows, overview.Count(0), overview.Count(0))
-        return overview.render(view).splitlines()
+        return overview.render(view).plain.splitlines()
 
     nested = shown(f"block{n // 10}/dense{n}" for n in range(100))
     assert len(nested) == 1 + 10 + 3
