@@ -25,13 +25,13 @@ class AspectSentimentConfig(cfg.TaskConfig):
     `encoder`; the BERT models take the encoder of either.
 
     Attributes:
-        model: which one.
+        model: which model.
         train_data: what it learns from; by default four fifths of the made-up sentences.
         validation_data: what it is scored on; by default the other fifth.
-        vocabulary_paths: further files of examples whose words a model over word embeddings knows,
-            such as those of the test: their labels stay unread.
-        polarities: names of the classes, in order; empty takes them from the training data, sorted.
-        window: how many words or pieces are read before the aspect, of it, and behind it.
+        vocabulary_paths: more files of examples, such as the test set, whose words a model over
+            word embeddings should know. Their labels are not read.
+        polarities: the names of the classes, in order; empty: those of the training data, sorted.
+        window: how many words or pieces to read before the aspect, in it, and after it.
     """
 
     model: aspect_models.ModelConfig = dataclasses.field(default_factory=aspect_models.ModelConfig)
@@ -65,7 +65,7 @@ class AspectSentimentTask(base_task.Task):
         """The names of the classes.
 
         Raises:
-            ConfigError: there is one only.
+            ConfigError: there is only one.
         """
         given = tuple(self.task_config.polarities)
         names = given or aspect_data.polarities(self._examples(self.task_config.train_data))
@@ -78,7 +78,7 @@ class AspectSentimentTask(base_task.Task):
 
     @functools.cached_property
     def reader(self) -> aspect_features.Reader:
-        """What makes the model's features of strings."""
+        """Turns strings into the model's features."""
         config = self.task_config
         examples = self._examples(config.train_data) + self._examples(config.validation_data)
         examples += [each for path in config.vocabulary_paths for each in aspect_data.parse(path)]
@@ -89,8 +89,8 @@ class AspectSentimentTask(base_task.Task):
         """The configured model, from the reader's features to logits [batch, polarities].
 
         Raises:
-            ConfigError: a vocabulary that does not fit `init_checkpoint`; also as of
-                `aspect_models.build`.
+            ConfigError: the vocabulary does not fit `init_checkpoint`; also as
+                `aspect_models.build` does.
         """
         config, reader = self.task_config, self.reader
         if isinstance(reader, aspect_features.PairReader):
@@ -105,7 +105,7 @@ class AspectSentimentTask(base_task.Task):
         """Pairs of the model's features and polarities [batch] int32.
 
         Raises:
-            ConfigError: the data cannot be read, or have a polarity that is not known.
+            ConfigError: the data cannot be read, or have an unknown polarity.
         """
         examples = self._examples(params)
         labels = aspect_data.numbers(examples, self.polarities)
@@ -150,7 +150,7 @@ class AspectSentimentTask(base_task.Task):
         ]
 
     def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
-        """What `official.core.export_base.export` makes a SavedModel of, from strings on."""
+        """For `official.core.export_base.export`: a SavedModel that takes strings."""
         return aspect_serving.AspectServing(self.task_config, model, self.reader, self.polarities)
 
     def _examples(self, data: aspect_data.AspectData) -> list[aspect_data.Example]:

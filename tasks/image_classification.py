@@ -29,10 +29,10 @@ class ImageClassificationConfig(cfg.TaskConfig):
         model: the network.
         train_data: what it learns from; by default four fifths of the embedded digits.
         validation_data: what it is scored on; by default the other fifth.
-        num_classes: 0 takes the number from the training data.
-        image_shape: height, width, channels; empty takes them from the training data.
-        mean: of each channel over the training images, where the network is to see standardized
-            ones; white is 1. Given with `std`.
+        num_classes: 0: as in the training data.
+        image_shape: height, width, channels; empty: as in the training data.
+        mean: the mean of each channel over the training images (white is 1), for a network that
+            expects standardized images. Given together with `std`.
         std: the standard deviation of each channel.
         label_smoothing: the share of each label's weight that is spread over all classes, in
             [0, 1] (Szegedy et al., "Rethinking the Inception architecture", 2015, section 7).
@@ -70,7 +70,7 @@ class ImageClassificationTask(base_task.Task):
 
     @functools.cached_property
     def num_classes(self) -> int:
-        """How many classes the network tells apart."""
+        """The number of classes."""
         return self.task_config.num_classes or self._train_examples().classes
 
     @functools.cached_property
@@ -82,7 +82,7 @@ class ImageClassificationTask(base_task.Task):
         """The configured network, from images to logits.
 
         Raises:
-            ConfigError: the network is not for images of this shape.
+            ConfigError: the network does not take images of this shape.
         """
         config = self.task_config
         network = image_models.build(config.model, self.image_shape, self.num_classes)
@@ -130,7 +130,7 @@ class ImageClassificationTask(base_task.Task):
         """The mean cross-entropy of a batch, plus the network's own losses.
 
         Args:
-            labels: [batch] whole numbers; those below 0 do not count. The mean of none is 0.
+            labels: [batch] integers; negative ones do not count. Without any, the mean is 0.
             model_outputs: logits, [batch, classes].
             aux_losses: scalars, such as weight penalties.
 
@@ -148,7 +148,7 @@ class ImageClassificationTask(base_task.Task):
         return tf.add_n([mean, *(aux_losses or ())])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """Accuracy, likelihood and calibration; in validation all there is."""
+        """Accuracy, likelihood and calibration; in validation, all metrics."""
         cheap = [
             calibration.Mean(calibration.correct, "accuracy"),
             calibration.Mean(calibration.negative_log_likelihood, "negative_log_likelihood"),
@@ -162,7 +162,7 @@ class ImageClassificationTask(base_task.Task):
         model: tf_keras.Model,
         metrics: list[tf_keras.metrics.Metric] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Scores a batch; its loss weighs as many examples as have a known class."""
+        """Scores a batch; its loss is weighted by the number of examples with a known class."""
         logs = super().validation_step(inputs, model, metrics)
         _, labels = inputs
         return {**logs, "weight": _labelled(labels)}

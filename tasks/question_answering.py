@@ -27,7 +27,7 @@ from tasks.questions import (
 from tasks.text import bert
 
 _SPAN = answer_spans.Span._fields
-_COLUMNS = ("data", "window", *_SPAN)  # what a validation step tells of each window
+_COLUMNS = ("data", "window", *_SPAN)  # what a validation step says about each window
 
 Features = Mapping[str, tf.Tensor]
 
@@ -36,18 +36,18 @@ Features = Mapping[str, tf.Tensor]
 class QuestionAnsweringConfig(cfg.TaskConfig):
     """A reader, the questions it learns from and the questions it is scored on.
 
-    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
-    `encoder`; BERT takes the encoder of either. A Match-LSTM knows the words of training and
-    validation data: with other files it is another network, so further data are evaluated as named
-    sets, or tested.
+    `init_checkpoint` may be that of another run, or one of official's pretrained encoders, saved as
+    `encoder`; BERT takes the encoder of either. A Match-LSTM knows the words of its training and
+    validation data, so with other files it is another network. Evaluate further data as named sets,
+    or as test data.
 
     Attributes:
         model: the reader.
         train_data: what it learns from; by default made-up questions.
         validation_data: what it is scored on; by default other made-up questions.
-        max_answer: how many tokens an answer that is given may have.
-        no_answer_threshold: where there may be none, an answer is given unless none scores higher
-            by more than this, as a difference of logits.
+        max_answer: the longest answer to give, in tokens.
+        no_answer_threshold: for questions that may have no answer. An answer is given only if its
+            score exceeds that of no answer by more than this, as a difference of logits.
     """
 
     model: readers.ReaderConfig = dataclasses.field(default_factory=readers.ReaderConfig)
@@ -63,10 +63,10 @@ class QuestionAnsweringConfig(cfg.TaskConfig):
 
 @task_factory.register_task_cls(QuestionAnsweringConfig)
 class QuestionAnsweringTask(base_task.Task):
-    """Learns where answers stand, and scores the texts that stand there.
+    """Learns where answers are, and scores their texts.
 
-    A question counts once, by its best span over all windows of its context. With several worker
-    processes each scores its own share of the windows.
+    Each question counts once, by its best span over all windows of its context. With several worker
+    processes, each scores its own share of the windows.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class QuestionAnsweringTask(base_task.Task):
         """The reader's network; see `readers.Reader.network`.
 
         Raises:
-            ConfigError: a setting out of range, or an `init_checkpoint` of another vocabulary.
+            ConfigError: a setting out of range, or an `init_checkpoint` with another vocabulary.
         """
         if isinstance(self.reader, readers.PieceReader):
             bert.check_vocabulary(self.task_config.init_checkpoint, self.reader.vocabulary)
@@ -122,15 +122,15 @@ class QuestionAnsweringTask(base_task.Task):
         model_outputs: tf.Tensor,
         aux_losses: Sequence[tf.Tensor] | None = None,
     ) -> tf.Tensor:
-        """The mean cross-entropy of start and end over the windows whose answer is known.
+        """The mean cross-entropy of start and end over the windows with a known answer.
 
         Args:
-            labels: `start` and `end`, [batch] as of `question_windows.Windows`.
+            labels: `start` and `end`, [batch], as in `question_windows.Windows`.
             model_outputs: logits, [batch, 1 + tokens, 2].
             aux_losses: scalars, such as weight penalties.
 
         Returns:
-            A float32 scalar; without such windows only what `aux_losses` give.
+            A float32 scalar; without such windows, the sum of `aux_losses`.
         """
         known = _known(labels)
         losses = [
@@ -148,7 +148,7 @@ class QuestionAnsweringTask(base_task.Task):
         model: tf_keras.Model,
         metrics: Sequence[tf_keras.metrics.Metric] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """The loss, what it weighs, and the best span of each window."""
+        """The loss, its weight, and the best span of each window."""
         del metrics  # there are none: `reduce_aggregated_logs` scores
         features, labels = inputs
         logits = self.inference_step(features, model)
@@ -165,7 +165,7 @@ class QuestionAnsweringTask(base_task.Task):
     def aggregate_logs(
         self, state: list[dict[str, np.ndarray]] | None, step_logs: Mapping[str, Any]
     ) -> list[dict[str, np.ndarray]]:
-        """Collects the spans, on the host: one batch after the other."""
+        """Collects the spans on the host, batch by batch."""
         batch = {name: np.concatenate([p.numpy() for p in step_logs[name]]) for name in _COLUMNS}
         return [*(state or ()), batch]
 
@@ -174,7 +174,8 @@ class QuestionAnsweringTask(base_task.Task):
     ) -> dict[str, float]:
         """Exact match and F1 from 0 to 100, as means over the questions that were seen.
 
-        Writes the predictions, if all of them were and `QuestionData.predictions` names a file.
+        Writes the predictions if all questions were seen and `QuestionData.predictions` names a
+        file.
         """
         del global_step
         columns = {
@@ -199,7 +200,7 @@ class QuestionAnsweringTask(base_task.Task):
         )._asdict()
 
     def serving(self, model: tf_keras.Model) -> question_serving.QuestionServing:
-        """What `official.core.export_base.export` makes a SavedModel of, from strings on."""
+        """For `official.core.export_base.export`: a SavedModel that takes strings."""
         config = self.task_config
         return question_serving.QuestionServing(
             config.validation_data,
@@ -211,7 +212,7 @@ class QuestionAnsweringTask(base_task.Task):
         )
 
     def _number(self, data: question_data.QuestionData) -> int:
-        """By which data that are evaluated are known to `reduce_aggregated_logs`."""
+        """Identifies the evaluated data for `reduce_aggregated_logs`."""
         if data not in self._evaluated:
             self._evaluated.append(data)
         return self._evaluated.index(data)

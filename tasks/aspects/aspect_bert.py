@@ -21,10 +21,10 @@ class BertConfig(base_config.Config):
     Song et al., "Attentional encoder network for targeted sentiment classification", 2019.
 
     Attributes:
-        vocab_file: the WordPiece vocabulary, one piece a line.
-        lower_case: whether the vocabulary is of lower-cased text.
-        encoder: official's; its `vocab_size` is the vocabulary's, whatever stands there.
-        dropout: before the last layer, in [0, 1).
+        vocab_file: the WordPiece vocabulary, one piece per line.
+        lower_case: whether the vocabulary is lower-cased.
+        encoder: official's settings; `vocab_size` is always taken from the vocabulary.
+        dropout: the rate before the last layer, in [0, 1).
     """
 
     vocab_file: str = ""
@@ -37,16 +37,16 @@ class BertConfig(base_config.Config):
 
 @dataclasses.dataclass
 class LcfBertConfig(BertConfig):
-    """LCF-BERT: what is near the aspect is read once more, with all else masked or weighted down.
+    """LCF-BERT: also reads the sentence with all that is far from the aspect weighted down.
 
     Zeng et al., "LCF: a local context focus mechanism for aspect-based sentiment classification",
     2019. One encoder reads both the pair and the sentence alone.
 
     Attributes:
         focus: 'cdm' masks the features of pieces farther from the aspect than `distance`; 'cdw'
-            weights them, the less the farther; 'fusion' does both, side by side.
-        distance: in pieces, from the nearest one of the aspect (the paper's SRD threshold, which
-            counts from the aspect's middle less half its length: the same up to rounding).
+            weights them down with growing distance; 'fusion' does both, side by side.
+        distance: in pieces from the nearest piece of the aspect. (The paper's SRD threshold counts
+            from the aspect's middle minus half its length, which is the same up to rounding.)
     """
 
     focus: str = "cdw"

@@ -25,17 +25,18 @@ _SPLITS = ("train", "validation", "all")
 
 @dataclasses.dataclass
 class AspectData(inputs.DataConfig):
-    """Which examples. `is_training` has to be given.
+    """Which examples to read. `is_training` must be set.
 
-    `input_path` is a file, or several that are read as one; empty, it stands for 800 made-up
-    examples, most of two opinions in a sentence, which take a model that knows which is meant.
+    `input_path` is one or more files, read as one. Empty stands for 800 made-up examples; most
+    sentences hold two opinions, so a model has to know which one is meant.
 
     Attributes:
-        fetch: files to bring first, where they are absent.
-        split: 'validation' (a held-out share), 'train' (the rest) or 'all'. Empty: of files all, of
-            the made-up examples the part that `is_training` asks for.
-        held_out: the share of the sentences that is 'validation', between 0 and 1; picked at random
-            once and for all, whatever the run's seed. A sentence goes with all its aspects.
+        fetch: files to download first if they are missing.
+        split: 'validation' (a held-out share), 'train' (the rest) or 'all'. Empty: all of the
+            files, or the part of the made-up examples that `is_training` asks for.
+        held_out: the share of the sentences that is 'validation', between 0 and 1. It is picked at
+            random, but always the same, whatever the run's seed. A sentence stays together with all
+            its aspects.
     """
 
     fetch: tuple[fetching.RemoteFile, ...] = ()
@@ -46,7 +47,7 @@ class AspectData(inputs.DataConfig):
         """How many examples there are.
 
         Raises:
-            ConfigError: as of `source_of` and `read`.
+            ConfigError: as `source_of` and `read` do.
             RunnerError: a file could not be fetched.
         """
         fetching.fetch(self.fetch)
@@ -64,7 +65,7 @@ class Source(NamedTuple):
         return ", ".join(self.paths) or "the made-up examples"
 
     def overlaps(self, other: "Source") -> bool:
-        """Whether an example may be in both."""
+        """Whether an example may be in both sources."""
         if not set(self.paths) & set(other.paths) and (self.paths or other.paths):
             return False
         parted = {self.split, other.split} == {"train", "validation"}
@@ -72,12 +73,12 @@ class Source(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A sentence, parted around its aspect.
+    """A sentence, split around its aspect.
 
     Attributes:
-        left: what stands before the aspect.
-        aspect: what the polarity is of.
-        right: what follows it.
+        left: the text before the aspect.
+        aspect: what the polarity is about.
+        right: the text after it.
         polarity: the name of its class.
         place: where the polarity was read, as file:line.
     """
@@ -98,12 +99,12 @@ def source_of(config: AspectData) -> Source:
     """The source that a configuration asks for.
 
     Raises:
-        ConfigError: no `is_training`, an unknown split, a share out of its range, or a field that
+        ConfigError: no `is_training`, an unknown split, a share out of range, or a field that
             has no effect.
     """
     if config.is_training is None:
         raise ConfigError(
-            "AspectData.is_training: say True for train_data, False for validation_data"
+            "AspectData.is_training: set it to True for train_data, False for validation_data"
         )
     if config.split not in ("", *_SPLITS):
         raise ConfigError(
@@ -122,10 +123,10 @@ def source_of(config: AspectData) -> Source:
 
 
 def read(source: Source) -> list[Example]:
-    """Reads the source and keeps the split of it.
+    """Reads the source and keeps the configured split.
 
     Raises:
-        ConfigError: a file is missing, or a line is not what it has to be; the message says which.
+        ConfigError: a file is missing, or a line is malformed; the message says which.
     """
     if source.paths:
         examples = [example for path in source.paths for example in parse(path)]
@@ -147,7 +148,7 @@ def numbers(examples: Sequence[Example], known: Sequence[str]) -> np.ndarray:
     """The place of each example's polarity in `known`, [N] int32.
 
     Raises:
-        ConfigError: a polarity is not known; the message says where it stands.
+        ConfigError: a polarity is unknown; the message says where.
     """
     for example in examples:
         if example.polarity not in known:
@@ -162,7 +163,7 @@ def parse(path: str | Path) -> Iterator[Example]:
     """The examples of a file.
 
     Raises:
-        ConfigError: as of `read`.
+        ConfigError: as `read` does.
     """
     three = f"three lines make an example: a sentence with {MARK}, the aspect, its polarity"
     lines = _lines(Path(path))

@@ -1,6 +1,6 @@
-"""What the aspect models read, made of ids in three parts: before, in and after the aspect.
+"""The input of the aspect models, from ids in three parts: before, in and after the aspect.
 
-All of it is in the graph, so that training, evaluation and a served model share it.
+All of this happens in the graph, so that training, evaluation and a served model share it.
 """
 
 import abc
@@ -15,10 +15,10 @@ WORDS = "words"
 
 
 class Reader(tf.Module, metaclass=abc.ABCMeta):
-    """From strings to what a model reads.
+    """Turns strings into what a model reads.
 
     Args:
-        window: how many words or pieces count before the aspect, of it, and behind it.
+        window: how many words or pieces count before the aspect, in it, and after it.
     """
 
     def __init__(self, window: int) -> None:
@@ -38,7 +38,7 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
     def features(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
     ) -> Features:
-        """As `assemble`, of what is in the window: in each part the ids next to the aspect."""
+        """Like `assemble`, but only of what is in the window, next to the aspect."""
         window = self.window
         return self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
 
@@ -47,7 +47,7 @@ class SentenceReader(Reader):
     """Sentences as words that have vectors.
 
     The features are `words`, [batch, words] int32, padded with 0, and `aspect`, [batch, 2] int32:
-    the place of the aspect's first word, and of the first one behind it.
+    the position of the aspect's first word, and of the first word after it.
     """
 
     def __init__(self, vectors: embeddings.Embeddings, window: int) -> None:
@@ -98,7 +98,7 @@ class PairReader(Reader):
             "input_word_ids": ids.to_tensor(self.pieces.pad),
             "input_mask": tf.ones_like(ids).to_tensor(),
             "input_type_ids": types.to_tensor(),
-            ASPECT: _bounds(left, aspect) + 1,  # behind [CLS]
+            ASPECT: _bounds(left, aspect) + 1,  # after [CLS]
         }
 
 

@@ -14,18 +14,17 @@ from tasks.text import embeddings, wordpiece, words
 
 @dataclasses.dataclass
 class AttentionLSTMConfig(base_config.Config):
-    """An LSTM in both directions, whose states are attended to by what the aspect is.
+    """A bidirectional LSTM with attention over its states, given the aspect.
 
     Attributes:
-        vectors: of words, such as GloVe's.
-        own_vectors: units of a vector that each word of the data has beside that one, learnt from
-            zeros: what is learnt of words that the file does not have. 0 for none.
-        units: of the LSTM, in each direction.
-        positions: units of the embedding of a word's distance from the aspect.
-        farthest: the distance that stands for all beyond it.
-        dropout: share of the inputs, and of the features before the last layer, that is left out,
-            in [0, 1).
-        l2: penalty on the squares of the kernels.
+        vectors: word vectors, such as GloVe's.
+        own_vectors: the size of a second vector for each word of the data, learned from zeros; it
+            covers words that the file does not have. 0: none.
+        units: the size of the LSTM in each direction.
+        positions: the size of the embedding of a word's distance from the aspect.
+        farthest: larger distances count as this one.
+        dropout: the rate for the inputs, and for the features before the last layer, in [0, 1).
+        l2: the penalty on the squared weights of the kernels.
     """
 
     vectors: embeddings.EmbeddingConfig = dataclasses.field(
@@ -41,7 +40,7 @@ class AttentionLSTMConfig(base_config.Config):
 
 @dataclasses.dataclass
 class ModelConfig(oneof.OneOfConfig):
-    """Which model, and its settings.
+    """The kind of model, and its settings.
 
     Attributes:
         type: 'attention_lstm', 'bert_spc' or 'lcf_bert'.
@@ -59,7 +58,7 @@ class ModelConfig(oneof.OneOfConfig):
 
 
 def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspect_features.Reader:
-    """What makes features for the configured model.
+    """Builds the reader that makes features for the configured model.
 
     Args:
         config: which.
@@ -109,7 +108,7 @@ def build(config: ModelConfig, reader: aspect_features.Reader, classes: int) -> 
 def build_attention_lstm(
     config: AttentionLSTMConfig, vectors: embeddings.Embeddings, classes: int
 ) -> tf_keras.Model:
-    """A network in the family of ATAE-LSTM, which knows the distances from the aspect.
+    """A network of the ATAE-LSTM family that also knows distances from the aspect.
 
     Wang et al., "Attention-based LSTM for aspect-level sentiment classification", 2016: the
     aspect's vector, here the mean of its words', is beside every word's, and in the attention.

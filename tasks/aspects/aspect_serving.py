@@ -11,7 +11,7 @@ from tasks.text import serving
 
 
 class AspectServing(serving.StringServing):
-    """Sentences with `$T$` in the place of the aspect, and aspects, to polarities.
+    """Maps sentences with `$T$` in place of the aspect, and aspects, to polarities.
 
     Args:
         params: the task's configuration.

@@ -13,13 +13,13 @@ from tasks.images.augmix import AugMixConfig  # in the class below, `augmix` is 
 
 @dataclasses.dataclass
 class AugmentConfig(base_config.Config):
-    """What is done to training images; by default nothing.
+    """What to do to training images; by default nothing.
 
     Attributes:
         pad: shift by up to this many pixels in each direction, with zeros moving in: "pad and
             crop" (He et al., "Deep residual learning", 2015, section 4.2).
-        flip: mirror left and right, with probability one half.
-        augmix: what is mixed of the shifted, mirrored images; by default nothing.
+        flip: mirror left and right with probability one half.
+        augmix: settings for AugMix, applied to the shifted, mirrored images; by default none.
     """
 
     pad: int = 0

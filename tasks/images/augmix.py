@@ -27,16 +27,16 @@ _RAREST = 0.1  # of smaller Gamma variables all may be 0
 
 @dataclasses.dataclass
 class AugMixConfig(base_config.Config):
-    """How much is mixed.
+    """How much to mix.
 
     Attributes:
-        width: how many chains an image is blended from.
-        depth: distortions in a chain; -1 draws 1, 2 or 3 for each.
-        severity: the strength of a distortion is drawn between 0.1 and this, of 10.
+        width: the number of chains blended into an image.
+        depth: the distortions in a chain; -1 draws 1, 2 or 3 for each.
+        severity: each distortion's strength is drawn between 0.1 and this, at most 10.
         probability: the parameter of the Dirichlet distribution of the chains' weights, and of
             the Beta distribution of their share in the image; 1 is uniform, 0.1 the least.
-        count: how many versions of each image a batch holds, in place of the image: with 2, a
-            step learns from twice `global_batch_size` images.
+        count: the versions of each image in a batch, replacing the image: with 2, a step learns
+            from twice `global_batch_size` images.
     """
 
     width: int = 3

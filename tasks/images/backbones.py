@@ -19,15 +19,15 @@ from runner.errors import ConfigError
 class BackboneConfig(base_config.Config):
     """One of `official.vision`'s backbones, and a classifier on its last level.
 
-    ResNets, MobileNets and EfficientNets take images of any size, and shrink them 32 times; those
-    of less than 32 pixels leave them little to see. RevNets and SpineNets want multiples of 32 and
-    of 128 pixels, ViTs of their patches.
+    ResNets, MobileNets and EfficientNets take images of any size and shrink them 32 times, so
+    images smaller than 32 pixels leave them little to see. RevNets need multiples of 32 pixels,
+    SpineNets of 128, ViTs of their patches.
 
     Attributes:
-        backbone: its `type`, such as 'resnet', and the settings of that type.
+        backbone: its `type`, such as 'resnet', and the settings for that type.
         norm_activation: normalisation and activation, where the type has a choice.
-        dropout: share of the features left out before the dense layer, in [0, 1).
-        l2: times the sum of the squared weights is added to the loss; at least 0.
+        dropout: the rate before the dense layer, in [0, 1).
+        l2: this times the sum of the squared weights is added to the loss; at least 0.
     """
 
     backbone: backbones.Backbone = dataclasses.field(
@@ -41,10 +41,10 @@ class BackboneConfig(base_config.Config):
 
 
 def check(config: BackboneConfig) -> None:
-    """Refuses what no network can be built of.
+    """Refuses settings from which no network can be built.
 
     Raises:
-        ConfigError: an unknown type, or a number out of its range.
+        ConfigError: an unknown type, or a number out of range.
     """
     types = sorted({field.name for field in dataclasses.fields(backbones.Backbone)} - {"type"})
     if config.backbone.type not in types:
@@ -63,7 +63,7 @@ def build(config: BackboneConfig, image_shape: Sequence[int], classes: int) -> t
     """The configured network, from images to float32 logits; see `image_models.build`.
 
     Raises:
-        ConfigError: the backbone knows no such settings, or cannot take images of this shape.
+        ConfigError: the backbone has no such settings, or cannot take images of this shape.
     """
     specs = tf_keras.layers.InputSpec(shape=[None, *image_shape])
     l2 = tf_keras.regularizers.L2(config.l2) if config.l2 else None

@@ -1,9 +1,9 @@
 """How good predicted probabilities are: accuracy, likelihood, calibration.
 
-Every metric takes labels [batch] and logits [batch, classes]. A label below 0 says that the example
-is of no known class: what needs a label leaves it out. All sums are additive over examples, in
-float64 where the device has it, so that a result depends neither on batches nor on replicas. A
-metric that has counted nothing has no result, which it says by `is_defined`.
+Every metric takes labels [batch] and logits [batch, classes]. A label below 0 marks an example of
+no known class; whatever needs a label leaves it out. All sums are additive over examples, in
+float64 where the device has it, so a result depends neither on batches nor on replicas. A metric
+that has counted nothing has no result; `is_defined` says so.
 """
 
 import abc

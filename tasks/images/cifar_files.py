@@ -1,7 +1,7 @@
 """The binary distribution of CIFAR-10 and CIFAR-100, unpacked or as the archive it comes in.
 
-Krizhevsky, "Learning multiple layers of features from tiny images", 2009. A record is a label (of
-CIFAR-100 a coarse one first), then 32x32 pixels, plane by plane: https://www.cs.toronto.edu/~kriz/.
+Krizhevsky, "Learning multiple layers of features from tiny images", 2009. A record is a label (for
+CIFAR-100 the coarse one first), then 32x32 pixels, plane by plane: https://www.cs.toronto.edu/~kriz/.
 """
 
 import tarfile
@@ -50,7 +50,7 @@ _LAYOUTS = (
 
 
 class Cifar(NamedTuple):
-    """One subset: [N, 32, 32, 3] uint8, [N] int32, and the names of all classes, if they are there.
+    """One subset: [N, 32, 32, 3] uint8, [N] int32, and the names of all classes, if known.
 
     `names` is empty where the distribution's text file is missing.
     """

@@ -16,13 +16,13 @@ _BLUE, _RED, _GREEN, _GREY = "#4878a8", "#d1605e", "#6a9f58", "#8a8a8a"
 
 
 def confusion_matrix(counts: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    """How often each class was taken for each: shades are shares of a row, numbers are counts.
+    """A confusion matrix: shades are shares of a row, numbers are counts.
 
-    The shades go with the square root of the share, so that the rare mistakes show.
+    The shades follow the square root of the share, so that rare mistakes are visible.
 
     Args:
         counts: [classes, classes], of true classes in rows and predicted ones in columns.
-        names: of the classes; without, they are numbered.
+        names: of the classes; without names they are numbered.
 
     Returns:
         uint8 [height, width, 3].
@@ -95,7 +95,7 @@ def reliability(bins: np.ndarray) -> np.ndarray:
 def _drawing(
     width: float, height: float, heights: Sequence[int] = (1,)
 ) -> tuple[figure.Figure, list[Axes]]:
-    """A figure of some inches, which pyplot does not know of, and its axes from top to bottom."""
+    """A figure of some inches, without pyplot, and its axes from top to bottom."""
     drawing = figure.Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = drawing.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
     return drawing, list(axes[:, 0])

@@ -21,7 +21,7 @@ _NOISE = 0x6E6F6973  # the key of all noise; its counterpart is the example's in
 
 @dataclasses.dataclass
 class CorruptionConfig(base_config.Config):
-    """What is done to every image of an evaluation.
+    """What to do to every image of an evaluation.
 
     Attributes:
         kind: 'gaussian_noise', 'shot_noise', 'impulse_noise', 'defocus_blur', 'brightness',
@@ -34,7 +34,7 @@ class CorruptionConfig(base_config.Config):
 
 
 def check(config: CorruptionConfig) -> None:
-    """Raises ConfigError for a kind or a severity that there is not."""
+    """Raises ConfigError for an unknown kind or severity."""
     if config.kind not in _KINDS:
         raise ConfigError(
             f"CorruptionConfig.kind={config.kind!r}: expected one of {', '.join(_KINDS)}"
@@ -44,7 +44,7 @@ def check(config: CorruptionConfig) -> None:
 
 
 def corrupt(images: tf.Tensor, index: tf.Tensor, config: CorruptionConfig) -> tf.Tensor:
-    """Corrupts every image, in the same way whenever and beside whichever others it comes.
+    """Corrupts every image, in the same way in any batch.
 
     Args:
         images: [batch, height, width, channels] float32 from 0 to 1.

@@ -17,34 +17,34 @@ _HELD_OUT = 0.2
 
 @dataclasses.dataclass
 class ImageData(inputs.DataConfig):
-    """Which images, and how they are read.
+    """Which images to read, and how.
 
-    `is_training` has to be given. `input_path` is one of
+    `is_training` must be set. `input_path` is one of
 
     - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width];
-      uint8, or floating point, which is used as it is), `labels` ([N], whole numbers from 0) and,
+      uint8, or floating point, which is used as it is), `labels` ([N], integers from 0) and,
       where they are known, `class_names`;
     - the folder of CIFAR-10's or CIFAR-100's binary version, or the .tar.gz it comes in;
-    - a folder with a folder of images for each class; classes count in the order of their names,
-      and images have 3 channels.
+    - a folder with one folder of images per class; classes are numbered in the order of their
+      names, and images have 3 channels.
 
-    Instead of it there may be `tfds_name` with `tfds_split`, and `tfds_data_dir` where the data are
-    not in its usual place. With neither, the 1,797 handwritten digits of 8x8 pixels that ship
-    inside scikit-learn are read. All are held in memory but folders of images, whose files are
-    decoded whenever they are needed (`runner-prepare-images` packs them into an .npz).
+    Alternatively, `tfds_name` with `tfds_split` (and `tfds_data_dir`, if the data are not in its
+    usual place). With neither, the 1,797 handwritten digits of 8x8 pixels that ship inside
+    scikit-learn are read. Everything is held in memory except folders of images, whose files are
+    decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
-        subset: of CIFAR's binary version, 'train' or 'test'.
-        image_size: height and width that the images of a folder are brought to: scaled to cover
-            it, and cut around the middle. Empty: they all have the same.
-        split: which part of the source: 'all', 'validation' (some of it, picked at random once
-            and for all, whatever the run's seed) or 'train' (the rest). Empty: of the digits the
-            part that `is_training` asks for, and all of any other source.
-        held_out: the share of the source that is its split 'validation'.
+        subset: 'train' or 'test', for CIFAR's binary version.
+        image_size: the height and width to which the images of a folder are scaled (to cover it)
+            and cropped (around the middle). Empty: all images have the same size.
+        split: which part of the source: 'all', 'validation' (picked at random, but always the same,
+            whatever the run's seed) or 'train' (the rest). Empty: the part of the digits that
+            `is_training` asks for, or all of any other source.
+        held_out: the share of the source that is 'validation'.
         augment: random changes of training images.
-        corruption: what is done to every image of an evaluation.
-        out_of_distribution: further images of an evaluation, which come last and belong to no
-            class: their labels are -1. Of its fields those count that say where images are.
+        corruption: what to do to every image of an evaluation.
+        out_of_distribution: more images for an evaluation, which come last and belong to no class:
+            their labels are -1. Only those of its fields count that say where the images are.
     """
 
     subset: str = ""
@@ -58,7 +58,7 @@ class ImageData(inputs.DataConfig):
     out_of_distribution: "ImageData | None" = None
 
     def size(self) -> int:
-        """How many examples there are in all; images in files stay unread.
+        """The number of all examples; image files are not read.
 
         Raises:
             ConfigError: as of `source_of` and `image_examples.read`.
@@ -96,11 +96,11 @@ def source_of(config: ImageData) -> image_sources.Source:
 
 
 def check_apart(train: ImageData, validation: ImageData) -> None:
-    """Sees to it that nothing is scored on what was learned, unless that was asked for.
+    """Makes sure that nothing is scored on what was learned, unless that was asked for.
 
     Raises:
-        ConfigError: both are of one source, and one is all of it though not both say their split,
-            or they disagree about the share that is held out.
+        ConfigError: both read the same source, and one reads all of it without both saying so, or
+            they disagree about the share that is held out.
     """
     sources = [source_of(data) for data in (train, validation)]
     place, other = (source._replace(image_size=(), split="", held_out=0.0) for source in sources)
@@ -110,7 +110,7 @@ def check_apart(train: ImageData, validation: ImageData) -> None:
     if "all" in splits and not (train.split and validation.split):
         raise ConfigError(
             f"train_data and validation_data share images of {place}: give them split='train' and"
-            " split='validation' (or split='all', if that is meant)"
+            " split='validation' (or split='all', if that is intended)"
         )
     shares = [source.held_out for source in sources]
     if "all" not in splits and shares[0] != shares[1]:
@@ -128,7 +128,7 @@ def dataset(
     """Batches of images, float32 with white as 1, and labels, int32: placed by step or in order.
 
     Raises:
-        ConfigError: images that are not as the configuration needs them.
+        ConfigError: the images do not suit the configuration.
     """
     if config.is_training:
         return _training(examples, config, input_context)
@@ -197,7 +197,7 @@ def _expect_scaled(examples: image_examples.Examples, field: str) -> None:
 def _check(config: ImageData) -> None:
     if config.is_training is None:
         raise ConfigError(
-            "ImageData.is_training: say True for train_data, False for validation_data"
+            "ImageData.is_training: set it to True for train_data, False for validation_data"
         )
     for name, wanted in {"input_path": "one path", "tfds_name": "one name"}.items():
         value = getattr(config, name)
@@ -224,7 +224,7 @@ def _check(config: ImageData) -> None:
 
 
 def _check_changes(config: ImageData) -> None:
-    """Raises ConfigError for what cannot be done to images, or not to these."""
+    """Raises ConfigError for changes that are impossible, or not for these images."""
     if augmentation.is_active(config.augment) and not config.is_training:
         raise ConfigError("ImageData.augment is for train_data: evaluation images stay as they are")
     for field in ("corruption", "out_of_distribution"):

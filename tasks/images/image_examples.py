@@ -32,10 +32,10 @@ class Examples:
 
 
 def read(source: image_sources.Source) -> Examples:
-    """Reads the source and keeps the split of it, as tensors in host memory.
+    """Reads the source and keeps the configured split, as tensors in host memory.
 
     Raises:
-        ConfigError: what is missing or wrong in the source; the message names it.
+        ConfigError: something is missing or wrong in the source; the message names it.
     """
     stored = image_sources.reader(source).read()
     index = members(len(stored.labels), source)
@@ -62,7 +62,7 @@ def members(size: int, source: image_sources.Source) -> np.ndarray:
     """Indices of a split's examples, in order."""
     # Raw output of a bit generator never changes between NumPy versions, as shuffles may.
     order = np.argsort(np.random.Philox(key=0).random_raw(size), kind="stable")
-    # The share as it was written: 0.29 of 100 is 29, not 28.
+    # The share as written: 0.29 of 100 is 29, not 28.
     held_out = int(size * fractions.Fraction(str(source.held_out)))
     first, last = {"all": (0, size), "validation": (0, held_out), "train": (held_out, size)}[
         source.split

@@ -23,9 +23,9 @@ class Folder(NamedTuple):
 
 
 def scan(root: Path) -> Folder:
-    """Finds the images; a class is a folder, and classes count in the order of their names.
+    """Finds the images; each folder is a class, numbered in the order of names.
 
-    Hidden files, files of other suffixes than images have, and deeper folders are left out.
+    Hidden files, files without an image suffix, and deeper folders are left out.
 
     Raises:
         ConfigError: there is no such folder, no class, or a class without an image.
@@ -50,7 +50,7 @@ def common_shape(paths: np.ndarray) -> tuple[int, int, int]:
     """Height, width and 3 channels, from the headers of all images.
 
     Raises:
-        ConfigError: a file is no image, or the sizes differ.
+        ConfigError: a file is not an image, or the sizes differ.
     """
     first = _size(paths[0])
     for path in paths:
@@ -70,7 +70,7 @@ def load(path: str | Path, height: int, width: int) -> np.ndarray:
     """
     try:
         with Image.open(path) as image:
-            image.draft("RGB", (width, height))  # a JPEG is decoded no larger than it need be
+            image.draft("RGB", (width, height))  # a JPEG is decoded no larger than necessary
             pixels = image.convert("RGB")
             if pixels.size != (width, height):
                 pixels = ImageOps.fit(pixels, (width, height), Image.Resampling.BILINEAR)
@@ -80,7 +80,7 @@ def load(path: str | Path, height: int, width: int) -> np.ndarray:
 
 
 def decode(paths: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """[batch] paths -> [batch, height, width, 3] uint8; an unreadable file ends it by name."""
+    """[batch] paths -> [batch, height, width, 3] uint8; an error names a damaged file."""
     # Pillow, since TensorFlow's decoder does not say which of a million files is damaged.
     images = tf.numpy_function(
         functools.partial(_load_all, shape=shape), [paths], tf.uint8, stateful=False

@@ -16,8 +16,8 @@ class MLPConfig(base_config.Config):
     """A multi-layer perceptron.
 
     Attributes:
-        hidden: units of each hidden layer.
-        dropout: share of the units left out after each of them, in [0, 1).
+        hidden: the units of each hidden layer.
+        dropout: the rate after each of them, in [0, 1).
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -29,9 +29,9 @@ class CNNConfig(base_config.Config):
     """Convolutions of 3x3, each followed by max-pooling of 2x2, and one dense layer.
 
     Attributes:
-        filters: of each convolution.
+        filters: the number of filters of each convolution.
         batch_norm: normalise each convolution's output over the batch.
-        dropout: share of the features left out before the dense layer, in [0, 1).
+        dropout: the rate before the dense layer, in [0, 1).
     """
 
     filters: tuple[int, ...] = (32, 64)
@@ -41,7 +41,7 @@ class CNNConfig(base_config.Config):
 
 @dataclasses.dataclass
 class ModelConfig(oneof.OneOfConfig):
-    """Which network, and its settings.
+    """The kind of network, and its settings.
 
     Attributes:
         type: 'mlp', 'cnn', 'wide_resnet' or 'backbone'.
@@ -61,10 +61,10 @@ class ModelConfig(oneof.OneOfConfig):
 
 
 def check(config: ModelConfig) -> None:
-    """Refuses what no network can be built of.
+    """Refuses settings from which no network can be built.
 
     Raises:
-        ConfigError: an unknown type, or a size or rate out of its range.
+        ConfigError: an unknown type, or a size or rate out of range.
     """
     match config.type:
         case "mlp":
@@ -113,7 +113,7 @@ def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_k
 def standardizing(
     network: tf_keras.Model, mean: Sequence[float], std: Sequence[float]
 ) -> tf_keras.Model:
-    """`network`, which sees images with the mean taken off and divided by the standard deviation.
+    """`network`, given standardized images: mean subtracted, divided by the standard deviation.
 
     What the weights were trained with stays with them, and images come as they were stored.
     """

@@ -19,18 +19,18 @@ _CHUNK = 1000  # images between two lines of progress
 def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str], object]) -> None:
     """Writes all images of a folder, brought to one size, into an .npz for `ImageData.input_path`.
 
-    What is done lies in `<out>.<key>.part`, where the next call takes up an interrupted one; the
-    key stands for the files and the size. A call that finds the .npz does nothing.
+    The work is kept in `<out>.<key>.part`, where the next call continues an interrupted one; the
+    key stands for the files and the size. If the .npz exists, nothing is done.
 
     Args:
-        root: the folder with a folder for each class.
+        root: the folder that holds one folder per class.
         out: the .npz.
-        height: of the images in it.
-        width: of the images in it.
-        note: is told how far it is.
+        height: the images' height in pixels.
+        width: their width.
+        note: called with the progress.
 
     Raises:
-        ConfigError: `out` is no .npz, or as of `image_folders.scan` and `image_folders.load`.
+        ConfigError: `out` is not an .npz; also as `image_folders.scan` and `load` do.
     """
     if out.suffix != ".npz":
         raise ConfigError(f"{out}: expected a name that ends in .npz")

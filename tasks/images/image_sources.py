@@ -1,4 +1,4 @@
-"""Where labelled images come from, whatever the format: how many they are, and they themselves."""
+"""Where labelled images come from, in any format: how many there are, and the images."""
 
 import dataclasses
 import functools
@@ -144,7 +144,7 @@ def _read_npz(path: Path) -> Stored:
 
 
 def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarray]:
-    """Some arrays of a file; the others stay unread."""
+    """Some arrays of a file; the others are not read."""
     if not zipfile.is_zipfile(path):
         raise ConfigError(f"{path} is not an .npz file, or is cut short")
     try:
@@ -155,7 +155,7 @@ def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarr
                     f"{path} has no array {' and no array '.join(missing)};"
                     f" it has {', '.join(file) or 'none'}"
                 )
-            # A member that is no array is read as bytes.
+            # A member that is not an array is read as bytes.
             return {name: np.asarray(file[name]) for name in (*names, optional) if name in file}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Telling images of no known class by the network's confidence, and what it says of them.
+"""Telling images of unknown classes apart by the network's confidence.
 
 Metrics as in `tasks.images.calibration`; a label below 0 is that of an example of no known class.
 """

@@ -23,8 +23,8 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="holds one folder of images per class")
     parser.add_argument("out", type=Path, help="the .npz to write")
-    parser.add_argument("--height", type=int, required=True, help="of the images, in pixels")
-    parser.add_argument("--width", type=int, required=True, help="of the images, in pixels")
+    parser.add_argument("--height", type=int, required=True, help="in pixels")
+    parser.add_argument("--width", type=int, required=True, help="in pixels")
     flags = parser.parse_args()
     try:
         image_packing.pack(

@@ -20,13 +20,13 @@ class L2Groups(base_config.Config):
     """A penalty for each group of layers, at least 0.
 
     Attributes:
-        input_conv: of the first convolution.
-        group_1_conv: of the convolutions at full size, shortcuts included.
-        group_2_conv: of those at half the size.
-        group_3_conv: of those at a quarter.
-        bn: of the scales and offsets of all normalisations.
-        dense_kernel: of the last layer's weights.
-        dense_bias: of its biases.
+        input_conv: for the first convolution.
+        group_1_conv: for the convolutions at full size, shortcuts included.
+        group_2_conv: for those at half the size.
+        group_3_conv: for those at a quarter.
+        bn: for the scales and offsets of batch normalization.
+        dense_kernel: for the last layer's weights.
+        dense_bias: for its biases.
     """
 
     input_conv: float = 0.0
@@ -40,13 +40,13 @@ class L2Groups(base_config.Config):
 
 @dataclasses.dataclass
 class WideResNetConfig(base_config.Config):
-    """A Wide ResNet. Of `l2` and `l2_groups` exactly one is given.
+    """A Wide ResNet. Give exactly one of `l2` and `l2_groups`.
 
-    A penalty adds itself times the sum of the squared weights to the loss.
+    A penalty, times the sum of the squared weights, is added to the loss.
 
     Attributes:
-        depth: convolutions and dense layers on the longest path, 6n + 4.
-        width: how many times as many filters as a plain ResNet's 16, 32 and 64.
+        depth: the number of convolutions and dense layers on the longest path, 6n + 4.
+        width: multiplies the 16, 32 and 64 filters of a plain ResNet.
         l2: one penalty for all weights, at least 0.
         l2_groups: a penalty for each group of layers.
     """
@@ -58,10 +58,10 @@ class WideResNetConfig(base_config.Config):
 
 
 def check(config: WideResNetConfig) -> None:
-    """Refuses what no network can be built of.
+    """Refuses settings from which no network can be built.
 
     Raises:
-        ConfigError: a size or penalty out of its range, or not exactly one kind of penalty.
+        ConfigError: a size or penalty out of range, or not exactly one kind of penalty.
     """
     if config.depth < 10 or config.depth % 6 != 4:
         raise ConfigError(

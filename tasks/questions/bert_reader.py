@@ -22,7 +22,7 @@ class BertReaderConfig(base_config.Config):
     """A linear layer on the encoder's output.
 
     Attributes:
-        encoder: official's; its `vocab_size` is the vocabulary's, whatever stands there.
+        encoder: official's settings; `vocab_size` is always taken from the vocabulary.
     """
 
     encoder: encoders.BertEncoderConfig = dataclasses.field(
@@ -93,7 +93,7 @@ class Places(tf_keras.layers.Layer):
     """The logits of no answer, at [CLS], and those of the context's pieces."""
 
     def __init__(self, pad: int, unanswerable: bool, *, name: str) -> None:
-        super().__init__(name=name, dtype="float32")  # half precision has no number so low
+        super().__init__(name=name, dtype="float32")  # too low for half precision
         self._pad = pad
         self._unanswerable = unanswerable
 
@@ -101,7 +101,7 @@ class Places(tf_keras.layers.Layer):
         """[batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
         asked = tf.reduce_sum(tf.cast(question != self._pad, tf.int32), -1, keepdims=True)
         places = asked + 2 + tf.range(tf.shape(context)[1])
-        # Padding is masked; it may lie behind the end of the sequence.
+        # Padding is masked; it may lie past the end of the sequence.
         places = tf.minimum(places, tf.shape(scores)[1] - 1)
         logits = tf.concat([scores[:, :1], tf.gather(scores, places, batch_dims=1)], 1)
         mask = tf.pad(context != self._pad, [[0, 0], [1, 0]], constant_values=self._unanswerable)

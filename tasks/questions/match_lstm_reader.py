@@ -23,10 +23,10 @@ class MatchLSTMConfig(base_config.Config):
     """Its size.
 
     Attributes:
-        words: the vectors.
-        units: of each direction of each LSTM.
-        dropout: share of the features left out before each LSTM and before the pointer, the same
-            ones for all words of a text, in [0, 1).
+        words: the word vectors.
+        units: the size of each LSTM in each direction.
+        dropout: the rate before each LSTM and before the pointer, with the same features left out
+            for all words of a text, in [0, 1).
     """
 
     words: embeddings.EmbeddingConfig = dataclasses.field(
@@ -51,7 +51,7 @@ def build(
         [batch, 1 + tokens, 2], of the answer's start and end; at 0, of no answer.
 
     Raises:
-        ConfigError: a size or a share out of its range.
+        ConfigError: a size or a share out of range.
     """
     if config.units < 1 or not 0 <= config.dropout < 1:
         raise ConfigError(

@@ -19,26 +19,27 @@ _MADE_UP = {True: (3000, 1), False: (150, 2)}  # training or not: how many, and 
 
 @dataclasses.dataclass
 class QuestionData(inputs.DataConfig):
-    """Which questions, and how they are read.
+    """Which questions to read, and how.
 
-    `is_training` has to be given. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
+    `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
     stands for made-up questions that any reader should nearly solve: 3,000 to train, 150 to
-    evaluate. An example is a window of a context, with a question on it.
+    evaluate. An example is a window of a context, with a question about it.
 
     Attributes:
-        vocab_file: a WordPiece vocabulary, which BERT reads by; empty: words.
-        lower_case: whether WordPiece reads lower case.
-        max_context: tokens of a window.
-        stride: tokens from the start of a window to that of the next.
-        max_question: tokens of a question; later ones are cut off.
-        unanswerable: whether contexts may hold no answer, as in version 2. Then windows without it
-            are learned from, too, and where there is none an empty prediction is right.
-        wrong_offsets: what becomes of an answer that does not stand where the file says: 'skip'
-            trains without it, 'mend' takes the nearest place where its text stands, 'refuse' stops.
-        predictions: where to write the answers of each whole evaluation as JSON, in SQuAD's format
-            of predictions; relative to the folder of the evaluating process. Empty: nowhere.
-        fetch: files to bring where they are absent.
-        cache_folder: where tokens are cached; empty: nowhere.
+        vocab_file: a WordPiece vocabulary, for BERT; empty: words.
+        lower_case: whether WordPiece lower-cases the text.
+        max_context: the tokens of a window.
+        stride: the tokens from the start of one window to that of the next.
+        max_question: the tokens of a question; later ones are cut off.
+        unanswerable: whether contexts may hold no answer, as in version 2. Windows without an
+            answer are then learned from, too, and if there is no answer, an empty prediction is
+            right.
+        wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' trains
+            without it, 'mend' takes the nearest place with its text, 'refuse' stops.
+        predictions: a file for the answers of each complete evaluation, in SQuAD's format of
+            predictions (JSON), relative to the folder of the evaluating process. Empty: none.
+        fetch: files to download first if they are missing.
+        cache_folder: a folder in which tokens are cached; empty: none.
     """
 
     vocab_file: str = ""
@@ -53,10 +54,10 @@ class QuestionData(inputs.DataConfig):
     cache_folder: str = ""
 
     def size(self) -> int:
-        """How many windows there are; of training data, those that are learned from.
+        """The number of windows; of training data, those that are learned from.
 
         Raises:
-            ConfigError: as of `read`.
+            ConfigError: as `read` does.
         """
         return len(read(self).windows)
 
@@ -109,7 +110,7 @@ class _Source(NamedTuple):
 def read(config: QuestionData) -> Questions:
     """Reads and tokenizes what the configuration names; once, while the files stay as they are.
 
-    What is wrong with the data and can be left out is counted, and reported in a line on stderr.
+    Faulty data that can be left out are counted, and reported in a line on stderr.
 
     Raises:
         ConfigError: settings out of range, or what `squad` and the tokenizer say of the files.
@@ -125,7 +126,7 @@ def read(config: QuestionData) -> Questions:
 def _check(config: QuestionData) -> None:
     if config.is_training is None:
         raise ConfigError(
-            "QuestionData.is_training: say True for train_data, False for validation_data"
+            "QuestionData.is_training: set it to True for train_data, False for validation_data"
         )
     if not isinstance(config.input_path, str):
         raise ConfigError(f"QuestionData.input_path={config.input_path!r}: expected one file")
@@ -182,7 +183,7 @@ def _read(source: _Source) -> Questions:
 def _without(
     data: squad.Squad, windows: question_windows.Windows, source: _Source, skipped: int
 ) -> tuple[int, str]:
-    """How many questions nothing can be done with, and what becomes of them."""
+    """How many questions cannot be used, and what happens to them."""
     if source.is_training:
         missing = len(data.questions) - len(np.unique(windows.question))
         lacking, fate = "in place to learn from", "without an answer in place: left out"

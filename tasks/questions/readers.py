@@ -22,7 +22,7 @@ from tasks.text import embeddings, wordpiece
 
 @dataclasses.dataclass
 class ReaderConfig(oneof.OneOfConfig):
-    """Which reader, and its settings.
+    """The kind of reader, and its settings.
 
     Attributes:
         type: 'match_lstm' or 'bert'.
@@ -55,7 +55,7 @@ class Reader(Protocol):
         """What the network takes for each id of some data, [ids, columns]; None: the id itself."""
 
     def tokens(self) -> question_serving.Tokens:
-        """Makes, in a graph, of texts what the network takes."""
+        """Makes from texts, in a graph, what the network takes."""
 
     def network(self) -> tf_keras.Model:
         """From `question` and `context`, [batch, tokens(, columns)], to logits.
@@ -69,7 +69,7 @@ def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
 
     Args:
         config: which, and its settings.
-        data: what it learns from, and more whose words it should know.
+        data: what it learns from, and further data whose words it should know.
 
     Raises:
         ConfigError: an unknown type, or data whose tokens are of another kind.

@@ -25,7 +25,7 @@ class Question(NamedTuple):
     """A question.
 
     Attributes:
-        id: what predictions are found by.
+        id: the key of its prediction.
         text: what is asked.
         context: the number of its context.
         answers: the right ones; none where nobody gave one, or `impossible`.
@@ -65,8 +65,8 @@ def read(path: Path) -> Squad:
     """Reads a file.
 
     Raises:
-        ConfigError: it is not there, is no JSON in UTF-8, or not laid out as SQuAD is; the message
-            names the place.
+        ConfigError: it is missing, not JSON in UTF-8, or not laid out like SQuAD; the message names
+            the place.
     """
     if not path.is_file():
         raise ConfigError(f"QuestionData.input_path: there is no file {path}")
@@ -87,7 +87,7 @@ def parse(document: Any, name: str) -> Squad:
         name: of the document, for messages.
 
     Raises:
-        ConfigError: as of `read`; two questions of one id.
+        ConfigError: as `read` does; also for two questions with one id.
     """
     squad, seen = Squad([], []), set()
     for article, where in _each(document, "data", name):
@@ -107,8 +107,8 @@ def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
 
     Args:
         squad: contexts and questions.
-        wrong_offsets: what becomes of an answer that does not stand where it is said to: 'skip'
-            leaves it out, 'mend' takes the nearest place where its text stands, 'refuse' raises.
+        wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' leaves
+            it out, 'mend' takes the nearest place with its text, 'refuse' raises.
         name: of the source, for messages.
 
     Raises:
@@ -170,7 +170,7 @@ def _stands(text: str, start: int, context: str) -> bool:
 
 
 def _nearest(text: str, start: int, context: str) -> int | None:
-    """The place of `text` that is nearest to `start`, None where it stands nowhere."""
+    """The occurrence of `text` nearest to `start`; None if there is none."""
     places, found = [], context.find(text) if text.strip() else -1
     while found >= 0:
         places.append(found)

@@ -31,11 +31,11 @@ class EmbeddingConfig(base_config.Config):
     """Vectors of words.
 
     Attributes:
-        path: a file of lines of a word and its numbers, parted by blanks. Empty: vectors are
-            random at first, and `trainable` has to be set.
+        path: a file with a word and its numbers on each line, separated by blanks. Empty: vectors
+            start at random, and `trainable` must be set.
         dimension: how many numbers make a vector.
         trainable: whether training changes them.
-        lower_case: look words up in lower case, as the vectors of most files were made.
+        lower_case: whether words are looked up in lower case, as most files need.
     """
 
     path: str = ""
@@ -98,8 +98,8 @@ class Embeddings:
         dimension: how many numbers make a vector.
         matrix: [len(vocabulary), dimension] float32: zeros for padding, for unknown words the mean
             of all others; None where vectors are random at first.
-        missing: how many different words of the data have no vector.
-        total: how many different words the data have.
+        missing: how many distinct words of the data have no vector.
+        total: how many distinct words the data have.
     """
 
     vocabulary: Vocabulary
@@ -116,8 +116,8 @@ def load(
 
     Args:
         config: where they are.
-        words: of the data; one that occurs often may come as often, and is counted so.
-        note: is told the share of words without a vector.
+        words: of the data; repeated words count as often as they occur.
+        note: called with the share of words that have no vector.
 
     Raises:
         ConfigError: no file, lines that do not fit, or no vector for any word; vectors that are
@@ -129,7 +129,7 @@ def load(
     if not config.path:
         if not config.trainable:
             raise ConfigError(
-                "EmbeddingConfig.path is empty, so vectors are random: trainable=True has to be set"
+                "EmbeddingConfig.path is empty, so vectors start at random: set trainable=True"
             )
         vocabulary = Vocabulary(counts, lower_case=config.lower_case)
         return Embeddings(vocabulary, config.dimension, None, 0, len(counts))
@@ -154,8 +154,7 @@ def layer(
 ) -> tf_keras.layers.Embedding:
     """Ids [batch, length] to vectors [batch, length, dimension], with padding masked.
 
-    The vectors are saved in checkpoints also where they are fixed: what is restored or exported
-    needs no other file.
+    Fixed vectors are saved in checkpoints, too: a restored or exported model needs no other file.
     """
     return tf_keras.layers.Embedding(
         len(embeddings.vocabulary),
@@ -183,7 +182,7 @@ class _Rows(tf_keras.initializers.Initializer):
 def _read(path: Path, dimension: int, wanted: Iterable[str]) -> dict[str, np.ndarray]:
     """The vectors of wanted words, [dimension] float32 each; of a word twice in the file the first.
 
-    Lines that nobody wants are not parsed: files have millions of them.
+    Other lines are not parsed: files have millions of them.
     """
     if not path.is_file():
         raise ConfigError(f"EmbeddingConfig.path: there is no file {path}")

@@ -1,4 +1,4 @@
-"""What exported models have in common that take strings."""
+"""What exported models that take strings have in common."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ STRINGS = tf.TensorSpec([None], tf.string)
 class StringServing(export_base.ExportModule):
     """A model behind `serve`, which a subclass makes a `tf.function` with a signature.
 
-    Whoever loads what is exported imports `tensorflow_text` first, and needs none of our code.
+    Import `tensorflow_text` before loading it; none of our code is needed.
     """
 
     def __init__(self, params: base_config.Config, model: tf_keras.Model) -> None:

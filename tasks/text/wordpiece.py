@@ -39,11 +39,11 @@ class WordPiece:
     """Texts into ids of a vocabulary.
 
     Args:
-        vocab_file: UTF-8, one piece a line; those that continue a word begin with ##.
-        lower_case: fold case and drop accents, as the vocabulary was made for.
+        vocab_file: UTF-8, one piece per line; pieces that continue a word begin with ##.
+        lower_case: fold case and drop accents, as the vocabulary expects.
 
     Attributes:
-        path: where it is from.
+        path: the vocabulary file.
         size: how many pieces there are.
         pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
 
@@ -67,7 +67,7 @@ class WordPiece:
             raise ConfigError(f"the vocabulary {vocab_file}: {error}") from error
 
     def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """The pieces of every text; a word that the vocabulary cannot make is one [UNK]."""
+        """The pieces of each text; a word that cannot be made of pieces is one [UNK]."""
         if not texts:
             return []
         # Half a surrogate pair, which JSON may hold, has no UTF-8.
@@ -96,7 +96,7 @@ class WordPiece:
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """The same, and where each piece starts and ends: int64, in bytes of UTF-8.
 
-        A piece that is but the beginning of a character's ends where it starts.
+        A piece that is only the beginning of a character ends where it starts.
         """
         return self._tokenizer.tokenize_with_offsets(texts)
 

@@ -1,10 +1,10 @@
-"""The words of a text, each with its exact place.
+"""The words of a text, each with its exact position.
 
     words.tokenize("Beyoncé didn't pay $1,000.")
     # Beyoncé | did | n't | pay | $ | 1,000 | .
 
 Words and numbers stay whole; hyphens, slashes, quotes and other signs stand alone, so that an
-answer marked in a text nearly always begins and ends where a token does. Contractions are parted as
+answer marked in a text nearly always begins and ends where a token does. Contractions are split as
 in the Penn Treebank, which GloVe's vectors were trained on. An ideograph is a word, as in BERT.
 Marks and joiners without a width of their own belong to the character before them.
 """
@@ -46,7 +46,7 @@ _IDEOGRAPH = re.compile(
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text, in order; between them there is nothing but blanks."""
+    """The tokens of a text, in order; only blanks lie between them."""
     token, negation = (re.compile(pattern, re.ASCII) for pattern in _patterns()[:2])
     tokens = []
     for match in token.finditer(text):

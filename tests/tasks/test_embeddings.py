@@ -82,7 +82,7 @@ def test_vectors_that_do_not_fit_are_refused_with_their_place(load, content, mes
     ("fields", "message"),
     [
         ({"path": "nowhere.txt"}, "no file nowhere.txt"),
-        ({"path": ""}, "path is empty, so vectors are random: trainable=True"),
+        ({"path": ""}, "path is empty, so vectors start at random: set trainable=True"),
         ({"dimension": 0}, "dimension=0"),
     ],
 )

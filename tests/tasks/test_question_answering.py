@@ -307,7 +307,7 @@ def test_tokens_are_taken_from_the_cache(tmp_path, monkeypatch):
 
 
 def test_whether_data_are_trained_on_has_to_be_said():
-    with pytest.raises(ConfigError, match="say True for train_data"):
+    with pytest.raises(ConfigError, match="set it to True for train_data"):
         question_data.QuestionData().size()
 
 
