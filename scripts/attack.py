@@ -3,14 +3,14 @@
     python scripts/attack.py                       # all of them, an hour on two cores
     python scripts/attack.py --only=clocks,hosts
 
-chaos   100 interruptions of digits, CIFAR, aspects and a run that breaks, in random order of
-        SIGKILL, SIGTERM and SIGSTOP with a takeover (`chaos.py`). CIFAR needs its files (--cifar)
+chaos   100 interruptions of digits, CIFAR, aspects and a run that diverges: SIGKILL, SIGTERM, and
+        SIGSTOP with a takeover, in random order (`chaos.py`). CIFAR needs its files (--cifar)
 nan     5 SIGKILLs and 5 SIGTERMs of a run with one image that is not a number
-clocks  three evaluators of every checkpoint, two with clocks an hour off (faketime)
-hosts   a trainer that is suspended, taken over by another host where there are no locks, and woken
-        up (unshare; as root)
+clocks  three evaluators of every checkpoint, two of them with clocks an hour off (needs faketime)
+hosts   a trainer is suspended, taken over by another host that sees no locks, and woken up (needs
+        unshare, as root)
 
-The exit code is 0 only if every attack was held off.
+The exit code is 0 only if every attack failed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from runner.run_folder import status
 from runner.verification import child_run, comparison
 
 SCRIPTS = Path(__file__).parent
-# libfaketime of Debian 12 breaks the sleep that Python has, and not its events.
+# Debian 12's libfaketime breaks Python's time.sleep, but not its events.
 SLEEPING = """
 import sys, threading, time
 time.sleep = lambda seconds: threading.Event().wait(seconds)
@@ -48,7 +48,7 @@ CHECKPOINTS = 40
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
-    """Flags that say how long a run is and when things fall due."""
+    """Flags for the length of a run and its intervals."""
     values = {
         "train_steps": steps,
         "validation_interval": evaluation,
@@ -81,21 +81,21 @@ def chaos(folder: Path, cifar: Path | None) -> bool:
             "--params_override=run.epochs.train=12,run.epochs.checkpoint_interval=0.2",
         ]
     else:
-        print("chaos: without CIFAR, whose files are not given (--cifar)")
+        print("chaos: skipping CIFAR; give its files with --cifar")
     held = [_struck(folder / name, 12, 8, 5, flags) for name, flags in runs.items()]
     return all(held)
 
 
 def nan(folder: Path, _: Path | None) -> bool:
-    """Rollbacks have to be those of a run that was left alone."""
+    """Rollbacks must be those of an undisturbed run."""
     flags = [*_poisoned(folder), *every(400, evaluation=40, checkpoint=20, summary=10)]
     return _struck(folder / "nan", 5, 5, 0, flags)
 
 
 def clocks(folder: Path, _: Path | None) -> bool:
-    """Each evaluator has to get every checkpoint, though one is kept."""
+    """Each evaluator must see every checkpoint, although only one is kept."""
     if not shutil.which("faketime"):
-        print("clocks: not run, there is no faketime")
+        print("clocks: skipped, faketime is not installed")
         return False
     run = folder / "run"
     steps = [*every(100 * CHECKPOINTS, evaluation=100, checkpoint=100, summary=100)]
@@ -119,7 +119,7 @@ def clocks(folder: Path, _: Path | None) -> bool:
 
 
 def hosts(folder: Path, _: Path | None) -> bool:
-    """The one that wakes up has to write nothing, and to end with a line that says why."""
+    """The process that wakes up must write nothing, and say why it ends."""
     flags = [
         *("--mode=train_and_eval", "--gin_file=digits.gin", EMA),
         *every(3000, evaluation=500, checkpoint=100, summary=20),
@@ -155,9 +155,9 @@ def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[st
 
 
 def _poisoned(folder: Path) -> list[str]:
-    """Flags for the digits with one image that is not a number.
+    """Flags for digits with one image that is not a number.
 
-    Each epoch breaks once, at its 23 batches; so commits have to be closer than that.
+    Each epoch of 23 batches diverges once, so commits must be closer together than that.
     """
     digits = datasets.load_digits()
     images = (digits.images / 16).astype(np.float32)
@@ -173,7 +173,7 @@ def _poisoned(folder: Path) -> list[str]:
 
 
 def _on(host: str) -> list[str]:
-    """A command that runs another as on a host of this name."""
+    """A command that runs another one as if on a host of this name."""
     return ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"]
 
 

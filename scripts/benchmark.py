@@ -4,24 +4,24 @@
         [--repeats=9] [--seconds=0.3] [--json=FILE]
 
 - loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`, all
-  with the same kind of Adam. What a commit costs, which few rounds have, is the third section's.
-- graph: the loop alone, against the bare one in the same process: without rows, checkpoints, and
-  what differs from process to process.
+  with the same kind of Adam. Few rounds contain a commit; the section `checkpoints` measures those.
+- graph: the loop alone, against the bare loop in the same process: without rows, checkpoints and
+  differences between processes.
 - start: from the start of the command to the row of its first step, for the first of the models;
   against a bare script.
-- checkpoints: how long training stands still for a commit (stall), and what it loses until all is
-  written (in all), against a synchronous save.
+- checkpoints: how long a commit holds training up (stall), and what training loses until everything
+  is written (in all), against a synchronous save.
 - evaluation: against a `tf.function` over the same batches.
 - inputs: placed by step, against a shuffle buffer.
-- memory: its growth over 2,000 loops and 500 evaluations, once the waits for input were timed (that
-  takes a graph of its own), beside bare loops; and both with a single arena of malloc.
-- growth: opening a history of 100,000 evaluations, and adding one to it.
+- memory: its growth over 2,000 loops and 500 evaluations, beside bare loops, and both with a single
+  malloc arena. It starts after the waits for input have been timed, which takes another graph.
+- growth: opening a history of 10,000 evaluations, and adding one to it.
 
-Contenders take turns, and a ratio is that of one round, so that a machine whose speed drifts does
-not decide it: medians, and in brackets the quartiles. Such drifts last seconds, so rounds of
-training and evaluation are short; and as processes of one program differ, too, these begin three
-times, with so many rounds each. **Bold** is what misses its goal. It takes about half an hour on
-two cores, and wants them for itself.
+Contenders take turns, and a ratio is that of one round, so that drifts in the machine's speed do
+not decide it: medians, with the quartiles in brackets. Such drifts last seconds, so rounds of
+training and evaluation are short. Two processes of the same program differ, too, so each is started
+three times, with this many rounds each. **Bold** marks what misses its goal. It takes about half an
+hour on two cores, and needs them for itself.
 """
 
 import argparse
@@ -47,10 +47,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(sections.SECTIONS))
     parser.add_argument("--models", default=",".join(_MODELS))
     parser.add_argument("--loops", default="1,10,100")
-    parser.add_argument("--repeats", type=int, default=9, help="rounds of a set of processes")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of training in a round")
-    parser.add_argument("--evaluations", type=int, default=500, help="for the memory")
-    parser.add_argument("--json", type=Path, help="where figures go, for later comparison")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds per set of processes")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds of training per round")
+    parser.add_argument(
+        "--evaluations", type=int, default=500, help="how many, for the section memory"
+    )
+    parser.add_argument("--json", type=Path, help="a file for the figures")
     flags = parser.parse_args()
     options = sections.Options(
         models=chosen(parser, flags.models, _MODELS),
@@ -83,7 +85,7 @@ def chosen(parser: argparse.ArgumentParser, text: str, known: Iterable[str]) -> 
 
 
 def machine() -> dict[str, Any]:
-    """Where and when this is."""
+    """The machine, and the date."""
     cpus = Path("/proc/cpuinfo").read_text().splitlines()
     code = provenance.code(Path(__file__).parent)
     return {

@@ -2,10 +2,10 @@
 
     python scripts/benchmark_cifar.py --train=train.npz --test=test.npz [--seeds=3] [--epochs=10]
 
-Both train what cifar10_small.gin describes, each in a process of its own, in turns, seed by seed.
-Keras reads the images through `tf.data` as its guides write it. Images a second are those of
-training alone, without the first epoch; the accuracy is that of all test images after the last one.
-Scores on other images than CIFAR-10's own do not compare with published ones.
+Both train what cifar10_small.gin describes, each in its own process, taking turns, seed by seed.
+Keras reads the images through `tf.data` as its guides recommend. Images per second count training
+alone, without the first epoch; the accuracy is that of all test images after the last epoch. Scores
+on images other than CIFAR-10's own cannot be compared with published ones.
 """
 
 import argparse

@@ -2,14 +2,14 @@
 
     python scripts/benchmark_evaluator.py [--rounds=3] [--checkpoints=400]
 
-- From a checkpoint's last file, or the end of the evaluation before where that is later, to the
+- From a checkpoint's last file, or the end of the previous evaluation if that is later, to the
   start of its evaluation (policy `latest`).
-- From the end of training, or of the last evaluation where that is later, to the end of the
+- From the end of training, or of the last evaluation if that is later, to the end of the
   evaluator's process.
-- The share of a core that an evaluator takes while it waits.
-- Checkpoints missed by the policy `every`, where training keeps one and saves faster than the
+- The share of a core that a waiting evaluator uses.
+- Checkpoints missed by the policy `every` while training keeps only one and saves faster than the
   evaluator evaluates; how much faster is printed.
-- There, too, how resident memory grows with evaluations; the first hundred are left out.
+- How resident memory grows with evaluations in that case; the first hundred are left out.
 
 The task is digits.gin. It takes about four minutes on two cores.
 """

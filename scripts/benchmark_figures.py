@@ -12,10 +12,10 @@ class Ratio:
     """One contender's figure over another's.
 
     Attributes:
-        ours: The contender above the line.
-        others: The one below it; of several, the one with the highest median.
-        least: What the median should reach, or None.
-        most: What it should not go beyond, or None.
+        ours: The numerator.
+        others: The denominator; of several contenders, the one with the highest median.
+        least: The median should be at least this; None: no goal.
+        most: The median should be at most this; None: no goal.
     """
 
     ours: str
@@ -29,7 +29,7 @@ class Ratio:
         return f"{self.ours} / {self.others[0] if len(self.others) == 1 else 'best other'}"
 
     def reached(self, median: float) -> bool:
-        """Whether a median is as it should be."""
+        """Whether a median meets its goal."""
         return (self.least or -math.inf) <= median <= (self.most or math.inf)
 
 
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def cells(self) -> dict[str, str]:
-        """By column, medians and ratios; a ratio that is not as it should be is bold."""
+        """By column, medians and ratios; a ratio that misses its goal is bold."""
         shown = {name: number(statistics.median(each)) for name, each in self.rounds.items()}
         for ratio in self.ratios:
             found = self._described(ratio)

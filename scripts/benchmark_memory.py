@@ -1,4 +1,4 @@
-"""How much memory a process has, and whether that grows."""
+"""How much memory a process has, and whether it grows."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _BLOCKS = 15
 
 
 def resident_mib(pid: int | None = None) -> float:
-    """What a process, this one by default, has of the memory."""
+    """The resident memory of a process, by default this one."""
     pages = int(Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

@@ -1,21 +1,22 @@
-"""Kills a run over and over, anywhere in its life, and compares it with one that was left alone.
+"""Kills a run over and over, at any moment, and compares it with an undisturbed one.
 
     python scripts/chaos.py --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin \
         --gin_params="OptimizationConfig.ema=@EMAConfig()" \
         --gin.TrainerConfig.summary_interval=20 --gin.TrainerConfig.checkpoint_interval=50 \
         --gin.TrainerConfig.validation_interval=100
 
-Flags that chaos does not know are the runner's. The training is cut into as many slices as there
-are interruptions, and each waits for a random step of its slice: so they fall in all of it, and the
-run gets on. From there some wait for a checkpoint that is being written, or for an evaluation.
-Others come while the run is still starting. A start takes some seconds, fifty kills about ten
-minutes.
+Other flags are passed on to the runner. The training is cut into as many slices as there are
+interruptions, and each interruption waits for a random step in its slice, so they cover the whole
+run and it still advances. Some then wait for a checkpoint that is being written, or for an
+evaluation; others come while the run is still starting. A start takes a few seconds, fifty kills
+about ten minutes.
 
-A process that a SIGSTOP suspends is taken over by the next start, as by one on another host
-(`chaos_host.py`); once that trains, the first is woken up. It has to end without writing anything.
+A process that was suspended with SIGSTOP is taken over by the next start, as if from another host
+(`chaos_host.py`). Once that one trains, the first is woken up, and must end without writing
+anything.
 
-The exit code is 0 only if not one bit differs, no row is lost or doubled, and the files that
-describe the run are the same.
+The exit code is 0 only if no bit differs, no row is lost or duplicated, and the files that describe
+the run are the same.
 """
 
 import argparse
@@ -39,13 +40,13 @@ from runner.core import files
 from runner.run_folder import claim_file, status
 from runner.verification import child_run, comparison
 
-# What is aimed at, and how often. Saves take milliseconds, and chance alone would miss them.
+# What to aim at, and how often. Saves take milliseconds; chance alone would miss them.
 AIMS = {"start-up": 2, "training": 3, "saving": 3, "evaluation": 2}
 SAVE_SECONDS = 0.01
 
 HOST = str(Path(__file__).with_name("chaos_host.py"))
 LOST = 1  # the exit code of a process that was taken over
-# What describes a run, and is the same however often it was interrupted.
+# Files that describe a run and must not depend on interruptions.
 DESCRIPTIONS = ("config.gin", "params.yaml", "overview.json")
 
 HEADER = "      signal   after s     step  resumes  ended s  in"
@@ -54,11 +55,11 @@ MISSED = "nothing: the run ended first"
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """How the run that is left alone went.
+    """The timing of the undisturbed run.
 
     Attributes:
         steps: The last step.
-        every: Steps from one evaluation to the next, 0 where there are none.
+        every: Steps from one evaluation to the next; 0: no evaluations.
         start: Seconds to the first training row.
         row: Seconds from one row to the next.
         evaluation: Seconds of an evaluation.
@@ -72,7 +73,7 @@ class Life:
 
 
 class Suspended:
-    """Processes that a SIGSTOP has ended, as far as anybody else can tell."""
+    """Processes suspended by SIGSTOP, which look dead to others."""
 
     def __init__(self, folder: Path) -> None:
         self._claim = folder / "claim.json"
@@ -80,7 +81,7 @@ class Suspended:
         self._woken: list[child_run.Start] = []
 
     def add(self, start: child_run.Start) -> None:
-        """Suspends one; it is to be woken up later."""
+        """Suspends a process, to be woken up later."""
         start.process.send_signal(signal.SIGSTOP)
         self._starts.append(start)
 
@@ -109,7 +110,7 @@ class Watched:
         self._rows = frozenset(self._written())
 
     def step(self) -> int:
-        """The last step that the folder tells of."""
+        """The last step recorded in the folder."""
         return max(child_run.last_row(self._folder), child_run.committed(self._folder))
 
     def trains(self) -> bool:
@@ -198,7 +199,7 @@ def main() -> int:
 
 
 def others(once: Path, killed: Path) -> list[str]:
-    """What is wrong with the files that describe the run."""
+    """The faults in the files that describe the run."""
     wrong = [
         f"{name} differs"
         for name in DESCRIPTIONS
@@ -298,7 +299,7 @@ def strike(
     if not interrupted:
         phase = MISSED
     elif blow.number == signal.SIGKILL:
-        phase, step = run.phase(), run.step()  # as it was left
+        phase, step = run.phase(), run.step()  # as the kill left it
     print(
         f"{number:>4}  {blow.number.name}{sent - begun:>9.2f}{step:>9}"
         f"{child_run.committed(folder):>9}{ended - sent:>9.2f}  {phase}",

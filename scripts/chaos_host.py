@@ -1,4 +1,4 @@
-"""The runner as on a host of its own, in a folder without locks, for `chaos.py` and `attack.py`.
+"""The runner as if on another host, on a share without locks, for `chaos.py` and `attack.py`.
 
     python scripts/chaos_host.py --mode=train --gin_file=digits.gin --model_dir=runs/x
 
