@@ -34,6 +34,34 @@ _SOURCE = (
 
 
 @dataclasses.dataclass
+class ActionConfig(base_config.Config):
+    """Something of yours that is done in a run: what, and when, as in Orbit's ConditionalAction.
+
+    An action is called as official's are: with the logs of a training loop or the results of an
+    evaluation, names to tensors. If it returns a string, the run stops, with that as the reason.
+    """
+
+    action: FunctionConfig = setting(
+        FunctionConfig,
+        "What is called: in gin `@my_actions.function`, or `@my_actions.Class()`, whose object is "
+        "called.",
+    )
+    at: str = setting(
+        "loop",
+        "When: after each training `loop`; after each `evaluation`; after an evaluation that is "
+        "the `best` so far; at the `end` of training, with the newest training and evaluation "
+        "metrics, each time that a command reaches it.",
+        allowed=one_of("loop", "evaluation", "best", "end"),
+    )
+    every: int = setting(
+        0,
+        "With `loop`: only at multiples of this many steps, at which loops then end, and at the "
+        "last step; 0: after every loop, wherever it ends.",
+        allowed=SIZE,
+    )
+
+
+@dataclasses.dataclass
 class EarlyStoppingConfig(base_config.Config):
     """Ends a run that no longer gets better; off while it names no metric.
 
@@ -353,6 +381,28 @@ class RunConfig(base_config.Config):
         False,
         "Whether `gradient_norm` is among the training metrics: the mean of the global norms of "
         "the gradients that are applied, before clipping.",
+    )
+    actions: tuple[ActionConfig, ...] = setting(
+        (),
+        "What is done after loops and evaluations: `(@my_actions.Draw(),)`, or `ActionConfig`s "
+        "that say when.",
+        resume=REPORTS,
+    )
+    writers: tuple[FunctionConfig, ...] = setting(
+        (),
+        "Called beside TensorBoard with each training row and the results of each set of data: "
+        "`writer(step, values, name)`, a mapping of names to numbers and `train`, `validation` or "
+        "the set's name. If it has a method `close`, that is called at the end. After a resume, "
+        "steps may come again: the later values count.",
+        resume=REPORTS,
+    )
+    stopping_rules: tuple[FunctionConfig, ...] = setting(
+        (),
+        "Asked after each evaluation: `rule(evaluations)`, all of them so far as pairs of step and "
+        "metrics, returns the reason to stop or None. It must depend on them alone: a resume asks "
+        "again.",
+        resume=LENGTH,
+        read="evaluation",
     )
     variable_groups: tuple[VariableGroupConfig, ...] = setting(
         (), "Variables with a learning rate or an initializer of their own; the first match counts."

@@ -1,8 +1,9 @@
-"""Functions that a configuration names: in gin `EvaluatorConfig.give_up = @my_rules.give_up`.
+"""Functions and classes that a configuration names: `RunConfig.writers = (@my_writers.Csv(),)`.
 
 Official's configurations hold numbers, strings and sections only. So a function is a section, too:
-its name, and what gin binds of its parameters (`my_rules.give_up.patience = 3`). That is written to
-params.yaml and config.gin, read back, and compared in a resume as any other.
+its name, and what gin binds of its parameters (`my_writers.Csv.path = 'rows.csv'`). That is written
+to params.yaml and config.gin, read back, and compared in a resume as any other. What a class makes
+is called in its place: `@my.Class` and `@my.Class()` mean the same.
 """
 
 import dataclasses
@@ -14,24 +15,40 @@ from typing import Any
 
 from official.modeling.hyperparams import base_config
 
+from runner.configuration.settings import setting
 from runner.core import user_code
 from runner.errors import ConfigError
 
 
 @dataclasses.dataclass
 class FunctionConfig(base_config.Config):
-    """A function, or anything else that can be called, with some of its arguments.
+    """A function, or a class of objects that can be called, with some of its arguments."""
 
-    Attributes:
-        name: `module.function`; the module is imported where the function is used.
-        arguments: Values by the names of parameters.
+    name: str = setting("", "`module.function`; the module is imported where it is used.")
+    arguments: base_config.Config = setting(
+        base_config.Config, "Values by the names of parameters."
+    )
+
+
+def named_in(kind: type) -> tuple[str, ...] | None:
+    """Where a section of this class names its function: () at once, None if it does not."""
+    if kind is FunctionConfig:
+        return ()
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return next(((field.name,) for field in fields if field.type is FunctionConfig), None)
+
+
+def build(config: FunctionConfig) -> Callable[..., Any]:
+    """The function, or an object of the class, that a configuration names.
+
+    Raises:
+        ConfigError: as `load` does.
     """
+    named = load(config)
+    return named() if inspect.isclass(named.func) else named
 
-    name: str = ""
-    arguments: base_config.Config = dataclasses.field(default_factory=base_config.Config)
 
-
-def load(config: FunctionConfig) -> Callable[..., Any]:
+def load(config: FunctionConfig) -> functools.partial[Any]:
     """The function, with the arguments that the configuration gives.
 
     Raises:
@@ -57,7 +74,14 @@ def load(config: FunctionConfig) -> Callable[..., Any]:
 def mistake(config: FunctionConfig, *given: Any) -> str:
     """What is wrong with a function that will be called with `given`; empty where nothing is."""
     try:
-        inspect.signature(load(config)).bind(*given)
+        named = load(config)
+        if not inspect.isclass(named.func):
+            inspect.signature(named).bind(*given)
+        elif not any("__call__" in vars(kind) for kind in named.func.__mro__):
+            return "makes objects that cannot be called"
+        else:
+            inspect.signature(named).bind()
+            inspect.signature(named.func.__call__).bind(None, *given)
     except ConfigError as error:
         return str(error)
     except TypeError as error:

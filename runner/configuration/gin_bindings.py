@@ -16,17 +16,24 @@ from runner.errors import ConfigError
 class Link(typecheck.Pending):
     """A reference to a class or function that was found."""
 
-    scope: str
-    named: gin_names.Named
+    scope: str = dataclasses.field(kw_only=True)
+    named: gin_names.Named = dataclasses.field(kw_only=True)
 
     def __str__(self) -> str:
         return f"@{self.named.name}{'()' if self.called else ''}"
 
     def __repr__(self) -> str:
         """As gin reads it; official takes a dict for the section that names something."""
-        if self.by_name:
-            return repr({"name": self.named.path})
+        if self.by_name is not None:
+            return repr(self.section())
         return f"@{_scoped(self.scope, self.named.path)}{'()' if self.called else ''}"
+
+    def section(self) -> dict[str, Any]:
+        """The section that names the class or function, as official takes it."""
+        section: dict[str, Any] = {"name": self.named.path}
+        for field in reversed(self.by_name or ()):
+            section = {field: section}
+        return section
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +154,8 @@ class _Resolver:
         if not inspect.isclass(produces):
             produces = typecheck.type_hints(produces).get("return")
         known = produces if inspect.isclass(produces) else None
-        return Link(known, reference.called, scope=reference.scope, named=named)
+        is_class = inspect.isclass(named.target)
+        return Link(known, reference.called, is_class, scope=reference.scope, named=named)
 
     def _constant(self, name: str) -> Any:
         try:

@@ -164,8 +164,8 @@ def _give_arguments(root: Any, tree: gin_tree.Tree) -> None:
 
 def _built(value: Any) -> Any:
     """A value with its references built by gin."""
-    if isinstance(value, gin_bindings.Link) and value.by_name:
-        return {"name": value.named.path}
+    if isinstance(value, gin_bindings.Link) and value.by_name is not None:
+        return value.section()
     if isinstance(value, gin_bindings.Link):
         with gin.config_scope(value.scope or None):
             made = gin.get_configurable(value.named.target)

@@ -104,8 +104,8 @@ class Tree:
         for scope in _around(link.scope):
             self.built.setdefault((scope, target), place)
             given |= {each.parameter: each for each in self.of(scope, target)}
-        if link.by_name:
-            self._name(path, given.values(), place)
+        if link.by_name is not None:
+            self._name(".".join([path, *link.by_name]), given.values(), place)
             return
         for parameter, known in typecheck.parameters(target).items():
             if known.required and parameter not in given:

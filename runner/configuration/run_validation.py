@@ -28,7 +28,7 @@ def problems(
     """
     run = experiment.run
     yield from _directions(experiment)
-    yield from _give_up(experiment)
+    yield from _functions(experiment)
     yield from _sets(run)
     yield from _groups(run)
     for path, section in _evaluated(run):
@@ -65,15 +65,31 @@ def _metric_fields(run: RunConfig) -> Iterator[tuple[str, base_config.Config, st
                 yield path, section, field
 
 
-def _give_up(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    rule, path = experiment.run.evaluator.give_up, "run.evaluator.give_up"
-    if rule is None:
-        return
-    if wrong := functions.mistake(rule):
-        yield Invalid(path, rule, "name", wrong)
-    elif experiment.trainer.continuous_eval_timeout is None:
-        needs = "has no effect with TrainerConfig.continuous_eval_timeout = None: it waits for ever"
-        yield Invalid(path, rule, "name", needs)
+def _functions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
+    """Functions that cannot be called as they will be, or never are."""
+    run, trainer = experiment.run, experiment.trainer
+    if (rule := run.evaluator.give_up) is not None:
+        wrong = functions.mistake(rule)
+        if not wrong and trainer.continuous_eval_timeout is None:
+            wrong = "has no effect with TrainerConfig.continuous_eval_timeout = None, which waits "
+            wrong += "without end"
+        if wrong:
+            yield Invalid("run.evaluator.give_up", rule, "name", wrong)
+    called: list[tuple[str, functions.FunctionConfig, tuple[Any, ...]]] = [
+        *((f"run.actions[{n}].action", one.action, ({},)) for n, one in enumerate(run.actions)),
+        *((f"run.writers[{n}]", one, (0, {}, "")) for n, one in enumerate(run.writers)),
+        *((f"run.stopping_rules[{n}]", one, ([],)) for n, one in enumerate(run.stopping_rules)),
+    ]
+    for path, function, given in called:
+        if wrong := functions.mistake(function, *given):
+            yield Invalid(path, function, "name", wrong)
+    for n, one in enumerate(run.actions):
+        if one.every and one.at != "loop":
+            needs = f"has no effect with at = {one.at!r}; 'loop' uses it"
+            yield Invalid(f"run.actions[{n}]", one, "every", needs)
+        if one.at == "best" and not trainer.best_checkpoint_eval_metric:
+            needs = "has no effect without TrainerConfig.best_checkpoint_eval_metric"
+            yield Invalid(f"run.actions[{n}]", one, "at", needs)
 
 
 def _sets(run: RunConfig) -> Iterator[Invalid]:

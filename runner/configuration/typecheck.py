@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import spelling
 
@@ -36,12 +37,15 @@ class Pending:
     Attributes:
         produces: The type of the value to come; None where nothing says it.
         called: False where the value is the class or function itself.
-        by_name: Whether a section that names the class or function stands for it.
+        is_class: Whether it is a class, and not a function.
+        by_name: Where in a section that stands for it the class or function is named (see
+            `functions.named_in`); None where the value itself is meant.
     """
 
     produces: type | None
     called: bool
-    by_name: bool = dataclasses.field(default=False, kw_only=True)
+    is_class: bool = False
+    by_name: tuple[str, ...] | None = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +174,7 @@ def _convert_union(value: Any, hint: Any) -> Any:
 
 
 def _pending(value: Pending, hint: Any) -> MismatchError:
-    if value.called and FunctionConfig in classes(hint):
+    if value.called and any(functions.named_in(kind) is not None for kind in classes(hint)):
         return MismatchError(f"{value} calls it; {str(value).removesuffix('()')} names it")
     if not value.called:
         return MismatchError(f"{value} is the class itself; {value}() builds it")
@@ -181,12 +185,14 @@ def _pending(value: Pending, hint: Any) -> MismatchError:
 
 
 def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:
-    if expected is FunctionConfig and not value.called:
-        return dataclasses.replace(value, by_name=True)
+    where = functions.named_in(expected)
+    builds = value.produces is not None and issubclass(value.produces, expected)
+    if where is not None and (value.is_class or not value.called) and not builds:
+        return dataclasses.replace(value, by_name=where)
     if not value.called:
         fits = expected in (type, collections.abc.Callable)
     else:
-        unknown = expected not in (FunctionConfig, type(None))  # which nothing needs to make
+        unknown = where is None and expected is not type(None)  # which nothing needs to make
         fits = unknown if value.produces is None else issubclass(value.produces, expected)
     if not fits:
         raise _pending(value, hint)
@@ -202,6 +208,9 @@ def _convert_sequence(value: Any, hint: Any, expected: type, arguments: tuple[An
         items = [convert(item, each) for item, each in zip(value, item_hints, strict=True)]
     except MismatchError as error:
         raise MismatchError(f"expected {describe(hint)}; in {value!r}: {error}") from None
+    links = {item.by_name is None for item in items if isinstance(item, Pending)}
+    if len(links) > 1:  # official takes sections or dicts, and not both
+        raise MismatchError(f"give all of {describe(hint)} in one way, not {value!r}")
     return expected(items) if expected in (list, tuple) else type(value)(items)
 
 

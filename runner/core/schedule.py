@@ -25,6 +25,7 @@ class Grid:
         evaluations_commit: Whether each evaluation commits first.
         seconds: After so long without a commit there is one more, off the grid; 0 for none. It
             does not change what is trained: anything broken there is left for the grid to find.
+        actions: The intervals of actions.
     """
 
     end: int
@@ -34,6 +35,7 @@ class Grid:
     evaluations: tuple[int, ...] = ()
     evaluations_commit: bool = True
     seconds: float = 0
+    actions: tuple[int, ...] = ()
 
     def due(self, step: int, interval: int) -> bool:
         """Whether what has this interval falls due at `step`."""
@@ -70,7 +72,7 @@ class Grid:
             step: The step.
             longest: The most steps of a loop where `loop` is 0.
         """
-        intervals = (self.summary, self.checkpoint, *self.evaluations)
+        intervals = (self.summary, self.checkpoint, *self.evaluations, *self.actions)
         cut = step - step % self.loop + self.loop if self.loop else step + longest
         return min(self.end, cut, *(step - step % n + n for n in intervals))
 

@@ -23,6 +23,7 @@ def grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
         evaluations=(options.validation_interval, *sets) if evaluates else (),
         evaluations_commit=run.evaluations_commit,
         seconds=run.checkpoint_seconds,
+        actions=tuple(each.every for each in run.actions if each.every),
     )
 
 

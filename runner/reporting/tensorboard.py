@@ -12,6 +12,7 @@ from tensorboard.summary.writer import event_file_writer
 
 from runner.core import closing
 from runner.errors import RunnerError
+from runner.reporting.writers import Writers
 
 # Train and validation loss share a tag, so that TensorBoard draws them on one chart.
 _TAGS = {"training_loss": "loss", "validation_loss": "loss"}
@@ -94,11 +95,17 @@ class Boards:
     Args:
         folders: By the set's name, which is empty for the validation data.
         purge_from: As `TensorBoard`'s.
+        writers: The user's own, which get the same points; closed with these.
     """
 
     def __init__(
-        self, folders: Mapping[str, Path | None], *, purge_from: int | None = None
+        self,
+        folders: Mapping[str, Path | None],
+        *,
+        purge_from: int | None = None,
+        writers: Writers | None = None,
     ) -> None:
+        self._writers = writers or Writers()
         self._boards = {
             name: TensorBoard(folder, purge_from=purge_from) for name, folder in folders.items()
         }
@@ -109,10 +116,11 @@ class Boards:
             self._boards[name].write(step, each.points)
             self._boards[name].draw(step, each.pictures)
             self._boards[name].flush()
+            self._writers.write(step, each.points, name or "validation")
 
     def close(self) -> None:
         """Flushes, and ends the threads."""
-        closing.close(*self._boards.values())
+        closing.close(*self._boards.values(), self._writers)
 
 
 def _image(name: str, picture: np.ndarray) -> summary_pb2.Summary.Image:

@@ -44,7 +44,7 @@ def evaluate(request: Request) -> Outcome:
 def continuous_eval(request: Request) -> Outcome:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
     named = request.config.run.evaluator.give_up
-    give_up = functions.load(named) if named else None
+    give_up = functions.build(named) if named else None
     with _evaluator(request, "continuous") as run:
         training = watch.Watch(
             request.model_dir,

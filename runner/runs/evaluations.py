@@ -9,7 +9,8 @@ from runner.config import Experiment
 from runner.core import layout, schedule
 from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator
 from runner.history import history, policies
-from runner.reporting import progress, tensorboard
+from runner.reporting import progress, tensorboard, writers
+from runner.runs import user_actions
 
 
 class Outputs(NamedTuple):
@@ -67,18 +68,25 @@ def build_evaluation(
         batches=config.trainer.validation_steps,
         sets=sets,
         grid=grid,
-        actions=actions,
+        actions=(*actions, *user_actions.after_evaluations(config, rows)),
         pictures=evaluation_log.drawing(config, built.task),
     )
 
 
 def build_boards(
-    config: Experiment, folder: Path, *, validation: str = "", purge_from: int | None = None
+    config: Experiment,
+    folder: Path,
+    named: writers.Writers,
+    *,
+    validation: str = "",
+    purge_from: int | None = None,
 ) -> tensorboard.Boards:
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
     sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
     folders = {"": folder / validation, **sets}
     draws = config.run.tensorboard
     return tensorboard.Boards(
-        {name: path if draws else None for name, path in folders.items()}, purge_from=purge_from
+        {name: path if draws else None for name, path in folders.items()},
+        purge_from=purge_from,
+        writers=named,
     )

@@ -11,7 +11,7 @@ from runner.core import closing, console, layout, secrets, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
 from runner.history import history, records
-from runner.reporting import progress
+from runner.reporting import progress, writers
 from runner.run_folder import watch
 from runner.runs import build, evaluations
 from runner.runs.request import Request
@@ -46,7 +46,7 @@ class EvaluatorRun:
         )
         self.history = history.History(folder / layout.HISTORY)
         self._line = progress.Progress()
-        self._boards = evaluations.build_boards(config, folder)
+        self._boards = evaluations.build_boards(config, folder, writers.Writers(config.run.writers))
         self._failures = 0  # in a row
         self._evaluation = evaluations.build_evaluation(
             config,

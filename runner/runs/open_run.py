@@ -9,7 +9,7 @@ from runner.core import console, layout, schedule
 from runner.errors import ConfigError
 from runner.evaluation import final_test, handover, metric_names
 from runner.history import history, policies
-from runner.reporting import progress
+from runner.reporting import progress, writers
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.request import Request
 from runner.training import decisions, divergence, profiling, trainer, training_log
@@ -52,6 +52,7 @@ def open_run(
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     costs = build.build_costs(config, trainer)
     grid = policies.grid(config, evaluates=evaluates)
+    named = writers.Writers(config.run.writers)
     state = training_state.TrainingState(
         config=config,
         folder=folder,
@@ -60,7 +61,7 @@ def open_run(
         rate_scale=rate_scale,
         store=_store(config, folder, trainer, grid),
         history=rows,
-        log=_log(config, folder, costs, step),
+        log=_log(config, folder, costs, step, named),
         decisions=decisions.Decisions(config, folder, rows),
     )
     if source and written:
@@ -69,7 +70,7 @@ def open_run(
     metric_names.check(config, trainer, evaluators or folder, evaluates=evaluates)
     if not source and config.trainer.recovery_max_trials > 0:
         state.commit(0)  # something to roll back to
-    return _assembled(request, state, grid, costs, pruning, beat)
+    return _assembled(request, state, grid, costs, pruning, beat, named)
 
 
 def _truncated_history(
@@ -105,7 +106,7 @@ def _store(
 
 
 def _log(
-    config: Experiment, folder: Path, costs: build.Costs, step: int
+    config: Experiment, folder: Path, costs: build.Costs, step: int, named: writers.Writers
 ) -> training_log.TrainingLog:
     return training_log.TrainingLog(
         folder,
@@ -113,6 +114,7 @@ def _log(
         draws=config.run.tensorboard,
         draws_every=config.run.summary_seconds,
         utilization=costs.utilization,
+        writers=named,
     )
 
 
@@ -134,6 +136,7 @@ def _assembled(
     costs: build.Costs,
     pruning: Sequence[schedule.Action],
     beat: Callable[[int], object],
+    named: writers.Writers,
 ) -> training_run.TrainingRun:
     """What is evaluated, shown and profiled besides."""
     config, folder, trainer = state.config, state.folder, state.trainer
@@ -148,6 +151,7 @@ def _assembled(
     boards = evaluations.build_boards(
         config,
         folder,
+        named,
         validation=config.trainer.validation_summary_subdir,
         purge_from=trainer.step + 1,
     )

@@ -6,7 +6,7 @@ from runner.core import closing, console, schedule
 from runner.history import policies, records
 from runner.reporting import hparams
 from runner.run_folder import session
-from runner.runs import open_run, training_run
+from runner.runs import open_run, training_run, user_actions
 from runner.runs.request import Outcome, Request, results
 from runner.training import controller
 
@@ -35,6 +35,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
                 start.note(devices=run.devices)
                 driver = _drive(run, request, report)
                 tested = run.test(driver.step)
+                user_actions.at_end(experiment, run.newest)
             rule, rows = policies.best_rule(experiment), run.state.history.evaluations
             if board and rule:
                 board.best(rule.best(rows))
@@ -54,7 +55,8 @@ def _drive(
 ) -> controller.Controller:
     """Trains, and says why that ended early; the controller knows where."""
     run.catch_up()
-    actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions]
+    own = user_actions.after_loops(request.config, run.grid, lambda: driver.step)
+    actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions, *own]
     driver = controller.Controller(run, run.grid, actions, request.stop)
     driver.run()
     for name in run.state.decisions.unheard():

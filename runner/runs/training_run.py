@@ -59,6 +59,12 @@ class TrainingRun:
         names = [device.name for device in tf.config.list_logical_devices()]
         return [*names, type(self.state.trainer.strategy).__name__]
 
+    @property
+    def newest(self) -> dict[str, float]:
+        """The metrics of the newest training row and of the newest evaluation."""
+        evaluations = self.state.history.evaluations
+        return {**self.state.log.newest, **(evaluations[-1].metrics if evaluations else {})}
+
     def train(self, steps: int) -> Mapping[str, Any]:
         """Runs `steps` steps, fewer where a signal or a broken loss ends them."""
         trainer = self.profiled or self.state.trainer

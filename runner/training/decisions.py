@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 from runner import config
+from runner.configuration import functions
 from runner.core import console, layout
 from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
 from runner.history import early_stopping, history, improvement, learning_rate_drops, records
 
 
@@ -40,8 +42,10 @@ class Decisions:
         self._plateau = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
         self._for_stopping = _Fold(self._stopping, model_dir, rows)
         self._for_plateau = _Fold(self._plateau, model_dir, rows)
+        named = experiment.run.stopping_rules
+        self._asked = [(rule.name, functions.build(rule)) for rule in named]
         self._expect(model_dir)
-        self._stopped = self._has_stopped()
+        self._stopped = self._has_stopped() or self._ask()
         self._scale = self._has_dropped()
 
     @property
@@ -63,6 +67,7 @@ class Decisions:
         """Takes in the run's own evaluations."""
         if not self._stopping.source:
             self._stopped = self._stopping.reason(self._for_stopping.after())
+        self._stopped = self._stopped or self._ask()
         if not self._plateau.source:
             self._drop_to(self._plateau.scale(self._for_plateau.after()))
 
@@ -78,6 +83,21 @@ class Decisions:
             if scale < self._scale:
                 self._rows.append(records.Drop(step, self._plateau.source, scale, time.time()))
                 self._drop_to(scale)
+
+    def _ask(self) -> str | None:
+        """What the user's own rules say of all evaluations: the first reason to stop, or None."""
+        rows = self._rows.evaluations if self._asked else ()
+        evaluations = [(row.step, dict(row.metrics)) for row in rows]
+        for name, rule in self._asked if evaluations else ():
+            reason = rule(evaluations)
+            if reason is not None and not isinstance(reason, str):
+                raise ConfigError(
+                    f"RunConfig.stopping_rules: {name} returned {reason!r}; return the reason to "
+                    "stop, a string, or None"
+                )
+            if reason:
+                return reason
+        return None
 
     def _drop_to(self, scale: float) -> None:
         if scale != self._scale:

@@ -10,6 +10,7 @@ from runner.core import background, files, layout, schedule
 from runner.errors import RunnerError
 from runner.history import records
 from runner.reporting import scalars, tensorboard
+from runner.reporting.writers import Writers
 
 _TOGETHER = 0.1  # seconds; the rows of that time are handed over together
 
@@ -29,6 +30,7 @@ class TrainingLog:
         draws: Whether TensorBoard's events are written.
         draws_every: So many seconds after a point there is one more; 0: only those of the grid.
         utilization: From steps a second to `mfu`; None where that is not known.
+        writers: The user's own, which get every row.
         clock: Seconds, for tests to inject.
     """
 
@@ -40,6 +42,7 @@ class TrainingLog:
         draws: bool = True,
         draws_every: float = 0,
         utilization: Callable[[float], float] | None = None,
+        writers: Writers | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._path = model_dir / layout.TRAINING_ROWS
@@ -47,6 +50,7 @@ class TrainingLog:
             model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1
         )
         self._utilization = utilization
+        self._writers = writers or Writers()
         self._clock = clock
         self._draws_every = draws_every if draws else 0
         self._drawn = clock() if self._draws_every else 0.0
@@ -145,6 +149,7 @@ class TrainingLog:
         files.append_json_lines(self._path, (_row(*each) for each in found))
         for step, values, pace in found:
             self._board.write(step, {**values, **pace})
+            self._writers.write(step, {**values, **pace}, "train")
         self._step, self._newest = found[-1][:2]
 
     def _drop_after(self, step: int) -> None:

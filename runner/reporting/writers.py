@@ -1,0 +1,43 @@
+"""Writers of a user's own, beside TensorBoard: `RunConfig.writers`."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runner.configuration import functions
+
+
+class Writers:
+    """Hands every training row and evaluation to the writers that a configuration names.
+
+    They are made when there is something to write, and called by one thread at a time.
+
+    Args:
+        named: The writers.
+    """
+
+    def __init__(self, named: Sequence[functions.FunctionConfig] = ()) -> None:
+        self._named = tuple(named)
+        self._writers: list[Callable[..., Any]] = []
+        self._lock = threading.Lock()
+
+    def write(self, step: int, values: Mapping[str, float], name: str) -> None:
+        """Calls each writer.
+
+        Args:
+            step: The training step.
+            values: Names to numbers; a copy of them is handed over.
+            name: `train`, `validation` or the name of an evaluation set.
+        """
+        with self._lock:
+            if not self._writers:
+                self._writers = [functions.build(each) for each in self._named]
+            for writer in self._writers:
+                writer(step, dict(values), name)
+
+    def close(self) -> None:
+        """Closes those that can be closed."""
+        for writer in self._writers:
+            close = getattr(writer, "close", None)
+            if close is not None:
+                close()

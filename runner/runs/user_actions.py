@@ -1,0 +1,58 @@
+"""Actions that a configuration names: what is done, and when, as Orbit's ConditionalAction."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.config import Experiment
+from runner.configuration import functions
+from runner.core import schedule
+from runner.history import history, policies
+from runner.run_config import ActionConfig
+
+
+class _Conditional:
+    """An action that is only taken where it is due, and is made when it first is."""
+
+    def __init__(self, config: ActionConfig, due: Callable[[], bool] = lambda: True) -> None:
+        self._config = config
+        self._due = due
+        self._action: Callable[..., Any] | None = None
+
+    def __call__(self, logs: Mapping[str, Any]) -> Any:
+        if not self._due():
+            return None
+        if self._action is None:
+            self._action = functions.build(self._config.action)
+        return self._action(logs)
+
+
+def after_loops(
+    config: Experiment, grid: schedule.Grid, step: Callable[[], int]
+) -> list[schedule.Action]:
+    """What is done after training loops; `step` tells the step at which the last one ended."""
+
+    def conditional(each: ActionConfig) -> schedule.Action:
+        return _Conditional(each, lambda: not each.every or grid.due(step(), each.every))
+
+    return [conditional(each) for each in config.run.actions if each.at == "loop"]
+
+
+def after_evaluations(config: Experiment, rows: history.History) -> list[schedule.Action]:
+    """What is done after evaluations, whose last one is in `rows` by then."""
+    rule = policies.best_rule(config)
+
+    def is_best() -> bool:
+        return rule is not None and rule.best(rows.evaluations) == rows.evaluations[-1]
+
+    return [
+        _Conditional(each, is_best) if each.at == "best" else _Conditional(each)
+        for each in config.run.actions
+        if each.at in ("best", "evaluation")
+    ]
+
+
+def at_end(config: Experiment, logs: Mapping[str, Any]) -> None:
+    """Does what is to be done at the end of training, with its newest metrics."""
+    for each in config.run.actions:
+        if each.at == "end":
+            _Conditional(each)(logs)
