@@ -26,7 +26,7 @@ _MODES = {
     "continuous_eval": "continuous_eval",
     "train_and_post_eval": "train",
 }
-"""By Model Garden's name, ours."""
+"""Our name of a mode, by Model Garden's."""
 
 _OWN_LOOP = (
     "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
@@ -53,23 +53,23 @@ def run_experiment(
     """Does what `official.core.train_lib.run_experiment` does, with this runner's promises.
 
     Args:
-        distribution_strategy: None: the one in scope.
+        distribution_strategy: None means the one in scope.
         task: Builds the model and the inputs.
         mode: `train`, `eval`, `train_and_eval`, `continuous_eval` or `train_and_post_eval`.
-        params: All values; an experiment of this runner's may have a section `run`.
+        params: The configuration; an experiment of this runner also has a section `run`.
         model_dir: The run's folder.
-        run_post_eval: Whether the newest weights are evaluated in the end.
-        save_summary: Whether TensorBoard's events are written.
+        run_post_eval: Whether to evaluate the newest weights at the end.
+        save_summary: Whether to write TensorBoard events.
         train_actions: Called with the logs of each training loop. The list is not changed.
         eval_actions: Called with the results of each evaluation. The list is not changed.
-        trainer: One of the caller's runs Model Garden's own loop, without these promises.
-        controller_cls: Any but Orbit's own does so, too.
-        summary_manager: Told, besides, what is logged of training.
-        eval_summary_manager: Told, besides, the results of evaluations.
-        enable_async_checkpointing: Whether checkpoints are written while training goes on.
+        trainer: If given, Model Garden's own loop runs, without these promises.
+        controller_cls: So it does with another class than Orbit's own.
+        summary_manager: Also gets what is logged of training.
+        eval_summary_manager: Also gets the results of evaluations.
+        enable_async_checkpointing: Whether to write checkpoints while training goes on.
 
     Returns:
-        The model, and the results of the evaluation in the end; without that, {}.
+        The model, and the results of the evaluation at the end, {} if there was none.
 
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
@@ -77,7 +77,7 @@ def run_experiment(
     if mode not in _MODES:
         raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
-        what = "a trainer that is given" if trainer is not None else f"{controller_cls.__name__}"
+        what = "a trainer of your own" if trainer is not None else f"{controller_cls.__name__}"
         console.say(_OWN_LOOP.format(what=what))
         return train_lib.run_experiment(
             distribution_strategy,
@@ -118,7 +118,7 @@ def run_experiment(
 
 
 def _summaries(manager: Any) -> list[orbit.Action]:
-    """An action that has a summary manager of Orbit's write what it is given."""
+    """An action that passes its logs to a summary manager of Orbit."""
     if manager is None:
         return []
 
@@ -145,7 +145,7 @@ def _evaluated(
 def _best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
 ) -> dict[str, float]:
-    """The best value of the metric that decides about the best checkpoint, as official names it."""
+    """The best value of the metric that decides on the best checkpoint, as official names it."""
     rule = policies.best_rule(experiment)
     if rule is None:
         return {}

@@ -65,7 +65,7 @@ class Ledger:
         watching = {"early_stopping": {**accuracy, "patience": 10**9}, "plateau": accuracy}
         experiment = config.Experiment()
         experiment.override({"run": watching})
-        self._decisions = decisions.Decisions(experiment, folder, self._rows, note=lambda _: None)
+        self._decisions = decisions.Decisions(experiment, folder, self._rows)
         self._log = evaluation_log.EvaluationLog(
             self._rows,
             tensorboard.Boards({"": folder / "validation"}),

@@ -168,7 +168,7 @@ def test_a_trainer_or_controller_of_the_callers_runs_its_own_loop_and_that_is_sa
     )
     model, _ = experiment(tmp_path / "b", "train", made=(params, task), trainer=theirs)
     assert model is theirs.model
-    assert "a trainer that is given runs Model Garden's own loop" in capsys.readouterr().err
+    assert "a trainer of your own runs Model Garden's own loop" in capsys.readouterr().err
     assert not (tmp_path / "b" / "history.jsonl").exists()
 
 

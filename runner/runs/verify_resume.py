@@ -58,15 +58,15 @@ class Interruption:
 def verify_resume(request: Request) -> dict[str, Any]:
     """Trains once through and once interrupted, and compares.
 
-    A signal that is served (`runner.core.signals`) ends the processes, too, and nothing is left
-    behind.
+    A signal that is served (`runner.core.signals`) ends the child processes, too, and leaves
+    nothing behind.
 
     Returns:
         The results of the run that was not interrupted, and a `verdict`.
 
     Raises:
-        RunnerError: it does not resume exactly, and the message names the first difference and its
-            usual cause; or that could not be found out.
+        RunnerError: it does not resume exactly (the message names the first difference and its
+            usual cause), or there was no way to tell.
     """
     mode = "train_and_eval" if _evaluates(request.config) else "train"
     command = [sys.executable, "-m", "runner", f"--mode={mode}", *request.arguments]
@@ -106,7 +106,7 @@ def shortening(train_steps: int) -> list[str]:
 
 
 def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Interruption]]:
-    """A run that went to its end over two interruptions."""
+    """A run that finished in spite of two interruptions."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
         console.say("training again, with a SIGTERM and a SIGKILL in between")
@@ -129,18 +129,18 @@ def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Inter
 
 
 def _begun(run: Path) -> Callable[[], bool]:
-    """The first training row is there."""
+    """Whether there is a training row."""
     return lambda: child_run.last_row(run) > 0
 
 
 def _past_a_commit(run: Path) -> Callable[[], bool]:
-    """A checkpoint has been committed since now, and training has gone on from there."""
+    """Whether a checkpoint has been committed since now, and training has gone on."""
     before = child_run.committed(run)
     return lambda: before < child_run.committed(run) < child_run.last_row(run)
 
 
 def _evaluates(experiment: "config.Experiment") -> bool:
-    """Whether there are validation data; official's default has no batch size."""
+    """Whether there are validation data; official's default has a batch size of 0."""
     data = getattr(experiment.task, "validation_data", None)
     return data is not None and getattr(data, "global_batch_size", 1) > 0
 
@@ -155,9 +155,9 @@ def _counts(parts: Sequence[tensors.Part]) -> str:
 
 @contextlib.contextmanager
 def _scratch(model_dir: Path) -> Iterator[Path]:
-    """A folder beside `model_dir`, kept if what is done in it goes wrong.
+    """A folder beside `model_dir`, kept if something goes wrong in it.
 
-    Those of earlier processes that were killed are removed.
+    Those that earlier processes left when they were killed are removed.
     """
     beside = model_dir.absolute().parent
     prefix = f"{model_dir.name}-verify_resume-"

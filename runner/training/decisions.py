@@ -1,4 +1,4 @@
-"""When a training run ends early, and how its learning rate drops: rules applied to evaluations.
+"""When a training run ends early and its learning rate drops: rules applied to evaluations.
 
 From the run's own evaluations a decision is a fold, at once, and a resumed run folds the same rows.
 Another evaluator's evaluations come at any time, so a decision from them is taken only where a
@@ -25,19 +25,12 @@ class Decisions:
         experiment: What is trained.
         model_dir: The run's folder, where evaluators have theirs.
         rows: The run's history.
-        note: Told of each decision.
     """
 
     def __init__(
-        self,
-        experiment: config.Experiment,
-        model_dir: Path,
-        rows: history.History,
-        *,
-        note: console.Note = console.say,
+        self, experiment: config.Experiment, model_dir: Path, rows: history.History
     ) -> None:
         self._rows = rows
-        self._note = note
         self._stopping = early_stopping.StoppingRule.of(experiment.run.early_stopping)
         self._plateau = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
         self._for_stopping = _Fold(self._stopping, model_dir, rows)
@@ -59,7 +52,7 @@ class Decisions:
         return learning_rate_drops.rollback_scale(self._rows.rollbacks) * self._scale
 
     def unheard(self) -> list[str]:
-        """The evaluators whose evaluations a rule asks for, and that have made none."""
+        """The evaluators that a rule names and that have produced no evaluation."""
         rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
         return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
 
@@ -103,20 +96,21 @@ class Decisions:
         if scale != self._scale:
             self._scale = scale
             names = " or ".join(self._plateau.watched.names)
-            self._note(f"{names} no better: the learning rate is now {scale:.4g} of the scheduled")
+            rate = f"the learning rate is now {scale:.4g} times the scheduled one"
+            console.say(f"{names} no better: {rate}")
 
     def _expect(self, model_dir: Path) -> None:
-        """Says which of the evaluators that rules ask for have not begun."""
+        """Says which of the evaluators that rules name have not started."""
         there = [layout.evaluator_name(path) for path in layout.evaluators(model_dir)]
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
             others = f"; evaluators here: {', '.join(there)}" if there else ""
-            self._note(
+            console.say(
                 f"decisions wait for evaluator {source!r}, which has not started{others}"
                 f"{did_you_mean(source, there)}"
             )
 
     def _has_stopped(self) -> str | None:
-        """Why the run has ended already; a rule that has changed since is asked again."""
+        """Why the run has ended already; if the rule has changed since, it decides again."""
         if not self._stopping.source:
             return self._stopping.reason(self._for_stopping.after())
         for stop in self._rows.of(records.Stop):
@@ -124,12 +118,12 @@ class Decisions:
             same = stop.source == self._stopping.source
             if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):
                 return stop.reason
-            self._note(f"no longer holds: {stop.reason}")
+            console.say(f"no longer holds: {stop.reason}")
             self._rows.drop(stop)
         return None
 
     def _has_dropped(self) -> float:
-        """The scale that is in force already."""
+        """The scale in force."""
         source = self._plateau.source
         if not source:
             return self._plateau.scale(self._for_plateau.after())
@@ -138,7 +132,7 @@ class Decisions:
 
 
 class _Fold:
-    """A rule applied to the rows of its source, each taken in once."""
+    """A rule applied to the rows of its source, each of them once."""
 
     def __init__(
         self,
@@ -154,7 +148,7 @@ class _Fold:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was no row yet."""
+        """Whether there has been no row yet."""
         return not self._taken
 
     def after(self, step: int | None = None) -> improvement.Trend:

@@ -1,10 +1,10 @@
 """When training breaks: a loss or a weight that is not finite, or a loss above its bound.
 
 Nothing broken is ever committed. The policy is official's `TrainerConfig.recovery_max_trials`: 0
-stops the run; more roll it back that many times, to the newest checkpoint of the grid, and leave
-out the batches that broke it. A rollback is a row of history, so every later start repeats it
-exactly; and a checkpoint that a signal asked for is no place to go back to, so that a run which was
-stopped rolls back as one that was not.
+stops the run; a larger number allows that many rollbacks to the newest checkpoint on the grid,
+which leave out the batches that broke it. A rollback is a row of history, so every later start
+repeats it exactly. A checkpoint that a signal asked for is never gone back to, so that a run that
+was stopped rolls back just as one that was not.
 """
 
 import math
@@ -47,10 +47,10 @@ class Divergence:
         return f"not finite: {text.some(broken)}" if broken else None
 
     def roll_back(self, reason: str) -> int:
-        """Records a rollback to the newest checkpoint of the grid, and returns its step.
+        """Records a rollback to the newest checkpoint on the grid, and returns its step.
 
         Raises:
-            DivergedError: no trial is left, or there is no checkpoint.
+            DivergedError: no rollback is left, or there is no checkpoint.
         """
         broke = self._trainer.step
         target = self._store.way_back()
