@@ -17,7 +17,7 @@ from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.reporting import scalars
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.request import Given, Request
 
 _MODES = {
     "train": "train",
@@ -98,7 +98,7 @@ def run_experiment(
     experiment = config.from_official(params).replace(
         run={"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
     )
-    given = build.Given(distribution_strategy or tf.distribute.get_strategy(), task)
+    given = Given(distribution_strategy or tf.distribute.get_strategy(), task)
     with signals.served() as stop:
         request = Request(
             experiment,
@@ -130,7 +130,7 @@ def _summaries(manager: Any) -> list[orbit.Action]:
 
 
 def _evaluated(
-    experiment: config.Experiment, model_dir: Path, given: build.Given, stop: signals.Stop
+    experiment: config.Experiment, model_dir: Path, given: Given, stop: signals.Stop
 ) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as the task returns them."""
     newest = checkpoint_manager.latest(model_dir)

@@ -19,19 +19,8 @@ from runner.evaluation import evaluation_sets, evaluator
 from runner.history import history
 from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview
+from runner.runs.request import Given
 from runner.training import inner_loop, trainer
-
-
-class Given(NamedTuple):
-    """What a caller has made already, in the place of what the configuration describes.
-
-    Attributes:
-        strategy: Its scope is entered here.
-        task: Of `config.task`.
-    """
-
-    strategy: tf.distribute.Strategy | None = None
-    task: base_task.Task | None = None
 
 
 def build_trainer(

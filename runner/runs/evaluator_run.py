@@ -38,7 +38,7 @@ class EvaluatorRun:
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
         self.evaluator = build.build_evaluator(
-            config, folder, stop=request.stop, given=request.given or build.Given()
+            config, folder, stop=request.stop, given=request.given
         )
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(

@@ -47,7 +47,7 @@ def open_run(
         rows=rows,
         evaluates=evaluates,
         stop=request.stop,
-        given=request.given or build.Given(),
+        given=request.given,
     )
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     costs = build.build_costs(config, trainer)

@@ -12,11 +12,25 @@ from runner.history import best_evaluation, records
 from runner.run_folder import provenance
 
 if TYPE_CHECKING:  # these load TensorFlow
+    import tensorflow as tf
+    from official.core import base_task
+
     from runner import config
     from runner.evaluation import evaluator
-    from runner.runs import build
 
 Results = dict[str, Any]
+
+
+class Given(NamedTuple):
+    """What a caller has made already, in place of what the configuration describes.
+
+    Attributes:
+        strategy: Its scope is entered here.
+        task: Of `config.task`.
+    """
+
+    strategy: "tf.distribute.Strategy | None" = None
+    task: "base_task.Task | None" = None
 
 
 class Outcome(NamedTuple):
@@ -63,7 +77,7 @@ class Request:
     train_actions: Sequence[schedule.Action] = ()
     eval_actions: Sequence[schedule.Action] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
-    given: "build.Given | None" = None
+    given: Given = Given()  # noqa: RUF009, immutable
 
     def command(self, mode: str) -> provenance.Command:
         """What run.json is to say was started."""

@@ -5,7 +5,7 @@ import toy
 
 from runner.core import signals
 from runner.history import history
-from runner.runs import build
+from runner.runs import build, request
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
 
@@ -30,7 +30,7 @@ def trainer(tmp_path, *overrides, task=None, **fields):
     for each in (sgd(momentum=0.9), *overrides):
         made.override(each)
     rows = history.History(tmp_path / "history.jsonl")
-    given = build.Given(task=task(made.task) if task else None)
+    given = request.Given(task=task(made.task) if task else None)
     return build.build_trainer(
         made, tmp_path, step=0, rows=rows, evaluates=False, stop=signals.Stop(), given=given
     )[0]
