@@ -41,19 +41,18 @@ def load(
     config_files: Sequence[str | Path] = (),
     overrides: Sequence[str] = (),
 ) -> "Experiment":
-    """The experiment that is described, locked; what comes later in the arguments counts.
+    """The experiment, locked; later arguments override earlier ones.
 
     Args:
-        gin_files: One or several, in order; each is looked for in the working folder first, then
-            among the experiments that come with the runner.
-        gin_params: `Name.parameter = value`, in order, after the files.
-
-        experiment: The name of a registered experiment, to begin with.
-        config_files: YAML or JSON files, in order.
-        overrides: Texts as of the flag `--params_override`, in order.
+        gin_files: One or several; each is looked for in the working folder first, then among the
+            experiments that come with the runner.
+        gin_params: `Name.parameter = value`, applied after the files.
+        experiment: The name of a registered experiment to start from.
+        config_files: YAML or JSON files.
+        overrides: As the flag `--params_override` takes them.
 
     Raises:
-        runner.errors.ConfigError: all the mistakes in them; the message says where.
+        runner.errors.ConfigError: all mistakes, each with its place.
     """
     from runner import config
 
@@ -85,17 +84,17 @@ def run(
 
     Args:
         config: What `load` returned.
-        model_dir: The run's folder; a run that is there is resumed.
+        model_dir: The run's folder; a run that exists there is resumed.
         mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
         checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
-        allow_config_change: Whether a run that is there may go on with another configuration.
+        allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
-        dry_run: Do everything once and small, in a scratch folder, instead.
+        dry_run: Only try everything once and small, in a scratch folder.
         profile_steps: The first and the last training step to profile for TensorBoard.
         train_actions: Called with the logs of each training loop, names to tensors. One that
             returns a string stops the run with that reason.
-        eval_actions: The same, with the results of each evaluation; what one returns does not stop
-            `eval`, which evaluates what it was asked to.
+        eval_actions: The same, with the results of each evaluation; but nothing stops `eval`
+            before it has evaluated what it was asked to.
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`

@@ -16,10 +16,10 @@ from runner.run_folder import status
 class Ending:
     """The last words of the command: a line for a person on stderr, one of JSON on stdout.
 
-    They are said once: by the main thread, or, where that does not answer a signal, by another.
+    They are said once: by the main thread or, if that does not respond to a signal, by another.
 
     Args:
-        model_dir: The run's folder; None for a command that has none, and prints no JSON.
+        model_dir: The run's folder; None for a command without one, which prints no JSON.
         stop: Knows the step at which the run has ended.
     """
 
@@ -29,7 +29,7 @@ class Ending:
         self._unsaid = threading.Semaphore(1)
 
     def results(self, results: dict[str, Any]) -> None:
-        """Says what came out."""
+        """Prints the results."""
         if self._unsaid.acquire(blocking=False):
             print(json.dumps(results), flush=True)
 

@@ -29,9 +29,9 @@ def console() -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process without TensorFlow's tidying up, which takes a second and saves nothing.
+    """Ends the process without TensorFlow's clean-up, which takes a second and saves nothing.
 
-    What somebody registered for the exit is done; where threads are still at work, so is all else.
+    Functions registered for the exit are run. If other threads are still at work, it ends normally.
     """
     others = (each for each in threading.enumerate() if each is not threading.main_thread())
     if any(not each.daemon for each in others):
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the command with these arguments and returns its exit code.
 
     Raises:
-        signals.Interrupted: a signal came; everything is saved, and said.
+        signals.Interrupted: a signal came; everything is saved, and the user was told.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
     try:

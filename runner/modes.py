@@ -125,7 +125,7 @@ def run(mode: str, request: Request) -> Outcome:
 
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
-    """Inside, an error of which more is known than it says becomes one that says it."""
+    """Inside, an error whose cause is known becomes one that says so."""
     try:
         yield
     except RunnerError as error:
@@ -142,13 +142,13 @@ def _plainly() -> Iterator[None]:
 
 
 def unknown(mode: str, given: str, known: Sequence[str] = tuple(MODES)) -> str:
-    """What to say of a mode that is not among those known, which was `given` in these words."""
+    """The message about an unknown mode, which was `given` in these words."""
     modes = ", ".join(known)
     return f"{given}: no such mode{did_you_mean(mode, known)}; the modes are {modes}"
 
 
 def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:
-    """Refuses to profile what is no range of steps, or none that `mode` runs up to `end`."""
+    """Refuses to profile anything but a range of steps that `mode` runs, up to `end`."""
     first, last = steps
     flag = f"--profile_steps={first}:{last}"
     if not MODES[mode].profiles:

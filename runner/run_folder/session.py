@@ -1,4 +1,4 @@
-"""What a start leaves in its folder besides its results: configuration, record, status."""
+"""What a start writes in its folder besides results: configuration, record, status."""
 
 import contextlib
 from pathlib import Path
@@ -21,7 +21,7 @@ class Session:
             ...  # train
             start.end("done", step)
 
-    However it ends, run.json says how, and a training run's status.json, too.
+    However it ends, run.json says how, and so does the status.json of a training run.
 
     Args:
         folder: The run's, or the evaluator's own.
@@ -98,7 +98,7 @@ class Session:
             self._unwritten.write(self._folder)
 
     def at(self, step: int | None) -> None:
-        """Notes the step that has been reached."""
+        """Notes the step reached."""
         self._step = step
         if self._status and step is not None:
             self._status.beat(step)
@@ -109,14 +109,14 @@ class Session:
             self._record.note(**facts)
 
     def end(self, state: status.State, step: int | None, reason: str = "") -> None:
-        """Says that the start has ended with results."""
+        """Records that the start has ended with results."""
         self._step = step
         if self._status:
             self._status.write(state, step or 0, reason)
         self._end_record(state)
 
     def _fail(self, error: BaseException) -> None:
-        """Says that `error` ended the start, as far as that had begun."""
+        """Records that `error` ended the start, if there is a record yet."""
         if self._record:
             user_code.keep(error, self._folder / layout.TRACEBACK, self._command.secrets)
             self._end_record(status.after(error))
