@@ -107,7 +107,9 @@ def prepare(experiment: Experiment, *, trains: bool, evaluates: bool) -> list[st
         ConfigError: all that is wrong, a line each, with its place if it was loaded.
     """
     loading = origins_of.loading(experiment)
-    as_loaded = loading is not None and vars(experiment)["_locked"]  # and so it has not changed
+    as_loaded = loading is not None and official_internals.is_locked(
+        experiment
+    )  # and so it has not changed
     lines = loading.resolved if loading and as_loaded else resolve(experiment)
     if not (loading and as_loaded and loading.validated == (trains, evaluates)):
         validate(experiment, trains=trains, evaluates=evaluates)

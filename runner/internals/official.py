@@ -34,6 +34,11 @@ def restrict(config: base_config.Config, restrictions: list[str]) -> None:
     vars(config)["_restrictions"] = restrictions
 
 
+def is_locked(config: base_config.Config) -> bool:
+    """Whether `Config.lock()` was called."""
+    return config._locked
+
+
 def unlock(config: base_config.Config) -> None:
     """Undoes `Config.lock()`, for this section alone."""
     config._locked  # noqa: B018, fails if it is gone

@@ -303,6 +303,7 @@ def sections(tmp_path):
     with pytest.raises(KeyError):
         made.validate()
     made.lock()
+    assert official_internals.is_locked(made), "_locked"
     official_internals.unlock(made)
     made.a = 3
     assert made.a == 3, "_locked is not what locks a section"
