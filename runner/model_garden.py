@@ -11,7 +11,7 @@ from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
 from runner import config, modes
-from runner.checkpoints import checkpoint_manager
+from runner.checkpoints import checkpoint_files
 from runner.core import console, layout, signals
 from runner.errors import ConfigError
 from runner.history import history, policies, records
@@ -133,7 +133,7 @@ def _evaluated(
     experiment: config.Experiment, model_dir: Path, given: Given, stop: signals.Stop
 ) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as the task returns them."""
-    newest = checkpoint_manager.latest(model_dir)
+    newest = checkpoint_files.latest(model_dir)
     if newest is None:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)

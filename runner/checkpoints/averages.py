@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files, recovery
+from runner.checkpoints import checkpoint_files, integrity
 from runner.core import files
 from runner.internals import tensorflow as tf_internals
 
@@ -47,7 +47,7 @@ def stand_alone(path: Path) -> bool:
     """Whether the checkpoint at `path` can be read, and holds no averages beside its weights."""
     try:
         names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
-    except recovery.READ_ERRORS:
+    except integrity.READ_ERRORS:
         return False
     return not any(tf_internals.is_slot(name, _SLOT) for name in names)
 

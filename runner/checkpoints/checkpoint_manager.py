@@ -4,24 +4,21 @@ What points to a checkpoint (the `checkpoint` file, info.json) is written after 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files, compatibility, extra_state, recovery, retention
-from runner.checkpoints.checkpoint_files import latest as latest
+from runner.checkpoints import (
+    checkpoint_files,
+    integrity,
+    recovery,
+    restore,
+    retention,
+)
 from runner.core import console, layout
-from runner.errors import ConfigError, RunnerError
+from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
-
-
-class DamagedError(RunnerError):
-    """A checkpoint is damaged, or gone; `reason` is the message without its path."""
-
-    def __init__(self, path: Path, why: str) -> None:
-        self.reason = f"cannot be read: {why}"
-        super().__init__(f"{path} {self.reason}")
 
 
 class Checkpoints:
@@ -118,7 +115,7 @@ class Checkpoints:
         names = checkpoint_files.names(self._directory)
         steps = [checkpoint_files.step_in(name) or 0 for name in reversed(names)]
         for step in sorted(steps, key=self._keep.is_due, reverse=True):
-            if recovery.damage(self.path(step)) is None:
+            if integrity.damage(self.path(step)) is None:
                 return step
         return None
 
@@ -135,8 +132,8 @@ class Checkpoints:
     def restore(self, path: Path) -> None:
         """Restores everything from `path`, and knows that its step is committed."""
         self.wait()
-        restore(self._checkpoint, path)
-        self._committed = step_of(path)
+        restore.restore(self._checkpoint, path)
+        self._committed = restore.step_of(path)
 
     def _written(self, prefix: str) -> None:
         """Makes what was just written count; it is the newest, whatever its step."""
@@ -157,7 +154,7 @@ class Checkpoints:
 
     def _good(self, newest: Path) -> bool:
         """Whether `newest` makes older ones dispensable."""
-        reason = recovery.damage(newest)
+        reason = integrity.damage(newest)
         if reason:
             self._note(f"{newest} is damaged ({reason}): nothing is removed for it")
         return reason is None
@@ -183,83 +180,3 @@ class Checkpoints:
         unlisted = path in there  # but whole
         failed = self._directory / layout.CHECKPOINT if unlisted else path
         return checkpoint_files.not_written(failed, error, kept=newest)
-
-
-def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False) -> None:
-    """Reads `path` into `checkpoint`.
-
-    Args:
-        checkpoint: Its variables must all be in the file.
-        path: The checkpoint, without `.index`.
-        partly: The file may hold more (an evaluator needs no optimizer).
-
-    Raises:
-        DamagedError: the file is damaged, or gone.
-        ConfigError: it was written for another model; the message lists the differences.
-    """
-    try:
-        with _without_logs(checkpoint, path):
-            report = compatibility.compare(checkpoint, path)
-            complaint = "" if report.different else _read(checkpoint, path, partly=partly)
-    except recovery.READ_ERRORS as error:
-        why = recovery.damage(path) or checkpoint_files.reason(error)
-        raise DamagedError(path, why) from error
-    if report.different or complaint:
-        differences = report.render(unexpected=not partly) or f"  {complaint}"
-        written, advice = _misfit(report, partly=partly)
-        raise ConfigError(f"{path} was written {written}:\n{differences}\n{advice}")
-
-
-@contextlib.contextmanager
-def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
-    """Inside, `checkpoint` has no `memory.Logs` where `path` was written before there were any."""
-    logs = getattr(checkpoint, extra_state.Logs.NAME, None)
-    if logs is None or extra_state.Logs.of(path) is not None:
-        yield
-        return
-    delattr(checkpoint, extra_state.Logs.NAME)
-    try:
-        yield
-    finally:
-        setattr(checkpoint, extra_state.Logs.NAME, logs)
-
-
-def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
-    """What a checkpoint that does not fit was written for, and what to do."""
-    if partly:
-        advice = "evaluate with the run's own configuration: its folder has it as config.gin"
-        return "for another model", advice
-    advice = "this can be its task's init_checkpoint"
-    names = [*report.missing, *report.unexpected, *report.different]
-    if names and all(name.startswith("train_metrics/") for name in names):
-        return "with other training metrics", (
-            "A run keeps the metrics it began with (of the task's build_metrics, and of "
-            f"RunConfig.log_gradient_norm); one with others starts in a new model_dir; {advice}"
-        )
-    return "for another model", f"A changed model starts in a new model_dir; {advice}"
-
-
-def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
-    """Reads what TensorFlow can read, and returns its complaint about the rest, if any."""
-    name = checkpoint_files.as_read(path)
-    status = checkpoint.read(name) if partly else checkpoint.restore(name)
-    try:
-        if not partly:
-            status.assert_consumed()
-        status.assert_existing_objects_matched()
-    except AssertionError as error:
-        return str(error).strip().partition("\n")[0]
-    finally:
-        status.expect_partial()  # else it logs the same when it is deleted
-        tf_internals.forget_unmatched(checkpoint)  # else each restore takes more memory
-    return ""
-
-
-def step_of(path: Path) -> int:
-    """The training step in a checkpoint's name, else the one it holds (0 where it holds none)."""
-    step = checkpoint_files.step_in(path.name)
-    if step is not None:
-        return step
-    reader = checkpoint_files.open_reader(path)
-    key = f"global_step{tf_internals.VALUE}"
-    return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0

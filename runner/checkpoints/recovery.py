@@ -10,40 +10,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import tensorflow as tf
-
-from runner.checkpoints import checkpoint_files
+from runner.checkpoints import checkpoint_files, integrity
 from runner.core import layout
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
 
-READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-"""What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
-
 _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")
-
-
-def damage(path: Path) -> str | None:
-    """Why the checkpoint at `path` cannot be trusted, None where it can.
-
-    Every tensor is read once: TensorFlow compares the checksums of tensors and of the index. Not
-    read is a tensor of type variant, which only another program writes (an iterator as such):
-    TensorFlow's reader of a damaged one ends the process.
-    """
-    missing = _missing(path)
-    if missing:
-        return missing
-    place = "its index"
-    try:
-        reader = checkpoint_files.open_reader(path)
-        for name, dtype in reader.get_variable_to_dtype_map().items():
-            place = name.removesuffix(tf_internals.VALUE)
-            if dtype != tf.variant:
-                reader.get_tensor(name)
-    except READ_ERRORS as error:
-        return f"{place}: {checkpoint_files.reason(error)}"
-    return None
 
 
 def newest_good(
@@ -67,7 +40,7 @@ def newest_good(
     found: Path | None = None
     damaged: dict[Path, str] = {}
     for path in _candidates(model_dir, best_folders, listed):
-        reason = damage(path)
+        reason = integrity.damage(path)
         if reason is None:
             found = path
             break
@@ -108,7 +81,7 @@ def clear_save(path: Path) -> None:
     temporary = path.with_name(path.name + tf_internals.UNFINISHED)
     if not temporary.exists():
         return
-    if damage(path):
+    if integrity.damage(path):
         checkpoint_files.remove(path)
     if temporary.is_dir():
         shutil.rmtree(temporary)
@@ -127,17 +100,6 @@ def _is_orphan(entry: Path) -> bool:
     if not is_data or checkpoint_files.exists(entry.with_name(name)):
         return False
     return name not in [path.name for path in checkpoint_files.committed(entry.parent)[-1:]]
-
-
-def _missing(path: Path) -> str | None:
-    """Which of the checkpoint's files are not there."""
-    if not checkpoint_files.exists(path):
-        return "its index is missing"
-    data = checkpoint_files.data(path)
-    if not data:
-        return "its data are missing"
-    total = int(data[0].name[-5:])
-    return f"{total - len(data)} of its {total} data files missing" if len(data) < total else None
 
 
 def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str]) -> list[Path]:

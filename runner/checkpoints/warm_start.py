@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from runner.checkpoints import checkpoint_files, compatibility, recovery
+from runner.checkpoints import checkpoint_files, compatibility, integrity
 from runner.core import text
 from runner.errors import ConfigError, RunnerError
 
@@ -80,6 +80,6 @@ def find(path: Path) -> Path:
         names = sorted(file.stem for file in folder.glob("*.index"))
         there = f"; {folder} has {', '.join(names)}" if names else ""
         raise ConfigError(f"init_checkpoint = {str(path)!r}: there is no checkpoint{there}")
-    if why := recovery.damage(found):
+    if why := integrity.damage(found):
         raise RunnerError(f"{found} is damaged: {why}")
     return found

@@ -20,6 +20,7 @@ from official.modeling.hyperparams import base_config
 from runner.configuration import gin_bindings, gin_names, gin_parser, gin_tree, sections
 from runner.core import spelling, user_code
 from runner.errors import ConfigError
+from runner.internals import gin as gin_internals
 
 T = TypeVar("T")
 
@@ -196,16 +197,13 @@ def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
     try:
         gin.parse_config([*header, *map(str, bindings)])
     except Exception as error:  # What gin has against a binding that the signature allows.
-        what, _, where = str(error).partition("\n  In ")
-        line = re.search(r"line (\d+)", where)
-        number = int(line.group(1)) - len(header) if line else 0
-        raise ConfigError(f"{bindings[number - 1].place}: {what}") from error
+        what, line = gin_internals.split_line(error)
+        raise ConfigError(f"{bindings[line - len(header) - 1].place}: {what}") from error
 
 
 def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
     """What a constructor has against its values, without gin's account of the calls."""
-    what, *calls = str(error).split("\n  In call to configurable '")
-    name = calls[0].partition("'")[0] if calls else ""
+    what, name = gin_internals.split_call(error)
     if isinstance(error, ValueError):
         what = f"{name}: {what}"
     elif what.startswith("Unknown type"):

@@ -18,6 +18,7 @@ from gin import config_parser
 
 from runner.core import spelling
 from runner.errors import ConfigError
+from runner.internals import gin as gin_internals
 
 PACKAGE = Path(__file__).parents[1]
 EXPERIMENTS = PACKAGE.parent / "experiments"
@@ -223,7 +224,7 @@ def _meaning(line: str, error: str) -> str:
     if re.match(r"\s*include\b", line):
         return "a file's name needs quotes: include 'base.gin'"
     key, equals, value = (part.strip() for part in line.partition("#")[0].partition("="))
-    token = re.search(r"Failed to parse token '(\w+)'", error)
+    token = gin_internals.REFUSED_TOKEN.search(error)
     word = value if re.fullmatch(r"[\w./:~+*-]+", value) else token and token.group(1)
     if equals and not value:
         return f"{key} has no value"

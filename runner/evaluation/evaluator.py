@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
-from runner.checkpoints import averages, checkpoint_manager, warm_start
+from runner.checkpoints import averages, restore, warm_start
 from runner.core import console
 from runner.data import batches, pipeline
 from runner.errors import ConfigError, RunnerError
@@ -127,10 +127,10 @@ class Evaluator(base_trainer.Trainer):
             ConfigError: it was written for another model.
         """
         if self._averages is None or not averages.stand_alone(path):
-            checkpoint_manager.restore(self.checkpoint, path, partly=True)
+            restore.restore(self.checkpoint, path, partly=True)
             return
         weights = tf.train.Checkpoint(model=self.model, global_step=self.global_step)
-        checkpoint_manager.restore(weights, path, partly=True)
+        restore.restore(weights, path, partly=True)
         self._averages.start()
 
     def evaluate(self, num_steps: tf.Tensor) -> Logs:

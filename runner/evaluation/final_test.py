@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from runner.checkpoints import checkpoint_files, checkpoint_manager
+from runner.checkpoints import checkpoint_files, restore
 from runner.config import Experiment
 from runner.configuration import run_validation
 from runner.core import console, layout
@@ -95,7 +95,7 @@ class FinalTest:
         return ""
 
     def _test(self, step: int, weights: Weights, path: Path) -> records.Test:
-        key = (step, weights, checkpoint_manager.step_of(path))
+        key = (step, weights, restore.step_of(path))
         for row in self._rows.of(records.Test):
             if (row.step, row.weights, row.tested) == key:
                 return row

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from runner import config
-from runner.checkpoints import checkpoint_files, checkpoint_manager, selection
+from runner.checkpoints import checkpoint_files, restore, selection
 from runner.configuration import unused_values
 from runner.core import closing, console, text
 from runner.errors import ConfigError, DivergedError, RunnerError
@@ -76,8 +76,8 @@ def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, 
         trainer = run.state.trainer
         with closing.closing(run):
             run.report()
-            if newest := checkpoint_manager.latest(model_dir):
-                checkpoint_manager.restore(trainer.checkpoint, newest)
+            if newest := checkpoint_files.latest(model_dir):
+                restore.restore(trainer.checkpoint, newest)
                 console.say(f"{newest.name} restores cleanly")
             _say_shapes("training batch", trainer.train_dataset)
             seconds = _step(trainer)
@@ -91,7 +91,7 @@ def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, 
 def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -> Path | None:
     """The checkpoint that would be evaluated; of several, the newest."""
     if which is None:
-        return checkpoint_manager.latest(model_dir)
+        return checkpoint_files.latest(model_dir)
     paths = selection.select(model_dir, which, best=list(policies.best_rules(experiment)))
     if not paths and not experiment.task.init_checkpoint:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
@@ -141,7 +141,7 @@ def _save_and_restore(state: training_state.TrainingState) -> int:
     path = state.save()
     for variable in state.trainer.model.trainable_variables:
         variable.assign(tf.zeros_like(variable))
-    checkpoint_manager.restore(state.trainer.checkpoint, path)
+    restore.restore(state.trainer.checkpoint, path)
     seconds = time.perf_counter() - start
     for variable, value in before:
         if not np.array_equal(variable.numpy(), value, equal_nan=True):

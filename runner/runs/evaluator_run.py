@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import errors
-from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery
+from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.core import closing, console, layout, secrets, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
@@ -65,7 +65,7 @@ class EvaluatorRun:
             ConfigError: it was written for another model.
         """
         self.evaluator.restore(path)
-        self._evaluation.run(checkpoint_manager.step_of(path), path)
+        self._evaluation.run(restore.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
         """Like `evaluate`, but records a checkpoint that cannot be evaluated, and goes on.
@@ -83,7 +83,7 @@ class EvaluatorRun:
         try:
             self.evaluator.restore(path)
             scores = self._evaluation.score(step)
-        except checkpoint_manager.DamagedError as error:
+        except restore.DamagedError as error:
             self._leave_out(path, records.Damaged, error.reason)
             return None
         except Exception as error:
@@ -153,10 +153,10 @@ class EvaluatorRun:
 
     def test(self) -> dict[str, Any]:
         """Tests weights as the configuration asks for, once training has ended."""
-        last = checkpoint_manager.latest(self._model_dir)
+        last = checkpoint_files.latest(self._model_dir)
         if self._final_test is None or last is None:
             return {}
-        return self._final_test.run(checkpoint_manager.step_of(last), last)
+        return self._final_test.run(restore.step_of(last), last)
 
     def close(self) -> None:
         """Flushes what is still in memory."""
@@ -192,11 +192,11 @@ class EvaluatorRun:
             last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
             return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
         ended = f"nothing was evaluated: training in {self._model_dir} is {training.state}"
-        newest = checkpoint_manager.latest(self._model_dir)
+        newest = checkpoint_files.latest(self._model_dir)
         if newest is None:
             return f"{ended}, and left no checkpoint"
         first = f"EvaluatorConfig.from_step = {self._options.from_step}"
-        return f"{ended} at step {checkpoint_manager.step_of(newest):,}, before {first}"
+        return f"{ended} at step {restore.step_of(newest):,}, before {first}"
 
     def _catch_up(self) -> None:
         """Brings best/ up to date with the newest evaluation: a kill may have come in between."""
@@ -204,7 +204,7 @@ class EvaluatorRun:
             for folder in (self._folder, self._folder / layout.QUEUE, self._model_dir):
                 path = folder / row.checkpoint
                 if checkpoint_files.exists(path):
-                    if recovery.damage(path) is None:
+                    if integrity.damage(path) is None:
                         self._evaluation.log.catch_up(path)
                     return
 

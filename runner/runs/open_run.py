@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from runner.checkpoints import checkpoint_manager, extra_state, recovery, retention
+from runner.checkpoints import checkpoint_manager, extra_state, recovery, restore, retention
 from runner.config import Experiment
 from runner.core import console, layout, schedule
 from runner.errors import ConfigError
@@ -39,7 +39,7 @@ def open_run(
     source = recovery.newest_good(folder, best_folders=best_folders, note=console.say)
     written = extra_state.Logs.of(source) if source else None
     rows = _truncated_history(request, source, written)
-    step = checkpoint_manager.step_of(source) if source else 0
+    step = restore.step_of(source) if source else 0
     trainer, rate_scale = build.build_trainer(
         config,
         folder,
@@ -88,7 +88,7 @@ def _truncated_history(
                 "--allow_lost_history"
             )
         console.say(f"{said}; going on with what is left")
-    rows.drop_after(checkpoint_manager.step_of(source) if source else 0)
+    rows.drop_after(restore.step_of(source) if source else 0)
     return rows
 
 

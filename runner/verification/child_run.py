@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from runner.checkpoints import checkpoint_manager
+from runner.checkpoints import checkpoint_files, restore
 from runner.core import layout, signals
 from runner.errors import RunnerError
 
@@ -125,5 +125,5 @@ def last_row(model_dir: Path) -> int:
 
 def committed(model_dir: Path) -> int:
     """The step of the newest committed checkpoint, 0 where there is none."""
-    newest = checkpoint_manager.latest(model_dir)
-    return checkpoint_manager.step_of(newest) if newest else 0
+    newest = checkpoint_files.latest(model_dir)
+    return restore.step_of(newest) if newest else 0

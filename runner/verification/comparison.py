@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.checkpoints import checkpoint_manager
+from runner.checkpoints import checkpoint_files
 from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.reporting import scalars
@@ -73,7 +73,7 @@ def render(parts: Sequence[tensors.Part]) -> str:
 
 
 def _newest(model_dir: Path) -> Path:
-    path = checkpoint_manager.latest(model_dir)
+    path = checkpoint_files.latest(model_dir)
     if path is None:
         raise RunnerError(f"there is no checkpoint in {model_dir} to compare")
     return path

@@ -7,7 +7,14 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner.checkpoints import best, checkpoint_files, checkpoint_manager, recovery, retention
+from runner.checkpoints import (
+    best,
+    checkpoint_files,
+    checkpoint_manager,
+    integrity,
+    restore,
+    retention,
+)
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, history, policies, records
 
@@ -63,7 +70,7 @@ def test_the_best_is_the_committed_file_itself_and_info_has_model_gardens_keys(t
     rows = []
     accuracies = {10: 0.5, 20: 0.75, 30: 0.6}
     for path in commit(tmp_path, *accuracies, keep=1):
-        step = checkpoint_manager.step_of(path)
+        step = restore.step_of(path)
         rows.append(row(step, accuracies[step]))
         keeper.update(rows, path)
         if step == 20:
@@ -182,7 +189,7 @@ def test_the_best_few_are_kept_the_best_first_and_of_equals_the_earlier(tmp_path
     keeper = best.BestCheckpoint(folder, RULE, keep=3)
     rows, seen = [], []
     for path in commit(tmp_path, *ACCURACIES, keep=1):
-        step = checkpoint_manager.step_of(path)
+        step = restore.step_of(path)
         rows.append(row(step, ACCURACIES[step]))
         seen.append(keeper.update(rows, path).step)
     assert entries(folder) == [(60, 0.875), (20, 0.75), (40, 0.75)]
@@ -256,7 +263,7 @@ def test_by_several_metrics_the_newest_gain_is_kept_though_what_it_beat_is_gone(
     kept = []
     for number, path in enumerate(commit(tmp_path, *SCORES, keep=1), 1):
         found = keeper.update(scored()[:number], path)
-        assert weights(checkpoint_manager.latest(tmp_path / "best")) == [float(found.step)] * 3
+        assert weights(checkpoint_files.latest(tmp_path / "best")) == [float(found.step)] * 3
         kept.append(found.step)
     assert kept == [10, 20, 30, 30]
     assert info(tmp_path / "best") == {
@@ -294,10 +301,10 @@ def test_what_a_changed_rule_leaves_out_is_no_longer_named_and_comes_back_with_t
     assert info(folder) == before  # no evaluation says otherwise
     assert late.update(rows, twenty) is None
     assert not (folder / "info.json").exists()
-    assert checkpoint_manager.latest(folder) is None
+    assert checkpoint_files.latest(folder) is None
     assert keeper.update(rows, twenty).step == 10
     assert info(folder) == before
-    assert checkpoint_manager.latest(folder) == folder / "ckpt-10"
+    assert checkpoint_files.latest(folder) == folder / "ckpt-10"
 
 
 def test_a_step_that_was_evaluated_twice_counts_once(tmp_path):
@@ -551,7 +558,7 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
         named = info(folder)
         assert (named["checkpoint"], named["accuracy"]) in (("ckpt-10", 0.5), ("ckpt-20", accuracy))
         for each in (folder, folder / "training"):
-            assert recovery.damage(each / named["checkpoint"]) is None
+            assert integrity.damage(each / named["checkpoint"]) is None
 
         best.BestCheckpoint(folder, rule, write_averages=write_averages).update(rows, twenty)
         assert info(folder)["checkpoint"] == "ckpt-20"
@@ -561,7 +568,7 @@ def test_killed_at_any_point_the_folder_names_a_whole_best_and_is_put_right(
             "info.json",
             *(f"{place}ckpt-20.{part}" for place in ("", "training/") for part in ("index", DATA)),
         }
-        assert checkpoint_manager.latest(folder) == folder / "ckpt-20"
+        assert checkpoint_files.latest(folder) == folder / "ckpt-20"
         changes += 1
     assert changes > 10
 
@@ -588,8 +595,8 @@ def test_killed_at_any_point_several_are_whole_and_put_right(tmp_path, monkeypat
                 pass
         assert [each["step"] for each in info(folder)["checkpoints"]] in ([10, 20], [30, 10])
         for each in info(folder)["checkpoints"]:
-            assert recovery.damage(folder / each["checkpoint"]) is None
-            assert recovery.damage(folder / "training" / each["checkpoint"]) is None
+            assert integrity.damage(folder / each["checkpoint"]) is None
+            assert integrity.damage(folder / "training" / each["checkpoint"]) is None
 
         keeper().update(rows, thirty)
         assert entries(folder) == [(30, 0.9), (10, 0.5)]

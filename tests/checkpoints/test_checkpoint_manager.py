@@ -7,7 +7,14 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery, retention
+from runner.checkpoints import (
+    checkpoint_files,
+    checkpoint_manager,
+    integrity,
+    recovery,
+    restore,
+    retention,
+)
 from runner.errors import ConfigError, RunnerError
 
 
@@ -116,7 +123,7 @@ def test_where_the_newest_cannot_be_read_nothing_is_removed_and_that_is_said(
     [note] = notes
     assert "ckpt-20 is damaged (" in note
     assert there(tmp_path) == ["ckpt-10", "ckpt-20"]
-    assert recovery.damage(tmp_path / "ckpt-10") is None
+    assert integrity.damage(tmp_path / "ckpt-10") is None
     written(made, 30)
     assert there(tmp_path) == ["ckpt-30"]
 
@@ -128,8 +135,8 @@ def test_one_that_is_about_to_be_removed_is_still_whole_and_the_new_one_listed(
     seen = []
 
     def look(path):
-        newest = checkpoint_manager.latest(tmp_path)
-        seen.append((path.name, recovery.damage(path), newest.name, recovery.damage(newest)))
+        newest = checkpoint_files.latest(tmp_path)
+        seen.append((path.name, integrity.damage(path), newest.name, integrity.damage(newest)))
 
     made = checkpoint_manager.Checkpoints(
         tf.train.Checkpoint(model=Model()),
@@ -181,7 +188,7 @@ def test_after_going_back_the_newest_is_the_one_committed_last(tmp_path):
     written(made, 10, 20, 30)
     made.restore(tmp_path / "ckpt-10")
     written(made, 15)
-    assert checkpoint_manager.latest(tmp_path) == tmp_path / "ckpt-15"
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-15"
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -224,26 +231,24 @@ def test_a_changed_model_is_a_mistake_that_lists_what_changed(tmp_path):
     made.commit(1)
     larger = tf.train.Checkpoint(model=Model(1.0, size=4))
     with pytest.raises(ConfigError, match=r"ckpt-1 was written for another model") as error:
-        checkpoint_manager.restore(larger, tmp_path / "ckpt-1")
+        restore.restore(larger, tmp_path / "ckpt-1")
     assert "differently shaped: 1" in str(error.value)
     assert "model/weights: float32 (3,) in the checkpoint, float32 (4,) in" in str(error.value)
     assert larger.model.weights.numpy().tolist() == [1.0] * 4  # untouched
     more = tf.train.Checkpoint(model=Model(), other=Model())
     for partly in (False, True):
         with pytest.raises(ConfigError, match=r"missing .*: 1\n    other/weights float32 \(3,\)"):
-            checkpoint_manager.restore(more, tmp_path / "ckpt-1", partly=partly)
+            restore.restore(more, tmp_path / "ckpt-1", partly=partly)
 
 
 def test_what_only_the_checkpoint_has_is_an_error_for_training_but_not_for_evaluation(tmp_path):
     _, made = store(tmp_path)
     made.commit(1)
     with pytest.raises(ConfigError, match=r"unexpected .*: 1\n    model/weights float32 \(3,\)"):
-        checkpoint_manager.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1")
-    checkpoint_manager.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1", partly=True)
+        restore.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1")
+    restore.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1", partly=True)
     with pytest.raises(ConfigError, match="missing") as error:
-        checkpoint_manager.restore(
-            tf.train.Checkpoint(more=Model()), tmp_path / "ckpt-1", partly=True
-        )
+        restore.restore(tf.train.Checkpoint(more=Model()), tmp_path / "ckpt-1", partly=True)
     assert "unexpected" not in str(error.value)
 
 
@@ -254,12 +259,10 @@ def test_what_is_no_variable_is_missed_too(tmp_path):
     )
     made.commit(1)
     with pytest.raises(ConfigError, match=r"unexpected .*: 1\n    table\n"):
-        checkpoint_manager.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1")
+        restore.restore(tf.train.Checkpoint(), tmp_path / "ckpt-1")
     store(tmp_path)[1].commit(2)
     with pytest.raises(ConfigError, match="MutableHashTable"):
-        checkpoint_manager.restore(
-            tf.train.Checkpoint(model=Model(), table=table), tmp_path / "ckpt-2"
-        )
+        restore.restore(tf.train.Checkpoint(model=Model(), table=table), tmp_path / "ckpt-2")
 
 
 def test_a_damaged_checkpoint_is_no_changed_model(tmp_path):
@@ -270,7 +273,7 @@ def test_a_damaged_checkpoint_is_no_changed_model(tmp_path):
     content[-40] ^= 1
     file.write_bytes(content)
     with pytest.raises(RunnerError, match=r"ckpt-1 cannot be read: .*hecksum") as error:
-        checkpoint_manager.restore(tf.train.Checkpoint(model=Model()), tmp_path / "ckpt-1")
+        restore.restore(tf.train.Checkpoint(model=Model()), tmp_path / "ckpt-1")
     assert error.value.exit_code == 1
 
 
@@ -313,11 +316,11 @@ def test_what_cannot_be_written_is_one_message_and_nothing_is_lost(tmp_path, asy
     assert "\n" not in str(error.value)
     assert made.committed == 10
     assert sorted(tmp_path.iterdir()) == before
-    assert recovery.damage(tmp_path / "ckpt-10") is None
-    assert checkpoint_manager.latest(tmp_path) == tmp_path / "ckpt-10"
+    assert integrity.damage(tmp_path / "ckpt-10") is None
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-10"
 
     written(made, 20)  # there is room again
-    assert recovery.damage(checkpoint_manager.latest(tmp_path)) is None
+    assert integrity.damage(checkpoint_files.latest(tmp_path)) is None
     assert [path.name for path in checkpoint_files.there(tmp_path)] == ["ckpt-20"]
 
 
@@ -329,7 +332,7 @@ def test_the_next_commit_tells_of_an_asynchronous_one_that_failed(tmp_path):
         made.commit(20)
     made.commit(20)
     made.wait()
-    assert checkpoint_manager.latest(tmp_path) == tmp_path / "ckpt-20"
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-20"
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -346,8 +349,8 @@ def test_the_one_before_is_kept_until_the_new_one_is_on_the_disk(
     with pytest.raises(RunnerError, match="ckpt-20 could not be written: Input/output error"):
         written(made, 20)
     assert checkpoint_files.there(tmp_path) == [tmp_path / "ckpt-10"]
-    assert recovery.damage(tmp_path / "ckpt-10") is None
-    assert checkpoint_manager.latest(tmp_path) == tmp_path / "ckpt-10"
+    assert integrity.damage(tmp_path / "ckpt-10") is None
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-10"
 
 
 def test_a_list_that_cannot_be_written_leaves_whole_checkpoints(tmp_path):
@@ -359,7 +362,7 @@ def test_a_list_that_cannot_be_written_leaves_whole_checkpoints(tmp_path):
     with pytest.raises(RunnerError, match=r"/checkpoint could not be written: .*/ckpt-20$"):
         made.commit(20)
     listed.rmdir()
-    assert recovery.damage(tmp_path / "ckpt-10") is None  # not pruned
+    assert integrity.damage(tmp_path / "ckpt-10") is None  # not pruned
     assert recovery.newest_good(tmp_path, best_folders=["best"], note=print) == tmp_path / "ckpt-20"
 
 
@@ -398,8 +401,8 @@ def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(disk, 
     assert not list(folder.glob("*_temp"))
     checkpoint_files.remove(folder / "ckpt-1")
     written(made, 4)
-    assert recovery.damage(checkpoint_manager.latest(folder)) is None
-    assert checkpoint_manager.latest(folder) == folder / "ckpt-4"
+    assert integrity.damage(checkpoint_files.latest(folder)) is None
+    assert checkpoint_files.latest(folder) == folder / "ckpt-4"
 
 
 def test_a_disk_that_fills_up_at_any_point_of_a_save_never_holds_a_damaged_one(disk):
@@ -416,8 +419,8 @@ def test_a_disk_that_fills_up_at_any_point_of_a_save_never_holds_a_damaged_one(d
             written(made, 1, 2, 3)
         there = checkpoint_files.there(folder)
         assert not list(folder.glob("*_temp"))
-        assert [recovery.damage(path) for path in there] == [None] * len(there)
-        assert there == [] or checkpoint_manager.latest(folder) in there
+        assert [integrity.damage(path) for path in there] == [None] * len(there)
+        assert there == [] or checkpoint_files.latest(folder) in there
         subprocess.run(["umount", str(folder)], check=True)
 
 

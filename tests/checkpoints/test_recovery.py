@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from runner.checkpoints import best, checkpoint_files, checkpoint_manager, recovery, retention
+from runner.checkpoints import (
+    best,
+    checkpoint_files,
+    checkpoint_manager,
+    integrity,
+    recovery,
+    restore,
+    retention,
+)
 from runner.core import files
 from runner.errors import RunnerError
 from runner.history import best_evaluation, records
@@ -35,7 +43,7 @@ def commit(folder, *steps, keep=5):
 
 def restored(path):
     weights = tf.Variable(tf.fill([3], -1.0))
-    checkpoint_manager.restore(tf.train.Checkpoint(weights=weights), path, partly=True)
+    restore.restore(tf.train.Checkpoint(weights=weights), path, partly=True)
     return weights.numpy()[0]
 
 
@@ -82,7 +90,7 @@ def every_kind(folder):
 
 
 def test_a_whole_checkpoint_has_no_damage(tmp_path):
-    assert recovery.damage(every_kind(tmp_path)) is None
+    assert integrity.damage(every_kind(tmp_path)) is None
 
 
 @pytest.mark.parametrize("part", ["index", DATA])
@@ -96,7 +104,7 @@ def test_a_flipped_bit_is_noticed_unless_nothing_reads_it(tmp_path, part):
         flipped = bytearray(content)
         flipped[position] ^= 1 << position % 8
         file.write_bytes(flipped)
-        if recovery.damage(path) is None:
+        if integrity.damage(path) is None:
             unnoticed += 1
             after = values(path)
             assert after.keys() == before.keys()
@@ -112,19 +120,19 @@ def test_a_file_that_is_cut_short_anywhere_is_noticed(tmp_path, part):
     content = file.read_bytes()
     for length in range(0, len(content), 7):
         file.write_bytes(content[:length])
-        assert recovery.damage(path)
+        assert integrity.damage(path)
 
 
 def test_damage_says_what_is_missing_or_where_it_is(tmp_path):
     path = every_kind(tmp_path)
     (tmp_path / f"ckpt-1.{DATA}").rename(tmp_path / "ckpt-1.data-00001-of-00003")
-    assert recovery.damage(path) == "2 of its 3 data files missing"
+    assert integrity.damage(path) == "2 of its 3 data files missing"
     (tmp_path / "ckpt-1.data-00001-of-00003").unlink()
-    assert recovery.damage(path) == "its data are missing"
-    assert recovery.damage(tmp_path / "ckpt-2") == "its index is missing"
+    assert integrity.damage(path) == "its data are missing"
+    assert integrity.damage(tmp_path / "ckpt-2") == "its index is missing"
     path = every_kind(tmp_path)
     (tmp_path / f"ckpt-1.{DATA}").write_bytes(b"")
-    assert recovery.damage(path).endswith(": a data file is cut short")
+    assert integrity.damage(path).endswith(": a data file is cut short")
 
 
 @pytest.mark.parametrize(("part", "how"), CHANGES)
@@ -218,7 +226,7 @@ def test_the_file_that_lists_them_is_restored_from_what_is_there(tmp_path, conte
     else:
         (tmp_path / "checkpoint").write_bytes(content)
     assert newest(tmp_path) == tmp_path / "ckpt-20"
-    assert checkpoint_manager.latest(tmp_path) == tmp_path / "ckpt-20"
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-20"
     commit(tmp_path, 30, keep=2)
     assert not (tmp_path / "ckpt-10.index").exists()
 
@@ -296,7 +304,7 @@ def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(tmp_path):
         process.send_signal(signal.SIGKILL)
     notes = []
     found = newest(tmp_path, notes)
-    assert recovery.damage(found) is None
+    assert integrity.damage(found) is None
     assert notes == []
     whole = checkpoint_files.there(tmp_path)
     assert found == whole[-1]

@@ -7,7 +7,13 @@ import tensorflow as tf
 import toy
 
 import runner
-from runner.checkpoints import checkpoint_files, checkpoint_manager, recovery, retention
+from runner.checkpoints import (
+    checkpoint_files,
+    checkpoint_manager,
+    integrity,
+    restore,
+    retention,
+)
 from runner.core import signals
 from runner.evaluation import handover
 
@@ -46,7 +52,7 @@ def names(paths):
 
 def values(path):
     weights = tf.Variable([0.0, 0.0, 0.0])
-    checkpoint_manager.restore(tf.train.Checkpoint(weights=weights), path, partly=True)
+    restore.restore(tf.train.Checkpoint(weights=weights), path, partly=True)
     return weights.numpy().tolist()
 
 
@@ -75,7 +81,7 @@ def test_a_run_hands_over_what_it_removes(tmp_path, evaluator):
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-40"]
     queue = handover.waiting(evaluator)
     assert names(queue) == ["ckpt-10", "ckpt-20", "ckpt-30"]
-    assert [recovery.damage(path) for path in queue] == [None] * 3
+    assert [integrity.damage(path) for path in queue] == [None] * 3
 
 
 def test_each_evaluator_has_a_queue_of_its_own(tmp_path, evaluator):
@@ -255,5 +261,5 @@ def test_where_links_are_not_possible_it_is_a_copy(tmp_path, evaluator, monkeypa
     monkeypatch.setattr(os, "link", refuse)
     commit(20)
     [waiting] = handover.waiting(evaluator)
-    assert recovery.damage(waiting) is None
+    assert integrity.damage(waiting) is None
     assert values(waiting) == [10.0] * 3

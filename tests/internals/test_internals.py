@@ -11,6 +11,7 @@ import sys
 import types
 from pathlib import Path
 
+import gin
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,6 +30,7 @@ from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
 
+from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
 from runner.internals import official as official_internals
 from runner.internals import standard_library
@@ -309,6 +311,30 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
+# gin.
+
+
+@gin.configurable
+def refusing(value):
+    raise ValueError("no")
+
+
+def gin_messages(tmp_path):
+    with gin.unlock_config():
+        with pytest.raises(Exception, match="another") as error:
+            gin.parse_config("import math\nrefusing.another = 1")
+        what, line = gin_internals.split_line(error.value)
+        assert line == 2, "split_line: gin names lines in another way"
+        assert "\n" not in what
+        with pytest.raises(ValueError) as error:
+            refusing(value=1)
+        assert gin_internals.split_call(error.value) == ("no", "refusing"), "split_call"
+        with pytest.raises(SyntaxError) as error:
+            gin.parse_config("refusing.value = none")
+        (word,) = gin_internals.REFUSED_TOKEN.findall(str(error.value))
+        assert word == "none", "REFUSED_TOKEN"
+
+
 # The standard library.
 
 
@@ -403,7 +429,9 @@ def without(get, name):
     return find
 
 
-@pytest.mark.parametrize("smoke", dict.fromkeys(row[0] for row in [*NAMES, (messages,)]))
+@pytest.mark.parametrize(
+    "smoke", dict.fromkeys([*(row[0] for row in NAMES), messages, gin_messages])
+)
 def test_it_is_there_and_does_its_work(tmp_path, smoke):
     smoke(tmp_path)
 

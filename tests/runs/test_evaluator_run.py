@@ -14,7 +14,7 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
-from runner.checkpoints import checkpoint_files, checkpoint_manager, compatibility
+from runner.checkpoints import checkpoint_files, compatibility, restore
 from runner.core import console, signals
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation, handover
@@ -591,9 +591,7 @@ def test_restoring_again_and_again_leaves_nothing_behind(training):
     def held():
         """Objects that tell where in a checkpoint something is."""
         for step in (10, 20):
-            checkpoint_manager.restore(
-                run.evaluator.checkpoint, training.folder / f"ckpt-{step}", partly=True
-            )
+            restore.restore(run.evaluator.checkpoint, training.folder / f"ckpt-{step}", partly=True)
         gc.collect()
         return sum("CheckpointPosition" in str(type(each)) for each in gc.get_objects())
 

@@ -7,7 +7,7 @@ import pytest
 import toy
 
 import runner
-from runner.checkpoints import checkpoint_manager, extra_state
+from runner.checkpoints import extra_state, restore
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
@@ -118,7 +118,7 @@ def test_a_checkpoint_from_before_there_was_a_count_is_restored(run):
         experiment(60), run, step=60, rows=rows, evaluates=True, stop=signals.Stop()
     )
     path = run / "ckpt-60"
-    checkpoint_manager.restore(built.checkpoint, path)
+    restore.restore(built.checkpoint, path)
     delattr(built.checkpoint, extra_state.Logs.NAME)
     built.checkpoint.write(str(path))
     assert extra_state.Logs.of(path) is None

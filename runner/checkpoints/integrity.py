@@ -1,0 +1,44 @@
+"""Whether a checkpoint is whole, found by reading all of it."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from runner.checkpoints import checkpoint_files
+from runner.internals import tensorflow as tf_internals
+
+READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+"""What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
+
+
+def damage(path: Path) -> str | None:
+    """Why the checkpoint at `path` cannot be trusted, None where it can.
+
+    Every tensor is read once: TensorFlow compares the checksums of tensors and of the index. Not
+    read is a tensor of type variant, which only another program writes (an iterator as such):
+    TensorFlow's reader of a damaged one ends the process.
+    """
+    missing = _missing(path)
+    if missing:
+        return missing
+    place = "its index"
+    try:
+        reader = checkpoint_files.open_reader(path)
+        for name, dtype in reader.get_variable_to_dtype_map().items():
+            place = name.removesuffix(tf_internals.VALUE)
+            if dtype != tf.variant:
+                reader.get_tensor(name)
+    except READ_ERRORS as error:
+        return f"{place}: {checkpoint_files.reason(error)}"
+    return None
+
+
+def _missing(path: Path) -> str | None:
+    """Which of the checkpoint's files are not there."""
+    if not checkpoint_files.exists(path):
+        return "its index is missing"
+    data = checkpoint_files.data(path)
+    if not data:
+        return "its data are missing"
+    total = int(data[0].name[-5:])
+    return f"{total - len(data)} of its {total} data files missing" if len(data) < total else None

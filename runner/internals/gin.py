@@ -1,0 +1,19 @@
+"""What gin's messages say, which nothing promises. tests/internals says so if they change."""
+
+import re
+
+REFUSED_TOKEN = re.compile(r"Failed to parse token '(\w+)'")
+"""What gin's parser says of a value that is no literal."""
+
+
+def split_line(error: Exception) -> tuple[str, int]:
+    """What gin has against a line of a text that it parsed, and the line's number, 0 if unknown."""
+    what, _, where = str(error).partition("\n  In ")
+    line = re.search(r"line (\d+)", where)
+    return what, int(line[1]) if line else 0
+
+
+def split_call(error: Exception) -> tuple[str, str]:
+    """What a constructor said that gin called, and its class's name, "" if unknown."""
+    what, *calls = str(error).split("\n  In call to configurable '")
+    return what, calls[0].partition("'")[0] if calls else ""

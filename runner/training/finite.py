@@ -1,0 +1,26 @@
+"""Whether all values of a run's variables are finite."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+class FiniteCheck:
+    """Finds the variables that hold a value that is not finite.
+
+    A sum is finite only if all its terms are, and takes one pass without a temporary. It may also
+    overflow, so where it is not finite, the values decide.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        self._floats = [v for v in variables if v.dtype.is_floating]
+
+    def not_finite(self) -> list[str]:
+        """The names of those variables."""
+        sums = zip(self._floats, self._sums_are_finite().numpy(), strict=True)
+        suspects = [variable for variable, finite in sums if not finite]
+        return [v.name for v in suspects if not tf.reduce_all(tf.math.is_finite(v))]
+
+    @tf.function
+    def _sums_are_finite(self) -> tf.Tensor:
+        return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in self._floats])

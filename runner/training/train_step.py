@@ -1,0 +1,92 @@
+"""One training step on all replicas, in parts or compiled by XLA as configured."""
+
+from typing import Any
+
+import tensorflow as tf
+from official.core import base_trainer
+
+from runner.core import console
+from runner.devices import xla
+from runner.optimizers import gradient_accumulation
+from runner.optimizers import optimizer as optimizers
+
+
+class TrainStep:
+    """Trains on a batch, and returns whether the loss allows to go on.
+
+    When it has been created, every variable exists: the first restore or save finds all of them.
+
+    Args:
+        trainer: Official's, with its dataset; created in the strategy's scope.
+
+    Attributes:
+        graph: Of one step; None for an eager one.
+    """
+
+    def __init__(self, trainer: base_trainer.Trainer) -> None:
+        self._trainer = trainer
+        config = trainer.config
+        wanted = config.runtime.enable_xla
+        obstacle = xla.obstacle(config.runtime, trainer.strategy)
+        self._trace(compiled=wanted and not obstacle)
+        if wanted and not obstacle and config.run.deterministic and self.graph:
+            obstacle = xla.obstacle_in(self.graph)
+            if obstacle:
+                self._trace(compiled=False)
+        if wanted and obstacle:
+            field = "RuntimeConfig.enable_xla = True"
+            console.say(f"{field}: steps are not compiled, because {obstacle}")
+
+    def __call__(self, batch: Any) -> tf.Tensor:
+        """Trains on a batch of all replicas; a bool scalar."""
+        return self._step(batch)
+
+    def _trace(self, *, compiled: bool) -> None:
+        trainer = self._trainer
+        parts = trainer.config.run.gradient_accumulation
+        step = gradient_accumulation.accumulated(trainer.task.train_step, parts, trainer.task.loss)
+        self._task_step = tf.function(step, jit_compile=True) if compiled else step
+        self._options = base_trainer.get_runtime_options(trainer.config)
+        self._step: Any = self._step_on
+        self.graph: tf.Graph | None = None
+        if trainer.config.trainer.train_tf_function:
+            self._step = tf.function(self._step_on)
+            if not tf.config.functions_run_eagerly():
+                batch = tf.nest.map_structure(lambda part: part.element_spec, trainer.train_dataset)
+                self.graph = self._step.get_concrete_function(batch).graph
+        if self.graph is None:
+            optimizers.create_variables(trainer.optimizer, trainer.model)
+
+    def _step_on(self, batch: Any) -> tf.Tensor:
+        trainer = self._trainer
+        alone = trainer.strategy.num_replicas_in_sync == 1
+
+        def replica_step(inputs: Any) -> tf.Tensor:
+            logs = self._task_step(
+                inputs,
+                model=trainer.model,
+                optimizer=trainer.optimizer,
+                metrics=trainer.train_metrics,
+            )
+            loss = tf.cast(logs[trainer.task.loss], tf.float32)
+            trainer.train_loss.update_state(loss)
+            trainer.global_step.assign_add(1)
+            sound = self._is_sound(loss)
+            return sound if alone else tf.cast(sound, tf.float32)
+
+        sound = trainer.strategy.run(replica_step, args=(batch,), options=self._options)
+        if alone:
+            return trainer.strategy.experimental_local_results(sound)[0]
+        return trainer.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
+
+    @tf.autograph.experimental.do_not_convert
+    def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
+        """Whether training may go on after this loss; official's fields bound it."""
+        options = self._trainer.config.trainer
+        sound = tf.math.is_finite(loss)
+        if options.recovery_max_trials >= 0:
+            bounded = loss <= options.loss_upper_bound
+            if begin := options.recovery_begin_steps:
+                bounded |= self._trainer.global_step < begin
+            sound &= bounded
+        return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
