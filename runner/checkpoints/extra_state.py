@@ -1,9 +1,10 @@
-"""State that TensorFlow's and Keras's checkpoints leave out, as values that they can hold.
+"""State that TensorFlow's and Keras's checkpoints leave out, as variables that they can hold.
 
-Each value is one variable that is always there, and empty where there is nothing to hold: so a run
-may go on under another strategy. Create it outside the strategy's scope.
+Each is one variable that always exists, and is empty if there is nothing to hold: so a run may go
+on under another strategy. Create it outside the strategy's scope.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,19 +18,19 @@ from runner.internals import tensorflow as tf_internals
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
 
-class Inputs:
-    """Where an input iterator is."""
+class InputState:
+    """The position of an input iterator."""
 
     def __init__(self) -> None:
-        self.value = tf.Variable(b"", trainable=False, name="inputs")
+        self.variable = tf.Variable(b"", trainable=False, name="inputs")
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held."""
-        return self.value.numpy() == b""
+        return self.variable.numpy() == b""
 
     def can_hold(self, iterator: Any) -> bool:
-        """Whether TensorFlow can tell this iterator's state: one replica, all in graphs."""
+        """Whether TensorFlow can serialize this iterator: one replica, no Python in it."""
         if not isinstance(iterator, tf.data.Iterator) or tf.distribute.has_strategy():
             return False
         try:
@@ -38,66 +39,66 @@ class Inputs:
             return False
         return True
 
-    def take(self, iterator: tf.data.Iterator) -> None:
-        """Holds where the iterator is."""
-        self.value.assign(tf.io.serialize_tensor(_serialized(iterator)))
+    def capture(self, iterator: tf.data.Iterator) -> None:
+        """Holds the iterator's position."""
+        self.variable.assign(tf.io.serialize_tensor(_serialized(iterator)))
 
-    def give(self, iterator: tf.data.Iterator) -> None:
-        """Puts an iterator over the same dataset where the held one was."""
-        state = tf.io.parse_tensor(self.value, tf.variant)
+    def put_back(self, iterator: tf.data.Iterator) -> None:
+        """Moves an iterator over the same dataset to the position that is held."""
         tf.raw_ops.DeserializeIterator(
-            resource_handle=tf_internals.iterator_resource(iterator), serialized=state
+            resource_handle=tf_internals.iterator_resource(iterator),
+            serialized=tf.io.parse_tensor(self.variable, tf.variant),
         )
 
     def clear(self) -> None:
         """Holds nothing."""
-        self.value.assign(b"")
+        self.variable.assign(b"")
 
 
-class Replicas:
+class ReplicaState:
     """Each replica's own part of the variables that are reduced over replicas when they are read.
 
     TensorFlow saves only the sum or the mean and restores it into every replica, so that training
-    on rounds otherwise than if it had not been stopped.
+    would round differently from a run that was never stopped.
     """
 
     def __init__(self) -> None:
-        self.value = tf.Variable(b"", trainable=False, name="replicas")
+        self.variable = tf.Variable(b"", trainable=False, name="replicas")
 
     def watch(self, variables: Sequence[tf.Variable]) -> None:
-        """Those among `variables` that have parts are held from now on; call it in the scope."""
+        """Holds the parts of those `variables` that have any; call it in the scope."""
         local = tf.distribute.get_strategy().experimental_local_results
         self._parts = [local(v) for v in variables if _is_reduced(v) and len(local(v)) > 1]
 
-    def take(self) -> None:
+    def capture(self) -> None:
         """Holds the parts."""
         if self._parts:
-            self._take()
+            self._capture()
 
-    def give(self) -> None:
-        """Puts the held parts back, where they are of as many replicas as there are now."""
-        if not self._parts or self.value.numpy() == b"":
+    def put_back(self) -> None:
+        """Restores the parts that are held, if they are of as many replicas as there are now."""
+        if not self._parts or self.variable.numpy() == b"":
             return
-        held = tf.io.parse_tensor(self.value, tf.string)
+        held = tf.io.parse_tensor(self.variable, tf.string)
         if len(held) != len(self._parts):
             return
-        for parts, each in zip(self._parts, held, strict=True):
-            values = tf.io.parse_tensor(each, parts[0].dtype)
+        for parts, serialized in zip(self._parts, held, strict=True):
+            values = tf.io.parse_tensor(serialized, parts[0].dtype)
             if len(values) == len(parts):
                 for part, value in zip(parts, values, strict=True):
                     part.assign(value)
 
     @tf.function
-    def _take(self) -> None:
+    def _capture(self) -> None:
         held = [tf.io.serialize_tensor(tf.stack(parts)) for parts in self._parts]
-        self.value.assign(tf.io.serialize_tensor(tf.stack(held)))
+        self.variable.assign(tf.io.serialize_tensor(tf.stack(held)))
 
 
-class Written(NamedTuple):
-    """How far the logs of a run went.
+class LogExtents(NamedTuple):
+    """How far the logs of a run go.
 
     Attributes:
-        history: The evaluations and decisions.
+        history: Evaluations and decisions.
         training: The step of the newest training row.
     """
 
@@ -105,22 +106,22 @@ class Written(NamedTuple):
     training: int
 
 
-class Logs:
-    """How far the logs went, so that a start notices what was lost of them since."""
+class LogState:
+    """How far the logs went, so that a start notices if rows have been lost since."""
 
     NAME = "logs"
 
     def __init__(self) -> None:
         with tf.device("cpu:0"):
-            self.value = tf.Variable(tf.zeros([5], tf.int64), trainable=False, name=self.NAME)
+            self.variable = tf.Variable(tf.zeros([5], tf.int64), trainable=False, name=self.NAME)
 
-    def take(self, written: Written) -> None:
+    def capture(self, extents: LogExtents) -> None:
         """Holds how far they go now."""
-        self.value.assign([*written.history, written.training])
+        self.variable.assign([*extents.history, extents.training])
 
     @classmethod
-    def of(cls, path: Path) -> Written | None:
-        """What the checkpoint at `path` holds; None of one that was written before there was this.
+    def read(cls, path: Path) -> LogExtents | None:
+        """What the checkpoint at `path` holds; None if an earlier version wrote it.
 
         Raises:
             tensorflow.errors.OpError: it is damaged.
@@ -130,7 +131,21 @@ class Logs:
         if not reader.has_tensor(key):
             return None
         *extent, training = reader.get_tensor(key).tolist()
-        return Written(history.Extent(*extent), training)
+        return LogExtents(history.Extent(*extent), training)
+
+
+@dataclasses.dataclass
+class ExtraState:
+    """All of it. Create it outside the strategy's scope."""
+
+    inputs: InputState = dataclasses.field(default_factory=InputState)
+    replicas: ReplicaState = dataclasses.field(default_factory=ReplicaState)
+    logs: LogState = dataclasses.field(default_factory=LogState)
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """What goes into a checkpoint, by its name there."""
+        names = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name).variable for name in names}
 
 
 def _is_reduced(variable: tf.Variable) -> bool:

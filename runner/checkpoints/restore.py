@@ -47,15 +47,15 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
 @contextlib.contextmanager
 def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
     """Inside, `checkpoint` has no extent of logs if `path` is of a version that saved none."""
-    logs = getattr(checkpoint, extra_state.Logs.NAME, None)
-    if logs is None or extra_state.Logs.of(path) is not None:
+    logs = getattr(checkpoint, extra_state.LogState.NAME, None)
+    if logs is None or extra_state.LogState.read(path) is not None:
         yield
         return
-    delattr(checkpoint, extra_state.Logs.NAME)
+    delattr(checkpoint, extra_state.LogState.NAME)
     try:
         yield
     finally:
-        setattr(checkpoint, extra_state.Logs.NAME, logs)
+        setattr(checkpoint, extra_state.LogState.NAME, logs)
 
 
 def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:

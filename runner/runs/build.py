@@ -41,9 +41,8 @@ def build_trainer(
     devices = _devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
-    brake, inputs, replicas = inner_loop.Brake(), extra_state.Inputs(), extra_state.Replicas()
-    logs, determinism = extra_state.Logs(), pipeline.Determinism()
-    evaluated = pipeline.of_evaluations()
+    brake, extra = inner_loop.Brake(), extra_state.ExtraState()
+    determinism, evaluated = pipeline.Determinism(), pipeline.of_evaluations()
     stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, logging_dir, given)
@@ -60,9 +59,7 @@ def build_trainer(
                 if evaluates
                 else None,
                 brake=brake,
-                inputs=inputs,
-                replicas=replicas,
-                logs=logs,
+                extra=extra,
                 determinism=determinism,
                 evaluated=evaluated,
                 check=stop.check,

@@ -37,7 +37,7 @@ def open_run(
     config, folder = request.config, request.model_dir
     best_folders = list(policies.best_rules(config))
     source = recovery.newest_good(folder, best_folders=best_folders, note=console.say)
-    written = extra_state.Logs.of(source) if source else None
+    written = extra_state.LogState.read(source) if source else None
     rows = _truncated_history(request, source, written)
     step = restore.step_of(source) if source else 0
     trainer, rate_scale = build.build_trainer(
@@ -74,7 +74,7 @@ def open_run(
 
 
 def _truncated_history(
-    request: Request, source: Path | None, written: extra_state.Written | None
+    request: Request, source: Path | None, written: extra_state.LogExtents | None
 ) -> history.History:
     """The rows up to the checkpoint to start from, none of which may be lost."""
     folder = request.model_dir

@@ -72,9 +72,9 @@ class TrainingRun:
 
     def after_loop(self, loop: schedule.Loop) -> None:
         """Writes the training row and the live line."""
-        waits = self.state.trainer.waits
-        self.state.log.write(loop, input_wait=waits.share)
-        if complaint := waits.complaint():
+        stall = self.state.trainer.input_stall
+        self.state.log.write(loop, input_wait=stall.share)
+        if complaint := stall.complaint():
             console.say(complaint)
         loss = loop.logs["training_loss"]
         self.line.training(loop.step, loop.steps, loop.seconds, lambda: float(loss))
@@ -162,7 +162,7 @@ class TrainingRun:
             config.task.train_data,
             trainer.training_graph,
             self.step,
-            remembered=trainer.remembers_inputs,
+            remembered=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )

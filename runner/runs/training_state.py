@@ -46,7 +46,7 @@ class TrainingState:
             self.trainer.initialize()
             return
         self._restore(self.source)
-        self.trainer.recall(self._inputs(0))
+        self.trainer.put_back_extra_state(self._inputs(0))
 
     def commit(self, step: int) -> None:
         """Saves all of it as that of `step`, unless that is done.
@@ -57,8 +57,9 @@ class TrainingState:
         path = self.store.path(step)
         files.check(path)
         self.log.flush()
-        self.trainer.logs.take(extra_state.Written(self.history.extent, self.log.step))
-        self.trainer.remember()
+        extents = extra_state.LogExtents(self.history.extent, self.log.step)
+        self.trainer.extra_state.logs.capture(extents)
+        self.trainer.capture_extra_state()
         self.store.commit(step)
 
     def save(self) -> Path:
@@ -74,7 +75,7 @@ class TrainingState:
         if dropped:
             self.decisions = decisions.Decisions(self.config, self.folder, self.history)
         self._restore(self.store.path(step))
-        self.trainer.recall()
+        self.trainer.put_back_extra_state()
         self.trainer.feed(self._inputs(step))
         self.log.rewind(step)
         return bool(dropped)

@@ -21,7 +21,7 @@ _COSTLY = 60.0  # seconds that the whole run loses by it; a small network's run 
 _IDLE = 0.2  # the share of the processors' time below which the machine is simply busy
 
 
-class Waits:
+class InputStall:
     """Says which steps are to be timed, and what they tell.
 
     Attributes:

@@ -6,19 +6,17 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from official.core import base_task, base_trainer, config_definitions
+from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
-from runner.core import console
 from runner.data import pipeline
-from runner.devices import xla
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from runner.optimizers import gradient_accumulation, gradient_norm, parameter_groups
+from runner.optimizers import gradient_norm, parameter_groups
 from runner.optimizers import optimizer as optimizers
-from runner.training import inner_loop, input_stall
+from runner.training import finite, inner_loop, input_stall, train_step
 
 
 class Trainer(evaluator.Evaluator):
@@ -43,9 +41,7 @@ class Trainer(evaluator.Evaluator):
         train_dataset: Any,
         validation_dataset: Any,
         brake: inner_loop.Brake,
-        inputs: extra_state.Inputs,
-        replicas: extra_state.Replicas,
-        logs: extra_state.Logs,
+        extra: extra_state.ExtraState,
         determinism: pipeline.Determinism,
         evaluated: pipeline.Determinism,
         check: Callable[[], None] = lambda: None,
@@ -63,12 +59,10 @@ class Trainer(evaluator.Evaluator):
         )
         self.brake = brake
         self.determinism = determinism
-        self.waits = input_stall.Waits(
+        self.input_stall = input_stall.InputStall(
             pipeline.advice(config.task.train_data), config.trainer.train_steps
         )
-        self.logs = logs
-        self._inputs = inputs
-        self._replicas = replicas
+        self.extra_state = extra
         self._metrics = [*self.train_metrics, self.train_loss]
         if config.run.log_gradient_norm:
             norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
@@ -76,68 +70,38 @@ class Trainer(evaluator.Evaluator):
             self._metrics.append(norm)
         evaluator.check_names(task, self._metrics)
         parameter_groups.scale_rates(optimizer, config.run.variable_groups)
-        self._trace_compiled()
+        self._begin(train_dataset)
+        self._length = 0
+        self._sound: Any = True
+        self._step = train_step.TrainStep(self)
         parameter_groups.check(config.run.variable_groups, model)
-        self._checkpoint = tf.train.Checkpoint(
+        state = [*model.variables, *optimizers.variables(optimizer)]
+        extra.replicas.watch([*state, *(v for m in self._metrics for v in m.variables)])
+        self.not_finite = finite.FiniteCheck(state).not_finite
+        self._saved = tf.train.Checkpoint(
             global_step=self.global_step,
             model=model,
             optimizer=optimizer,
             train_metrics=self._metrics,
             generators=keras_internals.generators(model),
-            inputs=inputs.value,
-            replicas=replicas.value,
-            logs=logs.value,
+            **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
-        self._state = [*model.variables, *optimizers.variables(optimizer)]
-        replicas.watch([*self._state, *(v for m in self._metrics for v in m.variables)])
-        self.remembers_inputs = (
+        self.saves_inputs = (
             not pipeline.is_placed(config.task.train_data)
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
-            and inputs.can_hold(self._train_iter)
+            and extra.inputs.can_hold(self._iterator)
         )
 
-    def _trace_compiled(self) -> None:
-        """Traces steps that XLA compiles, where that is asked for and can be had."""
-        runtime = self.config.runtime
-        why = xla.obstacle(runtime, self.strategy) if runtime.enable_xla else "nobody asks for it"
-        self._task_step = self._build_task_step(compiled=not why)
-        self._trace()
-        if not why and self.config.run.deterministic and self._train_graph:
-            why = xla.obstacle_in(self._train_graph)
-            if why:
-                self._task_step = self._build_task_step(compiled=False)
-                self._trace()
-        if why and runtime.enable_xla:
-            console.say(f"RuntimeConfig.enable_xla = True: steps are not compiled, because {why}")
-
-    def _trace(self) -> None:
-        """Makes every variable exist: the first restore or save finds all of them."""
-        options = self.config.trainer
-        self._step: Any = self._step_on
-        self._train_iter = self.determinism.begin(self.train_dataset)
-        self._train_graph = None
-        self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
-        self._length = 0
-        self._sound: Any = True
-        if options.train_tf_function:
-            self._step = tf.function(self._step_on)
-            if not tf.config.functions_run_eagerly():
-                batch = tf.nest.map_structure(lambda each: each.element_spec, self.train_dataset)
-                self._train_graph = self._step.get_concrete_function(batch).graph
-        if self._train_graph is None:
-            optimizers.create_variables(self.optimizer, self.model)
-
-    def _build_task_step(self, *, compiled: bool) -> gradient_accumulation.Step:
-        """The task's step, in parts where that is asked for."""
-        parts = self.config.run.gradient_accumulation
-        step = gradient_accumulation.accumulated(self.task.train_step, parts, self.task.loss)
-        return tf.function(step, jit_compile=True) if compiled else step
+    @property
+    def checkpoint(self) -> tf.train.Checkpoint:
+        """All that training goes on from."""
+        return self._saved
 
     @property
     def training_graph(self) -> tf.Graph | None:
         """The graph of one training step on all replicas, None for an eager one."""
-        return self._train_graph
+        return self._step.graph
 
     @property
     def features_spec(self) -> Any:
@@ -164,31 +128,34 @@ class Trainer(evaluator.Evaluator):
     def feed(self, dataset: Any) -> None:
         """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
         self.train_dataset = dataset
+        self._begin(dataset)
         self.brake.sound.assign(True)
         self._sound = True
 
-    def remember(self) -> None:
-        """Before a commit: takes up what checkpoints would leave out."""
-        self._replicas.take()
-        if self.remembers_inputs:
-            self._inputs.take(self._train_iter)
+    def _begin(self, dataset: Any) -> None:
+        self._iterator = self.determinism.begin(dataset)
+        self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
 
-    def recall(self, dataset: Any = None) -> None:
-        """After a restore: puts back what `remember` took up.
+    def capture_extra_state(self) -> None:
+        """Before a commit: takes up what checkpoints would leave out."""
+        self.extra_state.replicas.capture()
+        if self.saves_inputs:
+            self.extra_state.inputs.capture(self._iterator)
+
+    def put_back_extra_state(self, dataset: Any = None) -> None:
+        """After a restore: puts back what `capture_extra_state` took up.
 
         Args:
-            dataset: The inputs, built from the start, to be put where they were. Where that is not
-                known, the present ones stay: they were built for the restored step.
+            dataset: The inputs, built from the start, to be moved to where they were. If that was
+                not saved, the present ones stay: they were built for the restored step.
         """
-        self._replicas.give()
-        self.remembers_inputs &= dataset is not None and not self._inputs.is_empty
-        if self.remembers_inputs:
+        self.extra_state.replicas.put_back()
+        self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
+        if self.saves_inputs:
             self.feed(dataset)
-            self._train_iter = self.determinism.begin(dataset)
-            self._loops.clear()
-            self._inputs.give(self._train_iter)
+            self.extra_state.inputs.put_back(self._iterator)
         else:
-            self._inputs.clear()
+            self.extra_state.inputs.clear()
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
         """Runs `num_steps` steps, fewer if the brake ends them; see `orbit.AbstractTrainer`.
@@ -200,9 +167,6 @@ class Trainer(evaluator.Evaluator):
         Raises:
             RunnerError: the training data ended.
         """
-        if self._train_iter is None:  # the dataset was replaced
-            self._train_iter = self.determinism.begin(self.train_dataset)
-            self._loops.clear()
         try:
             return self._run(int(num_steps))
         except (tf.errors.OutOfRangeError, StopIteration) as error:
@@ -216,7 +180,7 @@ class Trainer(evaluator.Evaluator):
         logs = None
         ends_itself = self.config.trainer.train_tf_while_loop  # before its first step, too
         while left and ((logs is None and ends_itself) or self.brake.released()):
-            timed = self.waits.steps(min(left, longest))
+            timed = self.input_stall.steps(min(left, longest))
             length = timed or min(left, longest)
             logs = self._run_loop(length, timed=timed > 0)
             left -= length
@@ -232,7 +196,7 @@ class Trainer(evaluator.Evaluator):
             loop: Any = functools.partial(self._loop, timed)
             if self.config.trainer.train_tf_function:
                 loop = tf.function(loop, autograph=False)
-            self._loops[timed] = loop.get_concrete_function() if self._train_graph else loop
+            self._loops[timed] = loop.get_concrete_function() if self._step.graph else loop
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
@@ -241,10 +205,10 @@ class Trainer(evaluator.Evaluator):
 
     def _loop(self, timed: bool) -> tuple[evaluator.Logs, tf.Tensor]:
         def draw() -> Any:
-            return self.next_train_inputs(self._train_iter)
+            return self.next_train_inputs(self._iterator)
 
         def timed_draw() -> Any:
-            return self.waits.timed(draw)
+            return self.input_stall.timed(draw)
 
         chosen = timed_draw if timed else draw
         if self.config.trainer.train_tf_while_loop:
@@ -270,39 +234,6 @@ class Trainer(evaluator.Evaluator):
         """One step on the next batch; see `orbit.StandardTrainer`."""
         self.brake.sound.assign(self._step(self.next_train_inputs(iterator)))
 
-    def _step_on(self, batch: Any) -> tf.Tensor:
-        """One step on all replicas; whether its loss is sound."""
-        alone = self.strategy.num_replicas_in_sync == 1
-
-        def replica_step(inputs: Any) -> tf.Tensor:
-            logs = self._task_step(
-                inputs, model=self.model, optimizer=self.optimizer, metrics=self.train_metrics
-            )
-            loss = tf.cast(logs[self.task.loss], tf.float32)
-            self.train_loss.update_state(loss)
-            self.global_step.assign_add(1)
-            sound = self._is_sound(loss)
-            return sound if alone else tf.cast(sound, tf.float32)
-
-        sound = self.strategy.run(
-            replica_step, args=(batch,), options=base_trainer.get_runtime_options(self.config)
-        )
-        if alone:
-            return self.strategy.experimental_local_results(sound)[0]
-        return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
-
-    @tf.autograph.experimental.do_not_convert
-    def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
-        """Whether training may go on from this loss; official's fields bound it."""
-        options = self.config.trainer
-        sound = tf.math.is_finite(loss)
-        if options.recovery_max_trials >= 0:
-            bounded = loss <= options.loss_upper_bound
-            if begin := options.recovery_begin_steps:
-                bounded |= self.global_step < begin
-            sound &= bounded
-        return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
-
     def _read_metrics(self) -> evaluator.Logs:
         logs = {metric.name: metric.result() for metric in self._metrics}
         logs["learning_rate"] = self._learning_rate()
@@ -322,19 +253,3 @@ class Trainer(evaluator.Evaluator):
         for metric in self._metrics:
             metric.reset_state()
         return tf.constant(True)
-
-    def not_finite(self) -> list[str]:
-        """The names of the variables that hold a value that is not finite.
-
-        A sum is finite only if all its terms are, and is read off in one pass, without a temporary;
-        it may also overflow, so where it is not finite, the values decide.
-        """
-        floats = [v for v in self._state if v.dtype.is_floating]
-        sums = zip(floats, self._sums_are_finite().numpy(), strict=True)
-        suspects = [variable for variable, finite in sums if not finite]
-        return [v.name for v in suspects if not tf.reduce_all(tf.math.is_finite(v))]
-
-    @tf.function
-    def _sums_are_finite(self) -> tf.Tensor:
-        floats = [v for v in self._state if v.dtype.is_floating]
-        return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in floats])

@@ -103,8 +103,8 @@ def test_a_private_name_of_another_library_is_used_through_internals(path):
         "getattr(spec, '_value_specs', None)",
         "made = vars(config)['_restrictions']",
         "key = f'{name}/.ATTRIBUTES/VARIABLE_VALUE'",
-        "class A(tf_keras.Model):\n    def f(self):\n        return self._keras_api_names",
-        "class A(tf_keras.Model):\n    def _decayed_lr(self):\n        return super()._decayed_lr()",
+        "class A(Base):\n    def f(self):\n        return self._keras_api_names",
+        "class A(Base):\n    def _decayed_lr(self):\n        return super()._decayed_lr()",
     ],
 )
 def test_a_use_elsewhere_is_seen(line):

@@ -119,11 +119,11 @@ def test_a_checkpoint_from_before_there_was_a_count_is_restored(run):
     )
     path = run / "ckpt-60"
     restore.restore(built.checkpoint, path)
-    delattr(built.checkpoint, extra_state.Logs.NAME)
+    delattr(built.checkpoint, extra_state.LogState.NAME)
     built.checkpoint.write(str(path))
-    assert extra_state.Logs.of(path) is None
+    assert extra_state.LogState.read(path) is None
 
     lose_the_last(run / "history.jsonl")
     results = runner.run(experiment(80), run, "train_and_eval")
     assert results["step"] == 80
-    assert extra_state.Logs.of(run / "ckpt-80").history.evaluations == 3
+    assert extra_state.LogState.read(run / "ckpt-80").history.evaluations == 3
