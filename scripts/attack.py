@@ -126,13 +126,13 @@ def hosts(folder: Path, _: Path | None) -> bool:
     ]
     program = [sys.executable, str(SCRIPTS / "chaos_host.py"), *flags]
     once, both = folder / "once", folder / "both"
-    with child_run.Start(program, once) as start:
+    with child_run.ChildRun(program, once) as start:
         start.finish()
-    first = child_run.Start([*_on("first"), *program], both)
+    first = child_run.ChildRun([*_on("first"), *program], both)
     _wait(lambda: child_run.last_row(both) > 500)
     trainer = int(json.loads((both / "claim.json").read_text())["pid"])
     os.kill(trainer, signal.SIGSTOP)
-    second = child_run.Start([*_on("second"), *program], both)
+    second = child_run.ChildRun([*_on("second"), *program], both)
     _wait(lambda: second.log.read_text().count("taking over") > 0)
     second.finish()
     kept = {path: path.read_bytes() for path in both.glob("*.json*")}

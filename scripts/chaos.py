@@ -77,10 +77,10 @@ class Suspended:
 
     def __init__(self, folder: Path) -> None:
         self._claim = folder / "claim.json"
-        self._starts: list[child_run.Start] = []
-        self._woken: list[child_run.Start] = []
+        self._starts: list[child_run.ChildRun] = []
+        self._woken: list[child_run.ChildRun] = []
 
-    def add(self, start: child_run.Start) -> None:
+    def add(self, start: child_run.ChildRun) -> None:
         """Suspends a process, to be woken up later."""
         start.process.send_signal(signal.SIGSTOP)
         self._starts.append(start)
@@ -182,7 +182,7 @@ def main() -> int:
         while (phase := strike(number, blow, command, killed, life, suspended)) == MISSED:
             blow = Blow(signal.SIGKILL, "start-up", blow.step, blow.share / 2)
         phases[phase] += 1
-    with child_run.Start(command, killed) as start:
+    with child_run.ChildRun(command, killed) as start:
         start.wait_for(lambda: suspended.wake() or False)
         start.finish()
     codes = suspended.end()
@@ -227,7 +227,7 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
 def live(command: Sequence[str], folder: Path) -> Life:
     """Trains to the end, and measures."""
     begun = time.monotonic()
-    with child_run.Start(command, folder) as start:
+    with child_run.ChildRun(command, folder) as start:
         start.wait_for(lambda: child_run.last_row(folder) > 0)
         trains = time.monotonic()
         start.finish()
@@ -285,7 +285,7 @@ def strike(
 
     pause = {"training": life.row, "saving": SAVE_SECONDS, "evaluation": life.evaluation}
     with contextlib.ExitStack() as stack:
-        start = stack.enter_context(child_run.Start(command, folder))
+        start = stack.enter_context(child_run.ChildRun(command, folder))
         came = start.wait_for(reached)
         time.sleep(blow.share * pause.get(blow.aim, 0.0))
         phase, step, sent = run.phase(), run.step(), time.monotonic()

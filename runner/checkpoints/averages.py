@@ -1,8 +1,7 @@
 """The averaged weights of a training checkpoint, as a checkpoint of their own.
 
-What anybody restores from it scores what the run's evaluations, which use the averages, have said:
-`tf.train.Checkpoint(model=...)`, an `init_checkpoint`, `--checkpoint=best`. It has no optimizer, so
-training cannot go on from it.
+Restored from it by whatever means, a model scores what the run's evaluations, which use the
+averages, have recorded. It has no optimizer, so training cannot go on from it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,10 +21,10 @@ _OF_TRAINING = ("optimizer", "train_metrics", "generators", "inputs", "replicas"
 def write(source: Path, target: Path) -> None:
     """Writes the averages that the checkpoint `source` holds to `target`, as the model's weights.
 
-    Weights that have no average are as they are in `source`.
+    Weights without an average are copied.
 
     Raises:
-        OSError, tensorflow.errors.OpError: `source` cannot be read, or `target` not be written.
+        OSError, tensorflow.errors.OpError: reading `source` or writing `target` failed.
     """
     files.check(target)
     reader = checkpoint_files.open_reader(source)
@@ -53,7 +52,7 @@ def stand_alone(path: Path) -> bool:
 
 
 def _averages(graph: Any) -> Iterator[tuple[int, str]]:
-    """The variables that have an average, by their nodes, each with the average's key."""
+    """The node of each variable that has an average, and the average's key."""
     for node in graph.nodes:
         for slot in node.slot_variables:
             if slot.slot_name == _SLOT:
@@ -62,7 +61,7 @@ def _averages(graph: Any) -> Iterator[tuple[int, str]]:
 
 
 def _reduce(graph: Any) -> set[int]:
-    """Takes out what is only training's; returns the nodes that are left."""
+    """Removes what only training needs; returns the nodes that are left."""
     root = graph.nodes[0]
     children = [child for child in root.children if child.local_name not in _OF_TRAINING]
     del root.children[:]
@@ -86,7 +85,7 @@ def _names(key: str, types: Mapping[str, tf.DType]) -> Iterable[str]:
 
 
 def _save(tensors: dict[str, tf.Tensor], graph: Any, target: Path) -> None:
-    """Writes them in a folder that marks a save which has not come to its end."""
+    """Writes them in a folder that marks an unfinished save, and moves them into place."""
     beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
     beside.parent.mkdir(parents=True, exist_ok=True)
     tf_internals.write_tensors(tensors, graph, str(beside))

@@ -16,20 +16,20 @@ from runner.history import best_evaluation, records
 class BestCheckpoint:
     """A folder that holds the best checkpoints so far by one rule, and info.json about them.
 
-    It follows from the evaluations alone, so after a crash `update` puts it right. At any moment
-    info.json names checkpoints that are whole. It has Model Garden's keys about the very best one,
-    which is also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours
-    are `checkpoint`, the name of its files, and, where several are kept, `checkpoints`: the best
-    first, each with its step, the value of the rule's first metric and the name of its files.
+    It follows from the evaluations alone, so after a crash `update` repairs it. At any moment
+    info.json names whole checkpoints. It has Model Garden's keys about the very best one, which is
+    also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours are
+    `checkpoint`, the name of its files, and, if several are kept, `checkpoints`: the best first,
+    each with its step, the value of the rule's first metric and the name of its files.
 
-    The weights in them are those that were evaluated. Where these are averages, the checkpoint that
-    training can go on from is in the folder `training` below.
+    The weights are those that were evaluated. If these are averages, the checkpoint that training
+    can go on from is in the folder `training` below.
 
     Args:
         folder: `best` in the run's or the evaluator's folder.
         rule: What decides.
         keep: How many are kept.
-        write_averages: From a training checkpoint to a path; None where there are no averages.
+        write_averages: From a training checkpoint to a path; None if there are no averages.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class BestCheckpoint:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> records.Evaluation | None:
-        """Makes the folder hold the best of `rows` whose checkpoint still exists.
+        """Makes the folder hold the best of `rows` whose checkpoints exist.
 
-        Where there is none, as after a change of the rule, it names none.
+        If there are none, as after a change of the rule, it names none.
 
         Args:
             rows: The evaluations.
-            source: The checkpoint that the newest of them evaluated. An older one is looked for
-                beside it, where it is among the best and the folder lost it.
-            commit: Makes `source` where it is not there, and only if it is among the best.
+            source: The checkpoint of the newest evaluation. An older one that the folder has lost
+                is looked for beside it.
+            commit: Makes `source` if it does not exist and is among the best.
 
         Returns:
-            The best row, None while there is none.
+            The best row; None if there is none yet.
 
         Raises:
-            RunnerError: the folder cannot be written; what it held before is still there.
+            RunnerError: the folder cannot be written; what it held before is kept.
         """
         ranked = self.rule.ranked(rows)
         wanted = self._wanted(ranked, source, commit)
@@ -75,7 +75,7 @@ class BestCheckpoint:
             elif rows:
                 self._disown()
         except checkpoint_files.UNWRITABLE as error:
-            kept = "the one before it is kept" if self._named() else "there is none before it"
+            kept = "the previous best is kept" if self._named() else "there is no previous best"
             path = self._folder / (wanted[0].checkpoint if wanted else layout.INFO)
             raise checkpoint_files.not_written(path, error, kept=kept) from error
         return next(iter(ranked), None)
@@ -101,7 +101,7 @@ class BestCheckpoint:
         return list(wanted.values())
 
     def _hold(self, wanted: Sequence[records.Evaluation], source: Path) -> None:
-        """Makes the folder hold the checkpoints of `wanted`, and nothing else."""
+        """Makes the folder hold exactly the checkpoints of `wanted`."""
         for folder in (self._folder, self._folder / TRAINING):
             recovery.clear_leftovers(folder)
         named = self._named()
@@ -126,7 +126,7 @@ class BestCheckpoint:
         self._write_averages(resumable, self._folder / path.name)
 
     def _disown(self) -> None:
-        """Makes the folder name no checkpoint; the files stay, for the rule may change back."""
+        """Makes the folder name no checkpoint; the files stay, in case the rule changes back."""
         (self._folder / layout.INFO).unlink(missing_ok=True)
         checkpoint_files.list_committed(self._folder, [])
 
@@ -159,19 +159,19 @@ class BestCheckpoint:
     def _info(self) -> dict[str, Any]:
         try:
             info = files.read_json(self._folder / layout.INFO)
-        except RunnerError:  # damaged: it is written anew
+        except RunnerError:  # damaged: it will be rewritten
             return {}
         return info if isinstance(info, dict) else {}
 
     def _named(self) -> set[str]:
-        """What info.json names, of what is there."""
+        """The checkpoints that info.json names and that exist."""
         info = self._info()
         entries = info.get("checkpoints", [info])  # earlier versions named averages beside it
         names = {each.get("checkpoint") for each in entries if "averaged_weights" not in each}
         return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
 
     def _prune(self) -> None:
-        """Removes what info.json does not name: an older best, and what a crash left."""
+        """Removes what info.json does not name: an older best, or leftovers of a crash."""
         named = self._named()
         for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
             part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
@@ -197,5 +197,5 @@ class BestCheckpoints:
 
 
 def _has(folder: Path, row: records.Evaluation) -> bool:
-    """Whether the row's checkpoint is in `folder`; not another run's of the same name."""
+    """Whether the row's checkpoint, not another run's of that name, is in `folder`."""
     return row.is_own and checkpoint_files.exists(folder / row.checkpoint)

@@ -1,8 +1,8 @@
-"""The files of checkpoints in a folder: which there are, which were committed, linking, removing.
+"""The files of checkpoints in a folder: listing, linking, moving and removing them.
 
-A checkpoint's path stands for several files: `<path>.data-00000-of-00001` and its like, and
+A checkpoint's path stands for several files: `<path>.data-00000-of-00001` and so on, and
 `<path>.index`, which is written last and removed first. A folder's file `checkpoint` lists what was
-committed there, the newest last; it is written after the files that it names.
+committed, the newest last; it is written after the files that it names.
 """
 
 import atexit
@@ -24,9 +24,9 @@ from runner.internals import tensorflow as tf_internals
 
 NAME = "ckpt"
 TRAINING = "training"
-"""In a folder of checkpoints that are averaged weights only: those that training goes on from."""
+"""The folder, in one of averaged weights, of the checkpoints that training can go on from."""
 UNWRITABLE = (OSError, tf.errors.OpError)
-"""What the operating system and TensorFlow raise where something cannot be written."""
+"""What the operating system and TensorFlow raise if something cannot be written."""
 
 _STEP = re.compile(rf"{NAME}-(\d+)")
 _PATTERN = re.compile(r"[\[\\]")
@@ -39,7 +39,7 @@ def name_of(step: int) -> str:
 
 
 def step_in(name: str) -> int | None:
-    """The step in a checkpoint's name, None where it is named otherwise."""
+    """The step in a checkpoint's name; None if it has another kind of name."""
     match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -48,7 +48,7 @@ def open_reader(path: Path) -> Any:
     """TensorFlow's reader of a checkpoint's tensors.
 
     Raises:
-        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or not there.
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
     """
     return tf.train.load_checkpoint(as_read(path))
 
@@ -56,8 +56,8 @@ def open_reader(path: Path) -> Any:
 def as_read(path: Path) -> str:
     r"""A checkpoint's path as TensorFlow can read it.
 
-    It takes the path for a pattern, in which `[` and `\` stand for something else, and so finds
-    nothing in a folder like `lr=[0.1]`; a link to the folder leads there.
+    TensorFlow reads the path as a pattern, in which `[` and `\` are special, so it finds nothing in
+    a folder like `lr=[0.1]`; a link to the folder helps.
     """
     folder = str(path.parent)
     return str(_link_to(folder) / path.name if _PATTERN.search(folder) else path)
@@ -65,7 +65,7 @@ def as_read(path: Path) -> str:
 
 @functools.cache
 def _link_to(folder: str) -> Path:
-    """A link of another name, which is there as long as the process."""
+    """A link of another name, which exists as long as the process."""
     beside = tempfile.TemporaryDirectory(prefix="runner-link-")
     atexit.register(beside.cleanup)
     link = Path(beside.name) / "folder"
@@ -74,7 +74,7 @@ def _link_to(folder: str) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether the checkpoint's index is there, and so was the rest when it was written."""
+    """Whether the checkpoint's index exists; it was written after the rest."""
     return index(path).is_file()
 
 
@@ -84,7 +84,7 @@ def index(path: Path) -> Path:
 
 
 def data(path: Path) -> list[Path]:
-    """The checkpoint's data files that are there."""
+    """The checkpoint's data files that exist."""
     start = f"{path.name}.data-"
     found = (name for name in _files(path.parent) if name.startswith(start))
     return [path.with_name(name) for name in sorted(found) if _SHARD.fullmatch(name, len(start))]
@@ -98,15 +98,15 @@ def names(folder: Path) -> list[str]:
 
 
 def there(folder: Path) -> list[Path]:
-    """The checkpoints themselves, the newest last."""
+    """The paths of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
     return [folder / name for name in names(folder)]
 
 
 def committed(folder: Path) -> list[Path]:
-    """What the file `checkpoint` lists, the newest last, whether it is still there or not."""
+    """What the file `checkpoint` lists, the newest last, even if its files are gone."""
     try:
         state = tf.train.get_checkpoint_state(str(folder))
-    except ValueError:  # empty, or no text: the machine went down before it was on the disk
+    except ValueError:  # empty or not text: the machine went down before it was on the disk
         return []
     if state is None:
         return []
@@ -116,16 +116,16 @@ def committed(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest committed checkpoint in `folder`, None where it is not there."""
+    """The newest committed checkpoint in `folder`; None if its files are gone."""
     newest = committed(folder)[-1:]
     return newest[0] if newest and exists(newest[0]) else None
 
 
 def list_committed(folder: Path, names: Sequence[str]) -> None:
-    """Writes the file `checkpoint`: `names`, the newest last; None of them removes it.
+    """Writes the file `checkpoint`: `names`, the newest last; no names remove it.
 
-    It is a CheckpointState as text. With times in it, a `tf.train.CheckpointManager` that comes
-    after knows them as its own.
+    It is a CheckpointState as text, with times, so that a later `tf.train.CheckpointManager`
+    treats them as its own.
     """
     if not names:
         (folder / layout.CHECKPOINT).unlink(missing_ok=True)
@@ -140,10 +140,10 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same checkpoint: hard links where possible, else copies.
 
-    At any moment `target` is the one that was there before, whole, or not there at all.
+    At any moment `target` is the earlier one, or whole, or missing.
 
     Raises:
-        FileNotFoundError: `source` is not there, or was removed meanwhile.
+        FileNotFoundError: `source` is missing, or was removed meanwhile.
     """
     if exists(source) and exists(target) and not _same(index(source), index(target)):
         remove(target)
@@ -154,16 +154,16 @@ def link(source: Path, target: Path) -> None:
 
 
 def unshare(path: Path) -> None:
-    """Gives `path` an index of its own, for it to be overwritten and its links to stay as they are.
+    """Gives `path` its own index, so that overwriting it leaves its links as they are.
 
-    TensorFlow renames new data into place, but writes into the index that is there.
+    TensorFlow renames new data into place, but writes into an existing index.
     """
     if exists(path) and index(path).stat().st_nlink > 1:
         files.copy(index(path), index(path))
 
 
 def move(source: Path, target: Path) -> None:
-    """Moves what is there of a checkpoint, over what is at `target`."""
+    """Moves the files of a checkpoint that exist, replacing those at `target`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for part in (index(source), *data(source)):
         with contextlib.suppress(FileNotFoundError):
@@ -171,7 +171,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes what is there of a checkpoint."""
+    """Removes the files of a checkpoint that exist."""
     files.check(path)
     for part in (index(path), *data(path)):
         part.unlink(missing_ok=True)
@@ -192,12 +192,12 @@ def flush(path: str) -> None:
 
 
 def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
-    """What to raise where `path` cannot be written; `kept` says what there is without it."""
+    """The error to raise if `path` cannot be written; `kept` says what is left."""
     return RunnerError(f"{path} could not be written: {reason(error)}; {kept}")
 
 
 def reason(error: Exception) -> str:
-    """What an error of reading or writing says, without where in TensorFlow it was noticed."""
+    """What a read or write error says, without its place in TensorFlow."""
     if isinstance(error, IndexError):
         return "a data file is cut short"
     if isinstance(error, OSError) and error.strerror:

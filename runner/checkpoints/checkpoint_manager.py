@@ -1,4 +1,4 @@
-"""Checkpoints: committing, retiring, finding, restoring.
+"""Committing a run's checkpoints, and removing those that need not be kept.
 
 What points to a checkpoint (the `checkpoint` file, info.json) is written after it is whole.
 """
@@ -25,19 +25,19 @@ class Checkpoints:
     """The checkpoints of one training run, `ckpt-<step>` in its folder.
 
     A new one is flushed to the disk, then listed in the file `checkpoint`; then those that need not
-    be kept are removed, if the new one can be read. All that happens where it is written: in a
-    thread, if it is asynchronous. Those of earlier starts count as well.
+    be kept are removed, if the new one can be read. An asynchronous save does all that in its
+    thread. Checkpoints of earlier starts count as well.
 
     Args:
-        checkpoint: What is saved. All its variables exist: an asynchronous save copies those that
-            it finds at its first call, and only those.
+        checkpoint: What is saved. All its variables exist: an asynchronous save copies only those
+            that it finds at its first call.
         directory: The run's folder.
         keep: Which are kept.
         asynchronous: Write in a thread, from a copy, while training goes on.
-        best_folders: Where more are, which a run could go on from.
-        before_removal: Called with each that is about to be removed; an OSError keeps that one
+        best_folders: Folders of best checkpoints, which a run could also go on from.
+        before_removal: Called with each path that is about to be removed; an OSError keeps that one
             until the next commit.
-        note: Is told why one that need not be kept is not removed.
+        note: Called with the reason if one that need not be kept is not removed.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Checkpoints:
         return self._directory / checkpoint_files.name_of(step)
 
     def commit(self, step: int) -> None:
-        """Saves the present state as that of `step`, unless that is done.
+        """Saves the present state as that of `step`, unless it is already.
 
         Raises:
-            RunnerError: this commit, or an asynchronous one before it, could not be written. What
-                was committed earlier is untouched.
+            RunnerError: this commit, or an asynchronous one before it, could not be written.
+                Earlier commits are untouched.
         """
         if self._committed == step:
             return
@@ -95,7 +95,7 @@ class Checkpoints:
         self._before, self._committed = self._committed, step
 
     def wait(self) -> None:
-        """Returns when every commit is on the disk; raises as `commit` does where one is not."""
+        """Returns when every commit is on the disk; raises as `commit` does if one failed."""
         self._checkpoint.sync()
         error = tf_internals.take_write_error(self._checkpoint)
         if error is None:
@@ -106,10 +106,10 @@ class Checkpoints:
         raise self._not_written(step, error) from error
 
     def way_back(self) -> int | None:
-        """The step of the newest whole checkpoint that fell due; failing that, of the newest whole.
+        """The step to go back to: of the newest whole checkpoint on the grid, or else of any.
 
-        Not of one that a signal asked for: a run that got none would not have it to go back to.
-        None where there is no whole checkpoint.
+        One that a signal asked for comes last: a run without that signal would not have it. None if
+        there is no whole checkpoint.
         """
         self.wait()
         names = checkpoint_files.names(self._directory)
@@ -120,7 +120,7 @@ class Checkpoints:
         return None
 
     def discard_after(self, step: int) -> None:
-        """Removes the checkpoints after `step`, the best ones too: training goes another way."""
+        """Removes the checkpoints after `step`, the best ones too: training takes another path."""
         below = [folder / checkpoint_files.TRAINING for folder in self._best_folders]
         for folder in (*self._best_folders, *below, self._directory):
             for path in checkpoint_files.there(folder):
@@ -130,13 +130,13 @@ class Checkpoints:
         self._list(checkpoint_files.name_of(step))
 
     def restore(self, path: Path) -> None:
-        """Restores everything from `path`, and knows that its step is committed."""
+        """Restores everything from `path`, whose step then counts as committed."""
         self.wait()
         restore.restore(self._checkpoint, path)
         self._committed = restore.step_of(path)
 
     def _written(self, prefix: str) -> None:
-        """Makes what was just written count; it is the newest, whatever its step."""
+        """Lists what was just written as the newest, whatever its step, and prunes."""
         checkpoint_files.flush(prefix)
         newest = Path(prefix)
         steps = self._list(newest.name)
@@ -153,10 +153,10 @@ class Checkpoints:
         return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]
 
     def _good(self, newest: Path) -> bool:
-        """Whether `newest` makes older ones dispensable."""
+        """Whether `newest` is whole, so that older ones may go."""
         reason = integrity.damage(newest)
         if reason:
-            self._note(f"{newest} is damaged ({reason}): nothing is removed for it")
+            self._note(f"{newest} is damaged ({reason}): older checkpoints are kept")
         return reason is None
 
     def _remove(self, path: Path) -> None:
@@ -165,13 +165,13 @@ class Checkpoints:
             checkpoint_files.remove(path)
             self._removes = True
         except OSError as error:
-            if self._removes:  # said once for as long as it lasts
+            if self._removes:  # said once while it lasts
                 why = checkpoint_files.reason(error)
-                self._note(f"{path} stays though it need not be kept: {why}")
+                self._note(f"{path} cannot be removed: {why}")
             self._removes = False
 
     def _not_written(self, step: int, error: Exception) -> RunnerError:
-        """Clears away what a failed commit left, and says what there is without it."""
+        """Clears what a failed commit left, and says which checkpoint is the newest now."""
         path = self.path(step)
         with contextlib.suppress(OSError):  # a folder that cannot be written
             recovery.clear_save(path)

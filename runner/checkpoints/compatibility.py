@@ -1,9 +1,7 @@
 """A model's variables against a checkpoint's: which are missing, unexpected, differently shaped.
 
-TensorFlow matches the two as graphs of objects, by the names of their edges, and so does this: a
-layer is `layer_with_weights-3` of its model, whatever it is called. A variable's path is the
-shortest way to it. Public interfaces only: `tf.train.TrackableView` shows the model's graph, and a
-TrackableObjectGraph in the checkpoint is the other.
+As TensorFlow does, this matches two graphs of objects by the names of their edges: a layer is
+`layer_with_weights-3` of its model, whatever its name. A variable's path is the shortest way to it.
 """
 
 import collections
@@ -20,7 +18,7 @@ from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
 _VALUE = tf_internals.VALUE.rpartition("/")[2]
-_COUNTER = "save_counter"  # of whoever writes checkpoints; nobody's state
+_COUNTER = "save_counter"  # of the writer; not state
 _SHOWN = 10
 
 
@@ -59,14 +57,14 @@ class Report:
 
 
 def compare(root: tf.train.Checkpoint, path: Path) -> Report:
-    """How what `root` would restore from the checkpoint at `path`, slots included, matches it."""
+    """How the variables and slots of `root` match the checkpoint at `path`."""
     saved = Saved(path)
     return report(saved, {"": root}, saved.match({0: root}), below=[0])
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A variable of the model, its tensor in the checkpoint, and why they do not fit, if so."""
+    """A variable of the model, its tensor's key, and how they differ ("" if they fit)."""
 
     variable: tf.Variable
     key: str
@@ -74,7 +72,7 @@ class Pair:
 
 
 class Saved:
-    """A checkpoint: its tensors, and the graph of the objects that they belong to."""
+    """A checkpoint: its tensors and their graph of objects."""
 
     def __init__(self, path: Path) -> None:
         self.reader = checkpoint_files.open_reader(path)
@@ -86,13 +84,13 @@ class Saved:
         self._types = self.reader.get_variable_to_dtype_map()
 
     def starts(self, roots: Mapping[str, Any]) -> dict[int, Any]:
-        """The nodes to which `roots` belong: children of the checkpoint's root, or itself."""
+        """The nodes of `roots`: children of the checkpoint's root by name, or itself by ''."""
         children = {child.local_name: child.node_id for child in self._nodes[0].children}
         children[""] = 0
         return {children[name]: root for name, root in roots.items() if name in children}
 
     def match(self, starts: Mapping[int, Any]) -> dict[int, Any]:
-        """The nodes that have an object in the model, found along edges of the same name."""
+        """The objects of the model by their nodes, found along edges of the same name."""
         found = dict(starts)
         queue = collections.deque(starts)
         while queue:
@@ -111,7 +109,7 @@ class Saved:
         return found
 
     def pairs(self, found: Mapping[int, Any]) -> Iterator[Pair]:
-        """The variables among what was found, each with its tensor."""
+        """The matched variables, each with its tensor."""
         for node, variable in found.items():
             for attribute in self._nodes[node].attributes:
                 if isinstance(variable, tf.Variable) and attribute.name == _VALUE:
@@ -119,7 +117,7 @@ class Saved:
                     yield Pair(variable, key, self._difference(variable, key))
 
     def describe(self, starts: Iterable[int], *, without: Container[int] = ()) -> list[str]:
-        """A line for each tensor of the nodes that can be reached from `starts`."""
+        """A line for each tensor of the nodes reachable from `starts`."""
         seen, queue = set(starts), collections.deque(starts)
         while queue:
             node = self._nodes[queue.popleft()]
@@ -153,7 +151,7 @@ class Saved:
 def report(
     saved: Saved, roots: Mapping[str, Any], found: Mapping[int, Any], *, below: Iterable[int]
 ) -> Report:
-    """How the variables of `roots` match those of the checkpoint's nodes below some of them."""
+    """How the variables of `roots` match those of the checkpoint below the nodes `below`."""
     pairs = list(saved.pairs(found))
     known = {id(pair.variable) for pair in pairs}
     return Report(
@@ -165,7 +163,7 @@ def report(
 
 
 def variables(roots: Mapping[str, Any]) -> list[tuple[str, tf.Variable]]:
-    """Every variable that can be reached from `roots`, with its path; then optimizers' slots."""
+    """Every variable reachable from `roots`, with its path; then optimizers' slots."""
     objects = {id(root): (name, root) for name, root in roots.items()}
     queue = collections.deque(objects.values())
     while queue:
@@ -181,7 +179,7 @@ def variables(roots: Mapping[str, Any]) -> list[tuple[str, tf.Variable]]:
 def _slots(
     objects: list[tuple[str, Any]], variables: list[tuple[str, tf.Variable]]
 ) -> list[tuple[str, tf.Variable]]:
-    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale shows those of its optimizer too
+    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale lists those of its optimizer too
     for path, optimizer in objects:
         names = optimizer.get_slot_names() if "get_slot_names" in dir(optimizer) else []
         for name, (place, variable) in itertools.product(names, variables):
@@ -192,7 +190,7 @@ def _slots(
 
 
 def _slot(optimizer: Any, variable: Any, name: str) -> tf.Variable | None:
-    """What a legacy optimizer keeps for a variable; found as TensorFlow finds it."""
+    """A legacy optimizer's slot for a variable, if there is one."""
     try:
         return optimizer.get_slot(variable, name)
     except (AttributeError, KeyError):
@@ -205,7 +203,7 @@ def describe(path: str, variable: tf.Variable) -> str:
 
 
 def _named(path: str, name: str) -> str:
-    """A path, and the variable's own name where that says more."""
+    """A path, and the variable's own name if that says more."""
     own = name.partition(":")[0]
     return path if own == "Variable" or path.endswith(own) else f"{path} ({own})"
 

@@ -8,15 +8,15 @@ from runner.checkpoints import checkpoint_files
 from runner.internals import tensorflow as tf_internals
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-"""What TensorFlow raises for a checkpoint that it cannot read: IndexError where it is cut short."""
+"""What TensorFlow raises if it cannot read a checkpoint: IndexError if a file is cut short."""
 
 
 def damage(path: Path) -> str | None:
-    """Why the checkpoint at `path` cannot be trusted, None where it can.
+    """How the checkpoint at `path` is damaged; None if it is whole.
 
     Every tensor is read once: TensorFlow compares the checksums of tensors and of the index. Not
-    read is a tensor of type variant, which only another program writes (an iterator as such):
-    TensorFlow's reader of a damaged one ends the process.
+    read are tensors of type variant, which only other programs write: a damaged one ends the
+    process.
     """
     missing = _missing(path)
     if missing:
@@ -34,11 +34,11 @@ def damage(path: Path) -> str | None:
 
 
 def _missing(path: Path) -> str | None:
-    """Which of the checkpoint's files are not there."""
+    """Which of the checkpoint's files are missing."""
     if not checkpoint_files.exists(path):
         return "its index is missing"
     data = checkpoint_files.data(path)
     if not data:
-        return "its data are missing"
+        return "its data files are missing"
     total = int(data[0].name[-5:])
     return f"{total - len(data)} of its {total} data files missing" if len(data) < total else None

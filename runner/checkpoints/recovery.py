@@ -1,7 +1,6 @@
-"""Which checkpoint a run goes on from: the newest that is whole.
+"""Going back to the newest checkpoint that is whole, and clearing what killed writers left.
 
-A save that was killed is cleared away. A checkpoint that was committed and is damaged now is moved
-to `damaged/`, and said: training that was done is going to be done again.
+A committed checkpoint that is damaged is moved to `damaged/`, with a note: steps will be repeated.
 """
 
 import os
@@ -22,18 +21,18 @@ _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")
 def newest_good(
     model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
 ) -> Path | None:
-    """The newest checkpoint that is whole, in `model_dir`; None where nothing was ever committed.
+    """The newest whole checkpoint in `model_dir`; None if nothing was ever committed.
 
     One that only a folder of best checkpoints still has is linked back. What a kill left behind is
-    cleared, and afterwards the file `checkpoint` lists exactly what is there.
+    cleared; afterwards the file `checkpoint` lists exactly what exists.
 
     Args:
         model_dir: The run's folder.
         best_folders: The names of the folders of best checkpoints in it.
-        note: Is told about each damaged checkpoint.
+        note: Called with a line about each damaged checkpoint.
 
     Raises:
-        RunnerError: all that were committed are damaged. They are left as they are.
+        RunnerError: every committed checkpoint is damaged. They are left as they are.
     """
     clear_leftovers(model_dir)
     listed = [path.name for path in checkpoint_files.committed(model_dir)]
@@ -49,7 +48,7 @@ def newest_good(
         raise RunnerError(_nothing_left(model_dir, damaged))
     for path, reason in damaged.items():
         _put_aside(path, model_dir)
-        note(f"{path} is damaged ({reason}): going on from {found}; its remains are in damaged/")
+        note(f"{path} is damaged ({reason}): continuing from {found}; it was moved to damaged/")
     if found is not None and found.parent != model_dir:
         checkpoint_files.link(found, model_dir / found.name)
     names = [path.name for path in checkpoint_files.there(model_dir)]
@@ -59,11 +58,10 @@ def newest_good(
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Removes from a folder of checkpoints what killed writers left half-done.
+    """Removes from a folder of checkpoints what killed writers left unfinished.
 
-    These are saves that were not finished, temporary files of `runner.core.files` (but for this
-    process's own), and data that lost their index
-    while they were being pruned.
+    That is unfinished saves, temporary files of `runner.core.files` (except this process's own),
+    and data files whose index was pruned.
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else ():
         if save := _SAVE.fullmatch(entry.name):
@@ -73,10 +71,10 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def clear_save(path: Path) -> None:
-    """Removes what a save of `path` left that did not come to its end; keeps `path` if it is whole.
+    """Removes what an unfinished save of `path` left; keeps `path` if it is whole.
 
-    TensorFlow writes into a temporary folder, moves the data in place, writes the index there and
-    removes the folder: while that is there, even a committed checkpoint's index may be half of one.
+    TensorFlow writes into a temporary folder, moves the data into place, writes the index there and
+    removes the folder: while that exists, even a committed checkpoint's index may be half written.
     """
     temporary = path.with_name(path.name + tf_internals.UNFINISHED)
     if not temporary.exists():
@@ -95,7 +93,7 @@ def _is_temporary(name: str) -> bool:
 
 
 def _is_orphan(entry: Path) -> bool:
-    """Whether a data file has no index, and no right to one: the newest committed one's is lost."""
+    """Whether a data file has no index; the newest committed one's counts as lost instead."""
     name, is_data, _ = entry.name.rpartition(".data-")
     if not is_data or checkpoint_files.exists(entry.with_name(name)):
         return False
@@ -105,7 +103,7 @@ def _is_orphan(entry: Path) -> bool:
 def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str]) -> list[Path]:
     """What a run could go on from, the newest first; of equals the one in `model_dir`.
 
-    Among them is the newest that was committed, even if it is gone.
+    The newest committed one is among them even if it is gone.
     """
     names = {path.name for path in checkpoint_files.there(model_dir)} | set(listed[-1:])
     paths = [model_dir / name for name in names]
@@ -124,12 +122,12 @@ def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
     reasons = "; ".join(f"{path.relative_to(model_dir)}: {why}" for path, why in damaged.items())
     return (
         f"every checkpoint in {model_dir} is damaged ({reasons}); put a whole one there, or start "
-        "anew in another model_dir"
+        "again in another model_dir"
     )
 
 
 def _put_aside(path: Path, model_dir: Path) -> None:
-    """Moves a damaged checkpoint out of the way; a best one makes room for another."""
+    """Moves a damaged checkpoint to `damaged/`; a best one is also no longer named."""
     if path.parent != model_dir:
         (path.parent / layout.INFO).unlink(missing_ok=True)
         (path.parent / layout.CHECKPOINT).unlink(missing_ok=True)

@@ -15,7 +15,7 @@ class DamagedError(RunnerError):
     """A checkpoint is damaged, or gone; `reason` is the message without its path."""
 
     def __init__(self, path: Path, why: str) -> None:
-        self.reason = f"cannot be read: {why}"
+        self.reason = f"is damaged: {why}"
         super().__init__(f"{path} {self.reason}")
 
 
@@ -23,7 +23,7 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
     """Reads `path` into `checkpoint`.
 
     Args:
-        checkpoint: Its variables must all be in the file.
+        checkpoint: All its variables must be in the file.
         path: The checkpoint, without `.index`.
         partly: The file may hold more (an evaluator needs no optimizer).
 
@@ -59,7 +59,7 @@ def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]
 
 
 def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
-    """What a checkpoint that does not fit was written for, and what to do."""
+    """What a checkpoint that does not fit was written for, and what to do about it."""
     if partly:
         advice = "evaluate with the run's own configuration: its folder has it as config.gin"
         return "for another model", advice
@@ -74,7 +74,7 @@ def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
-    """Reads what TensorFlow can read, and returns its complaint about the rest, if any."""
+    """Reads what fits, and returns TensorFlow's complaint about the rest, if any."""
     name = checkpoint_files.as_read(path)
     status = checkpoint.read(name) if partly else checkpoint.restore(name)
     try:
@@ -84,13 +84,13 @@ def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
     except AssertionError as error:
         return str(error).strip().partition("\n")[0]
     finally:
-        status.expect_partial()  # else it logs the same when it is deleted
+        status.expect_partial()  # otherwise it logs the same when it is deleted
         tf_internals.forget_unmatched(checkpoint)  # else each restore takes more memory
     return ""
 
 
 def step_of(path: Path) -> int:
-    """The training step in a checkpoint's name, else the one it holds (0 where it holds none)."""
+    """The training step in a checkpoint's name, or else in the checkpoint; 0 if it has none."""
     step = checkpoint_files.step_in(path.name)
     if step is not None:
         return step

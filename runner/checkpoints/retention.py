@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """The last `last` checkpoints stay, and for ever those of every so many steps.
+    """Keeps the last `last` checkpoints, and for ever those of every so many steps.
 
-    Extra ones, which a signal asked for between two steps of the grid, push out none of the grid:
-    a run that was stopped can go back as far as one that was not.
+    Extra ones, which a signal asked for between two steps of the grid, displace none of the grid: a
+    run that was stopped can go back as far as one that was not.
 
     Attributes:
         last: How many of the newest, and of the newest that are due; at least 1.
-        every: Of these steps: 0, `every`, 2 * `every` and so on. The start, where it was committed,
-            is on the grid as anywhere else: it is where every path through the weights begins.
-            0 keeps none for that.
+        every: Keeps steps 0, `every`, 2 * `every` and so on for ever; 0 keeps none.
         is_due: Whether a commit falls due at a step.
     """
 
@@ -24,7 +22,7 @@ class Keep:
     is_due: Callable[[int], bool] = lambda _: True
 
     def removable(self, steps: Sequence[int]) -> list[int]:
-        """Which of the committed `steps` may go, in their order: the oldest first."""
+        """Which of the committed `steps` may go, in their order."""
         due = [step for step in steps if self.is_due(step)]
         stay = {*steps[-self.last :], *due[-self.last :]}
         return [step for step in steps if step not in stay and not self._is_for_ever(step)]

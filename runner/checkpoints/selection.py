@@ -17,17 +17,17 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
 
     Args:
         model_dir: The run's folder.
-        which: `latest`; `best`; `all`, the best ones included; steps and ranges of steps, as in
-            `1000,2000` and `1000:5000`, whose ends count and may be left out; or the path, from
+        which: `latest`; `best`; `all`, including the best ones; steps and ranges of steps, as in
+            `1000,2000` and `1000:5000`, whose ends are included and optional; or the path, from
             here or from `model_dir`, of a checkpoint or a folder. A folder stands for its latest,
             and one of best checkpoints for its best.
-        best: The names of the folders of best checkpoints, the first of them that of `best`.
+        best: The names of the folders of best checkpoints; `best` means the first.
 
     Returns:
-        Paths without `.index`, none where `latest` is asked for and there is none.
+        Paths without `.index`; none for `latest` if there is no checkpoint yet.
 
     Raises:
-        ConfigError: there is no such checkpoint; the message lists those there are.
+        ConfigError: there is no such checkpoint; the message lists those that exist.
     """
     if which == "latest":
         return _at(model_dir)
@@ -55,7 +55,7 @@ def _by_step(folders: Iterable[Path]) -> dict[int, Path]:
 
 
 def _steps(which: str, there: Iterable[int]) -> list[int]:
-    """The steps that `which` lists, none where a step or a range of them has no checkpoint."""
+    """The steps that `which` lists; none if a step or a range of them has no checkpoint."""
     found: set[int] = set()
     for part in which.split(","):
         low, _, high = part.partition(":") if ":" in part else (part, "", part)
@@ -71,7 +71,7 @@ def _steps(which: str, there: Iterable[int]) -> list[int]:
 
 
 def _at(path: Path) -> list[Path]:
-    """The checkpoint that a path means, if there is one."""
+    """The checkpoint at a path or in a folder, if there is one."""
     if path.is_dir():
         newest = checkpoint_files.latest(path)
         return [newest] if newest else []

@@ -17,16 +17,16 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
     """Loads into `model` what fits from a checkpoint, and leaves the rest as it is.
 
     A model's `checkpoint_items` say what is loaded and under which names it was saved, as for
-    official's tasks; else it is the model itself, saved as `model` (training checkpoints are) or as
-    the root of the checkpoint (Keras's `save_weights`).
+    official's tasks; otherwise it is the model itself, saved as `model` (in training checkpoints) or
+    as the root (Keras's `save_weights`).
 
     Args:
         model: Its variables exist.
-        path: A checkpoint, or a folder, which stands for the newest one in it.
-        whole: Every weight of the model is to be loaded.
+        path: A checkpoint, or a folder for the newest one in it.
+        whole: Every weight of the model must be loaded.
 
     Returns:
-        What was loaded, and what not: all of the model's variables count.
+        What was loaded and what was not, of all the model's variables.
 
     Raises:
         ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model.
@@ -44,7 +44,9 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         left = _left(model, roots, [pair.variable for pair in saved.pairs(found)])
         report = dataclasses.replace(report, missing=list(dict.fromkeys([*report.missing, *left])))
         if whole and (left or report.different):
-            raise ConfigError(f"{path} is not the whole model:\n{report.render(unexpected=False)}")
+            raise ConfigError(
+                f"{path} does not hold the whole model:\n{report.render(unexpected=False)}"
+            )
         for pair in fitting:
             pair.variable.assign(saved.reader.get_tensor(pair.key))
         return report
@@ -60,7 +62,7 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
 def _left(
     model: tf_keras.Model, roots: Mapping[str, Any], found: Iterable[tf.Variable]
 ) -> list[str]:
-    """A line for each weight of the model that is not among those found."""
+    """A line for each weight of the model that was not found."""
     left = {id(each) for each in model.variables} - {id(each) for each in found}
     there = compatibility.variables({"": model, **roots})
     return [compatibility.describe(path, each) for path, each in there if id(each) in left]

@@ -1,4 +1,4 @@
-"""Batches of examples, told by the first dimension of their tensors: counted, and cut."""
+"""Counts and cuts batches of examples, whose first dimension is that of their tensors."""
 
 from typing import Any
 
@@ -19,10 +19,7 @@ def count(dataset: tf.data.Dataset) -> int:
 
 
 def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
-    """The batches that hold the first `number` examples, the last of them cut; scalars stay.
-
-    All of them where there are no more.
-    """
+    """The batches that hold the first `number` examples, or all; the last is cut, scalars stay."""
 
     def cut(given: tf.Tensor, batch: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, Any]]:
         left = number - given

@@ -1,4 +1,4 @@
-"""Permutations and random numbers that are functions of a key and a counter: nothing is remembered.
+"""Permutations and random numbers as functions of a key and a counter, without state.
 
 The permutation is TensorFlow's: the Simon block cipher, walked until it falls inside the range
 (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Over 63 bits the same cipher
@@ -18,7 +18,7 @@ _SORTED = 4096
 
 @tf.autograph.experimental.do_not_convert
 def key(seed: int, purpose: int) -> tf.Tensor:
-    """A key, [3] int64, for one of the things that are drawn from a seed."""
+    """A key, [3] int64, for one purpose of a seed."""
     return tf.constant([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF, purpose], tf.int64)
 
 
@@ -56,7 +56,7 @@ def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
 
 
 def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int) -> tf.Tensor:
-    """A permutation of 0..last; of the key's three words the lower 32 bits count at most."""
+    """A permutation of 0..last; at most the lower 32 bits of the key's words count."""
     return tf.raw_ops.RandomIndexShuffle(
         index=index, seed=key, max_index=tf.constant(last, tf.int64), rounds=_ROUNDS
     )

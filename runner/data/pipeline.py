@@ -1,7 +1,7 @@
-"""A task's inputs, from any batch on: what a resumed run, or one that skips a bad batch, is fed.
+"""A task's inputs from any batch on, for a run that resumes or skips a bad batch.
 
-Training inputs that are placed by step (`runner.inputs`) begin where they are told. Of others the
-iterator's state goes into the checkpoint, where TensorFlow can tell it; else they are built from
+Training inputs that are placed by step (`runner.inputs`) begin at any step. For others the
+iterator's state goes into the checkpoint, if TensorFlow can serialize it; else they are built from
 the start and skip: the same batches in the same order, at the cost of reading them.
 """
 
@@ -28,14 +28,13 @@ Window = tuple[int, int]
 
 
 class Determinism:
-    """Of a process's inputs: given up where TensorFlow cannot keep it.
+    """Whether a process's inputs are deterministic: given up if TensorFlow cannot build them so.
 
-    It refuses some random ops while a pipeline is built, and fails to rewrite some pipelines when
-    an iterator is made. Both look at the switch only then: steps that run later are as
-    deterministic as ever.
+    TensorFlow refuses some random ops while a pipeline is built, and cannot rewrite some pipelines
+    when an iterator is made. Steps that run later are as deterministic as ever.
 
     Args:
-        note: Told once why it is given up.
+        note: Called once with the reason, if it is given up.
 
     Attributes:
         lost: Why it was given up; empty while it is kept.
@@ -50,7 +49,7 @@ class Determinism:
         return self.spare(lambda: tf.nest.map_structure(iter, dataset))
 
     def spare(self, work: Callable[[], T]) -> T:
-        """What `work` returns, done without determinism where it fails for that."""
+        """The result of `work`, run without determinism if that made it fail."""
         try:
             return work()
         except Exception as error:
@@ -75,19 +74,19 @@ def training(
     threads: int | None = None,
     determinism: Determinism | None = None,
 ) -> Any:
-    """The training inputs from `step` on, shared out to the replicas of the strategy in scope.
+    """The training inputs from `step` on, distributed over the replicas of the strategy in scope.
 
     Args:
         task: Builds the inputs.
         data: Describes them.
         step: The training step whose batch comes first.
         skipped: Batches that no step is trained on.
-        seed: Taken where `data` has none, and by what draws from TensorFlow's.
-        threads: The size of a thread pool of their own; None shares TensorFlow's.
-        determinism: Of the run's inputs; None where nobody asks whether it was kept.
+        seed: Used if `data` has none, and as TensorFlow's.
+        threads: The size of a private thread pool; None uses TensorFlow's.
+        determinism: Records whether it was kept.
 
     Raises:
-        ConfigError: `data` or `threads` ask for what tf.data does not have.
+        ConfigError: `data` or `threads` have values that tf.data does not allow.
     """
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=seed)
@@ -112,18 +111,17 @@ def validation(
     examples: int | None = None,
     determinism: Determinism | None = None,
 ) -> Any:
-    """Inputs to evaluate, shared out to the replicas of the strategy in scope.
+    """Inputs to evaluate, distributed over the replicas of the strategy in scope.
 
     Args:
         task: Builds the inputs.
         data: Describes them.
-        threads: The size of a thread pool of their own; None shares TensorFlow's.
-        examples: Only the first so many, None for all. Several input pipelines share the number:
-            the first of what each of them reads.
-        determinism: Of the inputs; None: a new one, `of_evaluations`.
+        threads: As for `training`.
+        examples: Only the first so many; None for all. Several input pipelines share the number.
+        determinism: Records whether it was kept; None: a new `of_evaluations`.
 
     Raises:
-        ConfigError: `data` or `threads` ask for what tf.data does not have.
+        ConfigError: as for `training`.
     """
 
     def build(context: tf.distribute.InputContext) -> Any:
@@ -139,13 +137,13 @@ def validation(
 
 
 def of_evaluations() -> Determinism:
-    """What says itself that inputs of evaluations are not deterministic."""
+    """A `Determinism` that says so itself if an evaluation loses it."""
     said = "the inputs of evaluations may differ from one to the next, because"
     return Determinism(lambda why: console.say(f"{said} {why}"))
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
-    """`data` with their last, partial batch, which official's default would drop."""
+    """`data` including the last, partial batch, which official's default drops."""
     on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
     if getattr(data, "drop_remainder", False) and not on_tpu:  # a TPU needs batches of one shape
         return data.replace(drop_remainder=False)
@@ -157,17 +155,17 @@ def inputs_of(
     data: config_definitions.DataConfig,
     context: tf.distribute.InputContext | None,
 ) -> Any:
-    """What the task builds. One that takes no context gives global batches, which are split."""
+    """What the task builds. If it takes no context, its batches are global, to be split."""
     return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
 
 
 def is_placed(data: config_definitions.DataConfig) -> bool:
-    """Whether inputs of this kind begin where they are told, at no cost."""
+    """Whether inputs of this kind can begin at any step at no cost."""
     return hasattr(data, "start_step")
 
 
 def advice(data: config_definitions.DataConfig) -> str:
-    """What may help where training waits for inputs of this kind."""
+    """What may help if training waits for inputs of this kind."""
     fields = [field.name for field in dataclasses.fields(data)]  # no value is read: see unread.py
     name = type(data).__name__
     wanted = ["num_parallel_calls"] if is_placed(data) else ["cycle_length", "cache"]
@@ -179,7 +177,7 @@ def advice(data: config_definitions.DataConfig) -> str:
 
 
 def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
-    """What to read from `step` on: first batch and number of batches, None for all that follow."""
+    """What to read from `step` on: first batch and number of batches, None for all."""
     first, found = step, []
     for start, end in _merged(skipped):
         if start <= first:
@@ -213,7 +211,7 @@ def _from(
     count: int | None,
     replicas: int,
 ) -> Any:
-    """`count` global batches from `first` on, each in a part for every replica of this pipeline."""
+    """`count` global batches from `first` on, each cut for the replicas of this pipeline."""
     if is_placed(data):
         dataset, first = inputs_of(task, data.replace(start_step=first), context), 0
     else:
@@ -257,7 +255,7 @@ def _distributed(
 
 
 def _options(data: Any, threads: int | None) -> tf.data.Options:
-    """Threads and autotuning as configured; a task's own kind of configuration may lack fields."""
+    """Threads and autotuning as configured; a task's own configuration may lack fields."""
     options = tf.data.Options()
     if threads:
         if threads < 0:

@@ -1,7 +1,6 @@
 """Where and how a run computes: distribution strategy, precision, threads, seeds.
 
-Everything here reads official's `RuntimeConfig`; whatever it names that this machine does not have
-is a `ConfigError`.
+All of it follows official's `RuntimeConfig`; what this machine does not have is a `ConfigError`.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ from runner.internals import tensorflow as tf_internals
 
 _STRATEGIES = ("off", "one_device", "mirrored", "tpu")
 _OF_WORKERS = ("multi_worker_mirrored", "parameter_server")
-_ONE_PROCESS = "a run is one process here, on any number of the devices that it reaches"
+_ONE_PROCESS = "a run is a single process, on any number of local devices"
 _TPU_SECONDS = 10
 
 
@@ -37,8 +36,8 @@ def build(
     """The distribution strategy that `runtime` asks for.
 
     Args:
-        runtime: Strategy name, number of GPUs (-1: all there are), all-reduce, TPU address.
-        logical_cpus: How many CPU devices `mirrored` spreads over where there is no GPU.
+        runtime: Strategy name, number of GPUs (-1: all), all-reduce, TPU address.
+        logical_cpus: How many CPU devices `mirrored` uses if there is no GPU.
 
     Raises:
         ConfigError: an unknown name, or devices that this machine does not have.
@@ -47,17 +46,17 @@ def build(
     workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
     if workers > 1:
         raise ConfigError(
-            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers: {_ONE_PROCESS}"
+            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers, but {_ONE_PROCESS}"
         )
     if name in _OF_WORKERS:
         raise ConfigError(
-            f"RuntimeConfig.distribution_strategy = {name!r} is for several workers: "
-            f"{_ONE_PROCESS}: 'mirrored'"
+            f"RuntimeConfig.distribution_strategy = {name!r} is for several workers, but "
+            f"{_ONE_PROCESS}: use 'mirrored'"
         )
     if name not in _STRATEGIES:
         raise ConfigError(
-            f"RuntimeConfig.distribution_strategy: {runtime.distribution_strategy!r} is none of "
-            f"{', '.join(_STRATEGIES)}"
+            f"RuntimeConfig.distribution_strategy: {runtime.distribution_strategy!r} is not "
+            f"one of {', '.join(_STRATEGIES)}"
         )
     gpus = _gpus(runtime)
     try:
@@ -79,11 +78,11 @@ def build(
     except ValueError as error:
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
     except tf.errors.NotFoundError as error:
-        raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU is found there") from error
+        raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU was found there") from error
 
 
 def _reach_tpu(address: str | None) -> None:
-    """Raises where there is none at `address`; TensorFlow would wait for it without a word."""
+    """Raises if no TPU answers at `address`; TensorFlow would wait in silence."""
     if not address:
         raise ConfigError(
             "RuntimeConfig.distribution_strategy = 'tpu' needs the TPU's name or address: "
@@ -104,7 +103,7 @@ def _reach_tpu(address: str | None) -> None:
 
 
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
-    """Where a model is, and how many GPUs that leaves idle."""
+    """The devices that hold a model, and how many GPUs that leaves idle."""
     variable, *_ = strategy.experimental_local_results(model.variables[0])
     kind = tf.DeviceSpec.from_string(variable.device).device_type
     count = strategy.num_replicas_in_sync
@@ -119,7 +118,7 @@ def set_threads(*, intra_op: int, inter_op: int) -> None:
     """Sets how many threads this process computes with on CPUs; 0 leaves a number as it is.
 
     Raises:
-        ConfigError: TensorFlow has started with others.
+        ConfigError: TensorFlow has already started with other numbers.
     """
     for field, count, limit in (
         ("intra_op_threads", intra_op, tf.config.threading.set_intra_op_parallelism_threads),
@@ -142,7 +141,7 @@ def configure(
     dtype = runtime.mixed_precision_dtype or "float32"
     if dtype not in ("float32", "float16", "bfloat16"):
         raise ConfigError(
-            f"RuntimeConfig.mixed_precision_dtype: {dtype!r} is none of float32, float16, bfloat16"
+            f"RuntimeConfig.mixed_precision_dtype: {dtype!r} is not float32, float16 or bfloat16"
         )
     performance.set_mixed_precision_policy(dtype)
     if runtime.gpu_thread_mode:
@@ -168,11 +167,11 @@ def configure(
 
 
 def set_seed(seed: int) -> None:
-    """Sets TensorFlow's seed, and spares what lives in its cache of kernels.
+    """Sets TensorFlow's seed without emptying its cache of kernels if a tokenizer lives there.
 
-    `tf.random.set_seed` empties that cache, so that an op drawn eagerly gives the same numbers
-    again; but a SentencepieceTokenizer keeps its model there. Where there is one, only the seed is
-    set: what a function draws, such as the shuffle of a dataset, is the same either way.
+    `tf.random.set_seed` empties the cache, so that an eager op draws the same numbers again; but a
+    SentencepieceTokenizer keeps its model there. What a function draws, such as the shuffle of a
+    dataset, is the same either way.
     """
     if _has_tokenizer():
         tf_internals.set_seed_only(seed)
@@ -199,10 +198,10 @@ def _has_tokenizer() -> bool:
         return False
     frozen = gc.get_freeze_count()  # what imports have made; it is not among the objects below
     gc.unfreeze()
-    found = any(issubclass(type(each), kind) for each in gc.get_objects())
+    holds = any(issubclass(type(each), kind) for each in gc.get_objects())
     if frozen:
         gc.freeze()
-    return found
+    return holds
 
 
 def check_batch(
@@ -212,13 +211,13 @@ def check_batch(
     *,
     parts: int = 1,
 ) -> None:
-    """Raises ConfigError where the replicas cannot share a global batch evenly.
+    """Raises ConfigError if the replicas cannot share a global batch evenly.
 
     Args:
         strategy: Its replicas share the batch.
-        data: Has `global_batch_size`; a task's own kind of configuration may have none.
+        data: May have a `global_batch_size`.
         name: Names `data` in the message.
-        parts: In how many parts each replica takes its share.
+        parts: How many parts each replica cuts its share into.
     """
     size = getattr(data, "global_batch_size", 0)
     replicas = strategy.num_replicas_in_sync
@@ -234,12 +233,12 @@ def check_batch(
 
 
 def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
-    """How many are asked for."""
+    """How many GPUs to use."""
     found = len(tf.config.list_physical_devices("GPU"))
     if runtime.num_gpus > found:
         raise ConfigError(
             f"RuntimeConfig.num_gpus = {runtime.num_gpus}: TensorFlow finds {found} on this "
-            "machine (TF_CPP_MIN_LOG_LEVEL=0 in the environment has it say why)"
+            "machine (set TF_CPP_MIN_LOG_LEVEL=0 in the environment to see why)"
         )
     return found if runtime.num_gpus == -1 else runtime.num_gpus
 

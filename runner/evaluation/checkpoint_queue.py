@@ -17,7 +17,7 @@ from runner.history import history
 from runner.run_folder import watch
 
 
-class Pending:
+class CheckpointQueue:
     """The checkpoints of the run in `model_dir` that `rows` lack.
 
     Args:
@@ -72,7 +72,7 @@ class Pending:
         if self._glance.changed():
             listed = checkpoint_files.committed(self._model_dir)
             self._committed = [self._model_dir / path.name for path in listed]
-        kept = [*handover.waiting(self._folder), *checkpoint_files.there(self._folder)]
+        kept = [*handover.queued(self._folder), *checkpoint_files.there(self._folder)]
         steps = {checkpoint_files.step_in(path.name): path for path in (*self._committed, *kept)}
         due = self._lacking(step for step in steps if step is not None)
         wanted = [steps[step] for step in due]

@@ -63,7 +63,7 @@ def registered(
     path.unlink(missing_ok=True)
 
 
-class Recipients:
+class Handover:
     """The evaluators of a run that get every checkpoint, as the process that trains sees them.
 
     One lives as long as its registration changes now and then. How long ago that was is measured by
@@ -110,7 +110,7 @@ class Recipients:
             done |= folders  # copies take time, and others may have registered meanwhile
 
 
-def waiting(folder: Path) -> list[Path]:
+def queued(folder: Path) -> list[Path]:
     """The checkpoints in an evaluator's queue, all of them whole, the oldest first."""
     return checkpoint_files.there(folder / layout.QUEUE)
 

@@ -1,6 +1,6 @@
-"""Gradient accumulation: a batch is trained on in parts, one after the other, with one update.
+"""Gradient accumulation: a batch in parts, one after the other, with one update.
 
-As T5X's microbatches: activations take the memory of one part.
+Like T5X's microbatches: activations take the memory of one part.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ Step = Callable[..., dict[str, Any]]
 def accumulated(task_step: Step, parts: int, loss: str) -> Step:
     """A step that cuts its batch into equal parts and applies the mean of their gradients once.
 
-    The first part is traced outside the loop over the others: it makes what variables are still to
-    be made, and shows which gradients there are.
+    The first part is traced outside the loop over the others: it creates missing variables, and
+    shows which gradients there are.
 
     Args:
-        task_step: Calls `optimizer.apply_gradients` once; nothing else of it needs to know.
+        task_step: Calls `optimizer.apply_gradients` once.
         parts: How many; 1 is `task_step` itself.
         loss: The name of the loss among the logs.
 
@@ -31,8 +31,8 @@ def accumulated(task_step: Step, parts: int, loss: str) -> Step:
         A step of the same signature that logs nothing but the mean of the loss.
 
     Raises:
-        RunnerError: when traced: `task_step` calls `apply_gradients` other than once.
-        ConfigError: when traced: the batch does not make so many equal parts.
+        RunnerError: when traced, if `task_step` does not call `apply_gradients` exactly once.
+        ConfigError: when traced, if the batch cannot be split into equal parts.
     """
     if parts == 1:
         return task_step
@@ -68,7 +68,7 @@ def accumulated(task_step: Step, parts: int, loss: str) -> Step:
 
 
 class _Recorder:
-    """Stands for an optimizer, of whatever class, and keeps the gradients instead of applying."""
+    """Takes the place of an optimizer of any class, and records gradients instead of applying."""
 
     def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
         self._optimizer = optimizer
@@ -86,11 +86,11 @@ class _Recorder:
 
     @property
     def gradients(self) -> list[Any]:
-        """Those that there are."""
+        """The gradients that are not None."""
         return [gradient for gradient, _ in self._only()[0] if gradient is not None]
 
     def apply(self, gradients: list[Any]) -> None:
-        """Applies others in their places, as they would have been applied."""
+        """Applies other gradients in the place of the recorded ones."""
         pairs, args, options = self._only()
         left = iter(gradients)
         given = [(None if old is None else next(left), variable) for old, variable in pairs]
@@ -106,7 +106,7 @@ class _Recorder:
 
 
 def _start(gradients: list[Any], parts: int) -> list[Any]:
-    """The gradients of the first part, to be added to; slices are kept side by side."""
+    """Sums that begin with the first part's gradients; slices are kept side by side."""
 
     def kept(tensor: tf.Tensor) -> tf.TensorArray:
         array = tf.TensorArray(
@@ -155,12 +155,16 @@ def _part(batch: Any, index: Any, parts: int) -> Any:
 
 def _share(batch: Any, parts: int) -> Any:
     """How many of a batch's examples are in one part."""
-    wrong = f"RunConfig.gradient_accumulation: a replica's batch does not make {parts} equal parts"
+    said = (
+        "RunConfig.gradient_accumulation: a replica's batch{} cannot be split into {} equal parts"
+    )
     size = batch.shape[0]
     if size is None:
         size = tf.cast(batches.examples(batch), tf.int32)
-        with tf.control_dependencies([tf.debugging.assert_equal(size % parts, 0, wrong)]):
+        with tf.control_dependencies(
+            [tf.debugging.assert_equal(size % parts, 0, said.format("", parts))]
+        ):
             size = tf.identity(size)
     elif size % parts:
-        raise ConfigError(f"{wrong}: it is of {size} examples")
+        raise ConfigError(said.format(f" of {size}", parts))
     return size // parts

@@ -134,7 +134,9 @@ class EvaluatorRun:
             ConfigError: a checkpoint was written for another model.
         """
         self._catch_up()
-        kept = checkpoint_queue.Pending(self._model_dir, self._folder, self.history, self._options)
+        kept = checkpoint_queue.CheckpointQueue(
+            self._model_dir, self._folder, self.history, self._options
+        )
         with closing.closing(kept) as todo:
             try:
                 with handover.registered(
@@ -165,7 +167,7 @@ class EvaluatorRun:
     def _follow(
         self,
         training: watch.Watch,
-        todo: checkpoint_queue.Pending,
+        todo: checkpoint_queue.CheckpointQueue,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> str | None:

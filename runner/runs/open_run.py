@@ -101,7 +101,7 @@ def _store(
         keep=retention.Keep(config.trainer.max_to_keep, config.run.retention.every, grid.commits),
         asynchronous=config.run.async_checkpoints,
         best_folders=[folder / name for name in policies.best_rules(config)],
-        before_removal=handover.Recipients(folder).hand_over,
+        before_removal=handover.Handover(folder).hand_over,
     )
 
 

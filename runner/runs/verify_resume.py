@@ -74,7 +74,7 @@ def verify_resume(request: Request) -> dict[str, Any]:
     with _scratch(request.model_dir) as folder:
         once = folder / "once"
         console.say(f"training once through, in {once}")
-        with child_run.Start(command, once, note=console.say) as start:
+        with child_run.ChildRun(command, once, note=console.say) as start:
             results = start.finish()
         killed, interruptions = _interrupted(command, folder)
         parts = comparison.compare(once, killed)
@@ -112,13 +112,13 @@ def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Inter
         console.say("training again, with a SIGTERM and a SIGKILL in between")
         interruptions = []
         for number, moment in ((signal.SIGTERM, _begun), (signal.SIGKILL, _past_a_commit)):
-            with child_run.Start(command, run, note=console.say) as start:
+            with child_run.ChildRun(command, run, note=console.say) as start:
                 if not (start.wait_for(moment(run)) and start.interrupt(number)):
                     break
             interruptions.append(Interruption(number, child_run.committed(run)))
             console.say(f"  {interruptions[-1]}")
         else:
-            with child_run.Start(command, run, note=console.say) as start:
+            with child_run.ChildRun(command, run, note=console.say) as start:
                 start.finish()
             return run, interruptions
         console.say(f"  the run finished before {number.name} was sent")

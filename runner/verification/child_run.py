@@ -1,8 +1,8 @@
-"""A run started in a process of its own, watched by what it leaves in its folder, interrupted.
+"""A run in a child process, watched through the files in its folder, and interrupted.
 
-with child_run.Start([sys.executable, "-m", "runner", ...], model_dir, note=print) as start:
-    if start.wait_for(lambda: starts.last_row(model_dir) >= 100):
-        start.interrupt(signal.SIGKILL)
+with child_run.ChildRun([sys.executable, "-m", "runner", ...], model_dir, note=print) as child:
+    if child.wait_for(lambda: child_run.last_row(model_dir) >= 100):
+        child.interrupt(signal.SIGKILL)
 """
 
 import json
@@ -23,19 +23,19 @@ _NOTE_SECONDS = 10.0
 _LAST_WORDS = 5
 
 
-class Start:
+class ChildRun:
     """One start of a run; what it prints goes to files beside the run's folder.
 
-    It ends with this process, even where that is killed.
+    It ends with this process, even if that is killed.
 
     Args:
-        command: All but `--model_dir`.
+        command: Without `--model_dir`.
         model_dir: The run's folder.
-        note: Told now and then how far it is.
+        note: Called now and then with its progress.
 
     Attributes:
-        process: It.
-        log: What it has printed to stderr, after what earlier starts have.
+        process: The process.
+        log: A file with what it and earlier starts printed to stderr.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Start:
         self._printed = model_dir.with_name(f"{model_dir.name}.out")
         self.log = model_dir.with_name(f"{model_dir.name}.log")
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._printed.unlink(missing_ok=True)  # what an earlier start has to say goes elsewhere
+        self._printed.unlink(missing_ok=True)  # of an earlier start
         with self._printed.open("w") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*command, f"--model_dir={model_dir}"],
@@ -74,7 +74,7 @@ class Start:
         """Waits for the end and returns the results.
 
         Raises:
-            RunnerError: it failed; the message ends with its last words.
+            RunnerError: it failed; the message ends with the last lines it printed.
         """
         self.wait_for(lambda: False)
         if self.process.returncode:
@@ -83,7 +83,7 @@ class Start:
         return results
 
     def wait_for(self, moment: Callable[[], bool]) -> bool:
-        """Waits until `moment` has come; False if the process ended before."""
+        """Waits until `moment()` is true; False if the process ended first."""
         told = time.monotonic()
         while self.process.poll() is None:
             if moment():
@@ -95,10 +95,10 @@ class Start:
         return False
 
     def interrupt(self, number: signal.Signals) -> bool:
-        """Sends a signal and waits for the end; False if the run was done before it came.
+        """Sends a signal and waits for the end; False if the run had finished before.
 
         Raises:
-            RunnerError: it ended in another way.
+            RunnerError: it failed for another reason.
         """
         self.process.send_signal(number)
         code = self.process.wait()
@@ -110,11 +110,11 @@ class Start:
         words = self.log.read_text(errors="replace").strip().splitlines()
         reasons = (number for number, word in enumerate(words) if word.startswith("runner: "))
         lines = "".join(f"\n    {word}" for word in words[max(reasons, default=-_LAST_WORDS) :])
-        return f"training failed with exit code {self.process.returncode}; it said last:{lines}"
+        return f"training failed with exit code {self.process.returncode}; its last lines:{lines}"
 
 
 def last_row(model_dir: Path) -> int:
-    """The step of the newest training row, 0 where there is none."""
+    """The step of the newest training row; 0 if there is none."""
     try:
         text = (model_dir / layout.TRAINING_ROWS).read_bytes()
     except FileNotFoundError:
@@ -124,6 +124,6 @@ def last_row(model_dir: Path) -> int:
 
 
 def committed(model_dir: Path) -> int:
-    """The step of the newest committed checkpoint, 0 where there is none."""
+    """The step of the newest committed checkpoint; 0 if there is none."""
     newest = checkpoint_files.latest(model_dir)
     return restore.step_of(newest) if newest else 0

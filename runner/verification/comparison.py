@@ -1,9 +1,9 @@
-"""Two runs compared bit by bit: their newest checkpoints, their rows and their best checkpoints.
+"""Compares two runs bit by bit: newest checkpoints, rows and best checkpoints.
 
     parts = comparison.compare(Path("runs/once"), Path("runs/killed"))
     print(comparison.render(parts))
 
-Of rows, times are left out; of checkpoints, what `runner.verification.tensors` says.
+Not compared are times, and what `runner.verification.tensors` leaves out of checkpoints.
 """
 
 import collections
@@ -50,10 +50,10 @@ def compare_rows(
             differences.extend(_fields(step, pair[0], pair[1]))
             continue
         whose = "first" if pair[1] is None else "second"
-        what = f"doubled in the {whose} run" if again else f"only in the {whose} run"
+        what = f"twice in the {whose} run" if again else f"only in the {whose} run"
         differences.append(tensors.Difference(f"step {step}", what, step, missing=True))
     if old.keys() == new.keys() and list(old) != list(new):
-        differences.append(tensors.Difference("order", "the same steps, but not in the same order"))
+        differences.append(tensors.Difference("order", "the same steps in another order"))
     return tensors.Part(kind, len(old.keys() | new.keys()), tuple(differences))
 
 
@@ -75,7 +75,7 @@ def render(parts: Sequence[tensors.Part]) -> str:
 def _newest(model_dir: Path) -> Path:
     path = checkpoint_files.latest(model_dir)
     if path is None:
-        raise RunnerError(f"there is no checkpoint in {model_dir} to compare")
+        raise RunnerError(f"{model_dir} has no checkpoint to compare")
     return path
 
 
@@ -109,7 +109,7 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 
 def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """Rows by their step and how many of that step came before."""
+    """Rows by step and by how many rows of that step came before."""
     seen: collections.Counter[int] = collections.Counter()
     found = {}
     for row in rows:
@@ -131,6 +131,6 @@ def _fields(
 
 
 def _written(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row's fields but its times, as JSON writes them: equal text is equal bits."""
+    """A row's fields without its times, as JSON: equal text is equal bits."""
     fields = {name: value for name, value in row.items() if name not in ("metrics", *_TIMES)}
     return {name: json.dumps(value) for name, value in {**fields, **row.get("metrics", {})}.items()}

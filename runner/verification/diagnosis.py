@@ -1,4 +1,4 @@
-"""What a difference between two runs usually comes from, where one of them was interrupted."""
+"""The usual cause of a difference between two runs, one of which was interrupted."""
 
 import re
 from collections.abc import Sequence
@@ -9,25 +9,25 @@ from runner.verification import comparison, tensors
 _BY_KIND = {
     "generators": "random numbers are drawn outside training (at the start, in an evaluation), or "
     "a layer's generator is created only after the restore",
-    "weights": "the inputs after a resume are others (they come in no fixed order, or a pipeline "
-    "has state of its own where inputs.place has none), or the training step draws from stateful "
+    "weights": "the inputs after a resume differ (their order is not fixed, or the pipeline has "
+    "state of its own, which inputs.place has not), or the training step draws from stateful "
     "random ops (tf.random.uniform and the like) or from a generator that the model does not track",
     "loss scale": "the loss scale was not restored",
-    "slots": "a slot is created only after the restore, and starts from zero again",
-    "optimizer's counters": "a rate or a counter was set anew after the restore",
-    "averages": "the averages were updated outside training, or started anew after the restore",
-    comparison.TRAINING_ROWS: "what a training metric has summed up is not all in its variables, "
-    "so that no checkpoint holds it",
-    comparison.EVALUATIONS: "an evaluation does not repeat itself: its data come in no fixed "
-    "order, or the model draws random numbers in it",
+    "slots": "a slot is created only after the restore, and so starts from zero",
+    "optimizer's counters": "a rate or a counter was reset after the restore",
+    "averages": "the averages were updated outside training, or restarted after the restore",
+    comparison.TRAINING_ROWS: "a training metric keeps some of its sums outside its variables, so "
+    "checkpoints do not hold them",
+    comparison.EVALUATIONS: "evaluations are not repeatable: their data have no fixed order, or "
+    "the model draws random numbers in them",
 }
 _UNSTABLE = (
-    "training does not repeat itself even where nothing stops it: inputs in no fixed order, random "
-    "numbers without a seed, or ops that add up in varying order (TensorFlow's op determinism)"
+    "training is not repeatable even without an interruption: inputs in no fixed order, random "
+    "numbers without a seed, or ops that add in varying order (TensorFlow's op determinism)"
 )
 _ABSENT = "a variable is created only after the first restore or save"
-_LOST = "an error of the runner: please report it"
-_UNKNOWN = "none is known: please report it"
+_LOST = "a bug in the runner: please report it"
+_UNKNOWN = "unknown: please report it"
 
 
 def first(parts: Sequence[tensors.Part]) -> tuple[str, tensors.Difference]:
@@ -41,8 +41,7 @@ def explain(parts: Sequence[tensors.Part], resumed: int, said: str) -> str:
 
     Args:
         parts: Some of them differ.
-        resumed: The step at which the interrupted run first went on: up to there, nothing had
-            happened to it.
+        resumed: The step from which the interrupted run first resumed.
         said: What the run printed; if it says why a resume is not exact, that is the cause.
     """
     remark = re.search(r"a resume (?:is not |may be in)exact\W+(?:because )?(.*)", said)

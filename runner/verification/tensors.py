@@ -1,12 +1,12 @@
-"""Two checkpoints compared bit by bit.
+"""Compares two checkpoints bit by bit.
 
-Left out is what may differ between two runs that are the same:
+Left out is what may differ between two equal runs:
 
 - `save_counter` counts the commits of one manager, and an interrupted run commits more often.
-- The object graph says where in the file each tensor is; tensors are compared by their names.
-- How far the logs went is compared by comparing the logs.
-- An input iterator's state holds buffers that threads fill, more or less at any moment. That it is
-  there is compared; whether training went on with the right batch shows in the weights.
+- The object graph, since tensors are compared by name.
+- How far the logs went, since the logs themselves are compared.
+- An input iterator's state, whose buffers threads fill more or less at any moment; only whether it
+  exists is compared. If training went on with the wrong batch, the weights show it.
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ class Difference:
         place: A variable's name, or a row's step and field.
         what: How it differs.
         step: A row's training step, None for anything else.
-        bits: How many bits differ, 0 where that cannot be said.
-        missing: One of the runs does not have it, or has it twice.
+        bits: How many bits differ; 0 if that cannot be counted.
+        missing: One of the runs lacks it, or has it twice.
     """
 
     place: str
@@ -114,7 +114,7 @@ def kind_of(name: str) -> str:
 
 
 class _Tensors:
-    """What a checkpoint holds, but for what is left out."""
+    """A checkpoint's tensors, without what is left out."""
 
     def __init__(self, path: Path) -> None:
         self._reader = checkpoint_files.open_reader(path)
@@ -122,7 +122,7 @@ class _Tensors:
         self.types = {name: types[name] for name in types if name not in _LEFT_OUT}
 
     def read(self, name: str) -> np.ndarray:
-        """The tensor; of a string its bytes."""
+        """The tensor; a string as its bytes."""
         value = self._reader.get_tensor(name)
         if self.types[name] == tf.string:
             text = value if isinstance(value, bytes) else repr(value.tolist()).encode()
@@ -143,7 +143,7 @@ def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator
 
 
 def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:
-    """How two tensors differ, and in how many bits; None where they are the same."""
+    """How two tensors differ, and in how many bits; None if they are equal."""
     if (old.dtype, old.shape) != (new.dtype, new.shape):
         kinds = [f"{array.dtype.name} {list(array.shape)}" for array in (old, new)]
         return f"{kinds[0]} in the first run, {kinds[1]} in the second", 0
@@ -154,6 +154,6 @@ def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:
     places = changed.any(axis=1)
     with np.errstate(all="ignore"):
         apart = np.abs(old.ravel()[places].astype(float) - new.ravel()[places].astype(float)).max()
-    furthest = f", by {apart:.3g} at most" if np.isfinite(apart) else ""
+    furthest = f", by at most {apart:.3g}" if np.isfinite(apart) else ""
     count = f"{places.sum():,} of {old.size:,} values differ"
     return count + furthest, int(np.unpackbits(changed).sum())

@@ -616,7 +616,7 @@ def test_a_folder_that_cannot_be_written_is_one_message_and_the_old_best_stays(t
     folder = tmp_path / "best"
     keeper = best.BestCheckpoint(folder, RULE)
     (folder / "ckpt-10.index").mkdir(parents=True)
-    with pytest.raises(RunnerError, match=r"best/ckpt-10 could not .*; there is none before it"):
+    with pytest.raises(RunnerError, match=r"best/ckpt-10 could not .*; there is no previous best"):
         keeper.update([row(10, 0.5)], ten)
     (folder / "ckpt-10.index").rmdir()
     keeper.update([row(10, 0.5)], ten)

@@ -272,7 +272,7 @@ def test_a_damaged_checkpoint_is_no_changed_model(tmp_path):
     content = bytearray(file.read_bytes())
     content[-40] ^= 1
     file.write_bytes(content)
-    with pytest.raises(RunnerError, match=r"ckpt-1 cannot be read: .*hecksum") as error:
+    with pytest.raises(RunnerError, match=r"ckpt-1 is damaged: .*hecksum") as error:
         restore.restore(tf.train.Checkpoint(model=Model()), tmp_path / "ckpt-1")
     assert error.value.exit_code == 1
 

@@ -128,7 +128,7 @@ def test_damage_says_what_is_missing_or_where_it_is(tmp_path):
     (tmp_path / f"ckpt-1.{DATA}").rename(tmp_path / "ckpt-1.data-00001-of-00003")
     assert integrity.damage(path) == "2 of its 3 data files missing"
     (tmp_path / "ckpt-1.data-00001-of-00003").unlink()
-    assert integrity.damage(path) == "its data are missing"
+    assert integrity.damage(path) == "its data files are missing"
     assert integrity.damage(tmp_path / "ckpt-2") == "its index is missing"
     path = every_kind(tmp_path)
     (tmp_path / f"ckpt-1.{DATA}").write_bytes(b"")

@@ -123,7 +123,7 @@ def test_one_of_several_that_cannot_be_read_does_not_stop_the_others(tmp_path, t
     results = runner.run(toy.experiment(), tmp_path, "eval", checkpoint="20,40")
     assert [each["step"] for each in results["evaluations"]] == [40]
     assert [row["step"] for row in evaluations(tmp_path, "damaged")] == [20]
-    assert "  20  cannot be read: " in capsys.readouterr().err
+    assert "  20  is damaged: " in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_read_the_command_fails(tmp_path, trained):

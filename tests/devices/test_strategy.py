@@ -46,7 +46,9 @@ def test_several_workers_are_refused(monkeypatch, workers):
 
 @pytest.mark.parametrize("name", ["multi_worker_mirrored", "parameter_server"])
 def test_a_strategy_for_several_workers_is_refused_where_none_are_named(name):
-    with pytest.raises(ConfigError, match=f"'{name}' is for several workers: a run is one process"):
+    with pytest.raises(
+        ConfigError, match=f"'{name}' is for several workers, but a run is a single"
+    ):
         strategy.build(cfg.RuntimeConfig(distribution_strategy=name))
 
 

@@ -68,9 +68,9 @@ def test_max_pooling_is_compiled_where_a_run_need_not_be_deterministic(tmp_path,
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (MIRRORED, "does not compile a mirrored step for CPUs"),
+        (MIRRORED, "cannot compile a mirrored step for CPUs"),
         ({"runtime": {"distribution_strategy": "mirrored"}}, "a mirrored step for CPUs"),
-        ({"runtime": {"run_eagerly": True}}, "run_eagerly = True leaves no graph"),
+        ({"runtime": {"run_eagerly": True}}, "run_eagerly = True there is no graph"),
     ],
     ids=["two", "one", "eager"],
 )

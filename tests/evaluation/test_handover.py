@@ -22,7 +22,7 @@ DATA = "data-00000-of-00001"
 
 def live(folder):
     """Who lives, as a trainer sees it that has just been started."""
-    return handover.Recipients(folder).live()
+    return handover.Handover(folder).live()
 
 
 def trainer(folder, *, asynchronous=False, keep=1, notes=None, clock=time.monotonic):
@@ -33,7 +33,7 @@ def trainer(folder, *, asynchronous=False, keep=1, notes=None, clock=time.monoto
         folder,
         keep=retention.Keep(keep),
         asynchronous=asynchronous,
-        before_removal=handover.Recipients(folder, clock=clock).hand_over,
+        before_removal=handover.Handover(folder, clock=clock).hand_over,
         note=[].append if notes is None else notes.append,
     )
 
@@ -70,7 +70,7 @@ def test_a_trainer_that_keeps_one_loses_none_for_a_evaluator_that_lives(
 ):
     trainer(tmp_path, asynchronous=asynchronous)(*range(100))
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-99"]
-    queue = handover.waiting(evaluator)
+    queue = handover.queued(evaluator)
     assert names(queue) == [f"ckpt-{step}" for step in range(99)]
     assert [values(path) for path in queue[:3]] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
 
@@ -79,7 +79,7 @@ def test_a_run_hands_over_what_it_removes(tmp_path, evaluator):
     config = toy.experiment({"trainer": {"max_to_keep": 1, "checkpoint_interval": 10}})
     runner.run(config, tmp_path, "train")
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-40"]
-    queue = handover.waiting(evaluator)
+    queue = handover.queued(evaluator)
     assert names(queue) == ["ckpt-10", "ckpt-20", "ckpt-30"]
     assert [integrity.damage(path) for path in queue] == [None] * 3
 
@@ -88,7 +88,7 @@ def test_each_evaluator_has_a_queue_of_its_own(tmp_path, evaluator):
     commit = trainer(tmp_path)
     with handover.registered(tmp_path / "eval-b", policy="every", metrics=[]):
         commit(10, 20)
-    [first], [second] = handover.waiting(evaluator), handover.waiting(tmp_path / "eval-b")
+    [first], [second] = handover.queued(evaluator), handover.queued(tmp_path / "eval-b")
     checkpoint_files.remove(first)
     assert values(second) == [10.0] * 3
 
@@ -97,7 +97,7 @@ def test_nothing_is_kept_for_a_evaluator_that_wants_the_newest_only(tmp_path):
     commit = trainer(tmp_path)
     with handover.registered(tmp_path / "eval-a", policy="latest", metrics=["accuracy"]):
         commit(10, 20)
-    assert handover.waiting(tmp_path / "eval-a") == []
+    assert handover.queued(tmp_path / "eval-a") == []
 
 
 @pytest.mark.parametrize("when", ["while it is written", "before it is removed"])
@@ -120,7 +120,7 @@ def test_what_is_there_when_a_evaluator_registers_is_in_its_place_or_in_the_queu
     monkeypatch.setattr(checkpoint_files, function, register_first)
     commit(20)
     assert seen == ["ckpt-10", "ckpt-20"]
-    assert names(handover.waiting(folder)) == ["ckpt-10"]
+    assert names(handover.queued(folder)) == ["ckpt-10"]
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-20"]
     registering.__exit__(None, None, None)
 
@@ -175,7 +175,7 @@ def test_a_evaluator_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tm
     commit(30)
     seconds = handover.GRACE_SECONDS
     commit(40, 50)
-    assert names(handover.waiting(folder)) == ["ckpt-10", "ckpt-20"]
+    assert names(handover.queued(folder)) == ["ckpt-10", "ckpt-20"]
 
 
 @pytest.mark.parametrize("behind", [-3600, 3600])
@@ -187,7 +187,7 @@ def test_a_evaluator_whose_clock_differs_by_an_hour_gets_everything(tmp_path, ev
         sign = time.time() + seconds - behind  # of life, as the evaluator's machine sees the time
         os.utime(evaluator / "evaluator.json", (sign, sign))
         commit(step)
-    assert names(handover.waiting(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40"]
+    assert names(handover.queued(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30", "ckpt-40"]
 
 
 def test_a_sign_of_life_is_given_again_and_again(tmp_path):
@@ -222,7 +222,7 @@ def test_a_damaged_registration_counts_as_none_and_training_goes_on(tmp_path, co
 def test_a_checkpoint_without_its_index_is_not_handed_over(tmp_path, evaluator):
     trainer(tmp_path)(10)
     (tmp_path / "ckpt-10.index").unlink()
-    handover.Recipients(tmp_path).hand_over(tmp_path / "ckpt-10")
+    handover.Handover(tmp_path).hand_over(tmp_path / "ckpt-10")
     assert not (evaluator / "queue").exists()
 
 
@@ -231,9 +231,9 @@ def test_what_a_killed_trainer_half_linked_is_cleared_and_never_waits(tmp_path, 
     queue.mkdir()
     (queue / f"ckpt-5.{DATA}").write_bytes(b"x")
     (queue / f".ckpt-10.{DATA}.1.tmp").write_bytes(b"x")
-    assert handover.waiting(evaluator) == []
+    assert handover.queued(evaluator) == []
     trainer(tmp_path)(10, 20)
-    assert names(handover.waiting(evaluator)) == ["ckpt-10"]
+    assert names(handover.queued(evaluator)) == ["ckpt-10"]
     assert sorted(names(queue.iterdir())) == [f"ckpt-10.{DATA}", "ckpt-10.index"]
 
 
@@ -244,11 +244,11 @@ def test_where_a_queue_cannot_be_written_the_checkpoint_stays_until_it_can(tmp_p
     commit(10, 20, 30)
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
     [note] = notes
-    assert "ckpt-10 stays though it need not be kept" in note
+    assert "ckpt-10 cannot be removed" in note
     (evaluator / "queue").unlink()
     commit(40)
     assert names(checkpoint_files.there(tmp_path)) == ["ckpt-40"]
-    assert names(handover.waiting(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
+    assert names(handover.queued(evaluator)) == ["ckpt-10", "ckpt-20", "ckpt-30"]
 
 
 def test_where_links_are_not_possible_it_is_a_copy(tmp_path, evaluator, monkeypatch):
@@ -260,6 +260,6 @@ def test_where_links_are_not_possible_it_is_a_copy(tmp_path, evaluator, monkeypa
 
     monkeypatch.setattr(os, "link", refuse)
     commit(20)
-    [waiting] = handover.waiting(evaluator)
+    [waiting] = handover.queued(evaluator)
     assert integrity.damage(waiting) is None
     assert values(waiting) == [10.0] * 3

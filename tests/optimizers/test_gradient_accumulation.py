@@ -179,7 +179,9 @@ class Uneven(toy.ToyTask):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_batches_of_the_tasks_own_that_make_no_equal_parts_are_named(tmp_path, known):
-    with pytest.raises(Exception, match=r"gradient_accumulation: .* does not make 4 equal parts"):
+    with pytest.raises(
+        Exception, match=r"gradient_accumulation: .* cannot be split into 4 equal parts"
+    ):
         train(tmp_path, IN_FOUR, task=Uneven, repeats=known)
 
 

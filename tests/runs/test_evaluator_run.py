@@ -52,7 +52,7 @@ class Training:
                 self.remove(path)
 
     def remove(self, path):
-        handover.Recipients(self.folder).hand_over(path)
+        handover.Handover(self.folder).hand_over(path)
         checkpoint_files.remove(path)
         checkpoint_files.list_committed(self.folder, self.names())
 
@@ -226,9 +226,9 @@ def test_what_came_to_the_queue_after_it_was_evaluated_is_removed_there(training
     def busy(rows):
         if len(rows) == 1:
             training.remove(training.folder / "ckpt-10")
-            assert handover.waiting(training.folder / "eval-x")
+            assert handover.queued(training.folder / "eval-x")
         else:
-            assert not handover.waiting(training.folder / "eval-x")
+            assert not handover.queued(training.folder / "eval-x")
 
     training.commit(10, 20)
     training.is_now("done", 20)
@@ -376,7 +376,7 @@ def test_a_checkpoint_deleted_in_the_middle_of_being_restored_is_recorded(traini
     run, _ = follow(training, policy="every")
     assert steps(run) == [20]
     (bad,) = run.history.of(records.Damaged)
-    assert bad.reason == "cannot be read: its index is missing"
+    assert bad.reason == "is damaged: its index is missing"
 
 
 def failing(monkeypatch, *steps, error=RuntimeError):

@@ -29,7 +29,7 @@ print(json.dumps({"step": step}))
 
 
 def start(folder, *arguments):
-    return child_run.Start([sys.executable, "-c", RUN, *arguments], folder / "run")
+    return child_run.ChildRun([sys.executable, "-c", RUN, *arguments], folder / "run")
 
 
 def test_a_run_is_started_watched_and_finished(tmp_path):
@@ -64,7 +64,9 @@ def test_a_run_that_fails_is_quoted(tmp_path):
 def test_of_a_run_that_says_why_it_failed_all_of_that_is_quoted(tmp_path):
     with (
         start(tmp_path, "2", "explained") as run,
-        pytest.raises(RunnerError, match=r"said last:\n    runner: in your code:(\n    [a-g]){7}$"),
+        pytest.raises(
+            RunnerError, match=r"its last lines:\n    runner: in your code:(\n    [a-g]){7}$"
+        ),
     ):
         run.finish()
 

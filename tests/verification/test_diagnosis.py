@@ -31,13 +31,13 @@ def test_the_earliest_row_comes_first_and_a_tensor_only_where_rows_agree():
     [
         ([part("weights", WEIGHT), part("training rows", row(60))], "inputs after a resume"),
         ([part("weights", WEIGHT), part("generators", WEIGHT)], "drawn outside training"),
-        ([part("weights", WEIGHT), part("training rows", row(50))], "does not repeat itself even"),
+        ([part("weights", WEIGHT), part("training rows", row(50))], "is not repeatable even"),
         ([part("slots", ABSENT)], "created only after the first restore"),
         ([part("slots", WEIGHT)], "a slot is created"),
-        ([part("training rows", row(60))], "what a training metric has summed up"),
-        ([part("evaluations", row(60))], "an evaluation does not repeat itself"),
-        ([part("evaluations", row(60, missing=True))], "an error of the runner"),
-        ([part("best checkpoint", WEIGHT)], "none is known"),
+        ([part("training rows", row(60))], "a training metric keeps some of its sums"),
+        ([part("evaluations", row(60))], "evaluations are not repeatable"),
+        ([part("evaluations", row(60, missing=True))], "a bug in the runner"),
+        ([part("best checkpoint", WEIGHT)], "unknown: please report it"),
     ],
 )
 def test_each_pattern_of_differences_has_its_cause(parts, said):

@@ -106,7 +106,7 @@ def test_one_flipped_bit_is_found_and_named_with_its_kind(tmp_path, kind):
 def test_a_difference_has_the_variables_name_and_its_size(tmp_path):
     first, second = weights(1.0, 2.0).write(tmp_path / "a"), weights(1.0, 2.5).write(tmp_path / "b")
     found = differing(compare(first, second))
-    assert str(found["weights"][0]) == "model: 1 of 2 values differ, by 0.5 at most"
+    assert str(found["weights"][0]) == "model: 1 of 2 values differ, by at most 0.5"
 
 
 def test_nan_equals_nan_of_the_same_bits_and_no_other(tmp_path):
