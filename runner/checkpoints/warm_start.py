@@ -17,8 +17,8 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
     """Loads into `model` what fits from a checkpoint, and leaves the rest as it is.
 
     A model's `checkpoint_items` say what is loaded and under which names it was saved, as for
-    official's tasks; otherwise it is the model itself, saved as `model` (in training checkpoints) or
-    as the root (Keras's `save_weights`).
+    official's tasks; otherwise it is the model, saved as `model` (in training checkpoints) or as
+    the root (Keras's `save_weights`).
 
     Args:
         model: Its variables exist.

@@ -1,8 +1,8 @@
-"""Which checkpoints an evaluator has yet to evaluate, and keeping each until it has.
+"""An evaluator's queue of checkpoints, each kept until it has been evaluated.
 
-They come from three places: the run's folder; the evaluator's queue, where training puts what it
+They are in three places: the run's folder; the evaluator's queue, where training puts what it
 removes (`runner.evaluation.handover`); and the evaluator's own folder, where it links what it is
-about to read, since training may remove it meanwhile, and where a kill may have left that.
+about to read, since training may remove it meanwhile.
 """
 
 import shutil
@@ -18,32 +18,32 @@ from runner.run_folder import watch
 
 
 class CheckpointQueue:
-    """The checkpoints of the run in `model_dir` that `rows` lack.
+    """The checkpoints of a run that an evaluator has not evaluated yet.
 
     Args:
         model_dir: The run's folder; it need not exist yet.
         folder: The evaluator's own.
-        rows: What it has evaluated, or could not read.
-        options: Which it is to evaluate.
+        evaluated: What it has evaluated, or left out as damaged.
+        options: Which it should evaluate.
     """
 
     def __init__(
         self,
         model_dir: Path,
         folder: Path,
-        rows: history.History,
+        evaluated: history.History,
         options: run_config.EvaluatorConfig,
     ) -> None:
         self._model_dir = model_dir
         self._folder = folder
-        self._rows = rows
+        self._evaluated = evaluated
         self._options = options
         self._glance = watch.Glance(model_dir / layout.CHECKPOINT)
         self._committed: list[Path] = []
         recovery.clear_leftovers(folder)
 
     def next(self) -> Path | None:
-        """The one to evaluate now, which nobody else removes; None while there is none."""
+        """The next to evaluate, which nobody else removes; None if there is none now."""
         while due := self._due():
             path = due[0] if self._options.policy == "every" else due[-1]
             if path.parent != self._model_dir:
@@ -58,17 +58,17 @@ class CheckpointQueue:
         return None
 
     def clear(self) -> None:
-        """Empties the queue: nobody is going to evaluate what is there."""
+        """Empties the queue, which nobody will evaluate."""
         files.check(self._folder / layout.QUEUE)
         shutil.rmtree(self._folder / layout.QUEUE, ignore_errors=True)
 
     def close(self) -> None:
-        """Removes what was linked to be read; what was not evaluated is where it came from."""
+        """Removes the links of this evaluator; what it did not evaluate exists elsewhere."""
         for path in checkpoint_files.there(self._folder):
             checkpoint_files.remove(path)
 
     def _due(self) -> list[Path]:
-        """What is to be evaluated, the oldest first; what is kept here for nothing is removed."""
+        """What to evaluate, the oldest first; copies that are not needed are removed."""
         if self._glance.changed():
             listed = checkpoint_files.committed(self._model_dir)
             self._committed = [self._model_dir / path.name for path in listed]
@@ -82,10 +82,10 @@ class CheckpointQueue:
         return [path for path in wanted if checkpoint_files.exists(path)]
 
     def _lacking(self, steps: Iterable[int]) -> list[int]:
-        """Which of `steps` are still to be evaluated; by the policy `latest`, only newer ones."""
-        left_out = {row.step for row in self._rows.left_out}
+        """Which of `steps` to evaluate; under the policy `latest`, only newer ones."""
+        left_out = {row.step for row in self._evaluated.left_out}
         first = self._options.from_step
         if self._options.policy == "latest":
-            first = max(first, 1 + max({self._rows.furthest, *left_out}))
+            first = max(first, 1 + max({self._evaluated.furthest, *left_out}))
         later = (step for step in steps if step >= first)
-        return sorted(step for step in later if not (step in left_out or self._rows.has(step)))
+        return sorted(step for step in later if not (step in left_out or self._evaluated.has(step)))

@@ -13,10 +13,10 @@ from runner.reporting import tensorboard
 
 
 class Scores(NamedTuple):
-    """What an evaluation found.
+    """The results of an evaluation.
 
     Attributes:
-        logs: All results, by the names that they have in the row.
+        logs: All results, by their names in the row.
         charts: Of each set, by its name.
         seconds: How long it took.
     """
@@ -27,11 +27,11 @@ class Scores(NamedTuple):
 
 
 class Evaluation:
-    """Evaluates an evaluator's present weights on what is due, and records the result in one row.
+    """Evaluates an evaluator's present weights on the sets that are due, and records one row.
 
     Args:
         built: The evaluator, with its weights restored or trained.
-        log: Where results go; also an attribute.
+        log: Records results; also an attribute.
         batches: How many batches of the validation data; -1 for all of them.
         sets: What is evaluated, the validation data among them.
         grid: When each set is due; None: all of them always.
@@ -67,9 +67,9 @@ class Evaluation:
         before_record: Callable[[], None] = lambda: None,
         commit: Callable[[], object] | None = None,
     ) -> str | None:
-        """Evaluates; then calls `before_record`; then records the result as checkpoint `source`'s.
+        """Evaluates, calls `before_record`, and records the result as checkpoint `source`'s.
 
-        Where there is no such checkpoint, `commit` makes it once the result is among the best.
+        If there is no such checkpoint, `commit` makes it once the result is among the best.
 
         Returns:
             The reason to stop that an action gave, or None.
@@ -100,7 +100,7 @@ class Evaluation:
     def finish(
         self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
     ) -> None:
-        """Evaluates what has no result at `step`, where a run has ended before its last step."""
+        """Evaluates what has no result at `step`, if a run ended before its last step."""
         names = self.log.names(step)
         if left := [each for each in self._sets if not self._is_among(each, names)]:
             self._run(left, step, source, before_record, None)
@@ -134,7 +134,7 @@ class Evaluation:
         return [each for each in self._sets if self._grid.due(step, each.interval)]
 
     def _is_among(self, each: evaluation_sets.EvaluationSet, names: Collection[str]) -> bool:
-        """Whether metrics of these names are of a set."""
+        """Whether one of these names is a metric of this set."""
         others = tuple(other.prefix for other in self._sets if other.prefix)
         if each.prefix:
             return any(name.startswith(each.prefix) for name in names)

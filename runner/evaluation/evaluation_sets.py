@@ -1,4 +1,4 @@
-"""Named sets of data that are evaluated beside the validation data, and tested at the end."""
+"""Named sets of data that are evaluated beside the validation data."""
 
 import dataclasses
 from collections import Counter
@@ -21,13 +21,13 @@ LOSS = "validation_loss"
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSet:
-    """Data that are evaluated.
+    """A set of data to evaluate.
 
     Attributes:
         name: Of the set; empty for the validation data.
         prefix: Before the names of its metrics in a row.
         interval: In steps.
-        dataset: Distributed; None for the validation data, which the evaluator has.
+        dataset: Distributed; None for the validation data, which the evaluator holds.
     """
 
     name: str
@@ -39,7 +39,7 @@ class EvaluationSet:
 def build(config: Experiment, task: base_task.Task) -> tuple[EvaluationSet, ...]:
     """The validation data and the sets, in the order of the configuration.
 
-    Call it inside the strategy's scope.
+    Call it in the strategy's scope.
     """
     interval = config.trainer.validation_interval
     named = [
@@ -74,7 +74,7 @@ def dataset(
 
 
 def named(logs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """A set's results under the names that they have in a row: the loss is `<prefix>loss`."""
+    """A set's results by their names in a row: the loss is `<prefix>loss`."""
     return {_name(name, prefix): value for name, value in logs.items()}
 
 
@@ -106,8 +106,8 @@ def _name(metric: str, prefix: str) -> str:
 def _portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
     """How many examples of a set count, None for all.
 
-    A share needs to know how many there are. Where the data's configuration does not declare that
-    by a method `size()`, they are read once and counted.
+    For a share, the examples are counted by reading them once, unless the data's configuration has
+    a method `size()`.
     """
     if not each.examples and each.share == 1.0:
         return None

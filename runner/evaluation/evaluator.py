@@ -1,4 +1,4 @@
-"""One evaluation: official's Trainer, with every example counted once."""
+"""Evaluates a model: official's Trainer, with every example counted once."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +19,17 @@ from runner.optimizers import weight_averages
 
 Logs = dict[str, Any]
 
-WEIGHT = "weight"  # a task's validation_step may return this beside its loss: what the loss weighs
-IS_DEFINED = "is_defined"  # a metric may have this method: whether it has counted what it needs
+WEIGHT = "weight"  # a task's validation_step may return this beside its loss: the loss's weight
+IS_DEFINED = "is_defined"  # a metric may have this method: whether it has a result
 
 
 class Evaluator(base_trainer.Trainer):
     """Evaluates one model.
 
     It differs from official's Trainer in four ways. Validation loss is a mean over examples, not
-    over batches. A replica that gets no example of the last batch adds nothing. Averaged weights
-    are swapped in by copying. A graph loops over the batches, unless the task gathers something of
-    each on the host.
+    over batches. A replica without examples in the last batch adds nothing. Averaged weights are
+    swapped in by copying. The loop over batches is in the graph, unless the task aggregates logs on
+    the host.
 
     Create it inside the strategy's scope.
 
@@ -37,17 +37,17 @@ class Evaluator(base_trainer.Trainer):
         config: The experiment.
         task: Official's contract of model, inputs, losses, metrics.
         model: What `task.build_model` returned.
-        optimizer: None where neither training nor averaged weights need one.
+        optimizer: None if neither training nor averaged weights need one.
         validation_dataset: A distributed dataset; None evaluates nothing.
         train_dataset: A distributed dataset, for the subclass that trains.
-        check: Called before each batch, or before and after all of them where a graph loops; what
-            it raises ends the evaluation.
-        free: A loop in a graph ends when this is false, after the batch that is running; `check` is
-            to raise then.
-        evaluated: Whether the validation inputs are deterministic.
+        check: Called before each batch, or before and after a loop in a graph; what it raises ends
+            the evaluation.
+        free: A loop in a graph ends after the batch during which this becomes false; `check` must
+            raise then.
+        evaluated: Records whether the validation inputs are deterministic.
 
     Attributes:
-        left_out: Whether the last evaluation was to end before its data did, which have an end.
+        left_out: Whether the last evaluation ended before its (finite) data did.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Evaluator(base_trainer.Trainer):
 
     @property
     def averages(self) -> weight_averages.Averages | None:
-        """The averaged weights, None where the optimizer keeps none."""
+        """The averaged weights; None if the optimizer keeps none."""
         return self._averages
 
     def initialize(self, *, whole: bool = False) -> None:
-        """Loads the task's `init_checkpoint`; averages start at the weights it leaves.
+        """Loads the task's `init_checkpoint`; averages start at the resulting weights.
 
-        A task that has no way of its own loads what fits, and the rest is reported.
+        Unless the task has its own way, what fits is loaded and the rest is reported.
 
         Args:
-            whole: Refuse one that does not hold all weights, as far as the task lets that be known.
+            whole: Refuse one that does not hold all weights, unless the task has its own way.
         """
         path = self.config.task.init_checkpoint
         if type(self.task).initialize is not base_task.Task.initialize:
@@ -110,7 +110,7 @@ class Evaluator(base_trainer.Trainer):
             self._averages.start()
 
     def _initialize_by_task(self) -> None:
-        """Has the task load what it wants, in its own way."""
+        """Lets the task load its checkpoint in its own way."""
         try:
             super().initialize()
         except Exception:
@@ -120,7 +120,7 @@ class Evaluator(base_trainer.Trainer):
             raise
 
     def restore(self, path: Path) -> None:
-        """Restores what an evaluation needs; where `path` has averaged weights only, these.
+        """Restores what an evaluation needs; only the weights if `path` holds averages alone.
 
         Raises:
             DamagedError: it is damaged, or gone.
@@ -134,7 +134,7 @@ class Evaluator(base_trainer.Trainer):
         self._averages.start()
 
     def evaluate(self, num_steps: tf.Tensor) -> Logs:
-        """Evaluates with the averaged weights where there are any; see `orbit.AbstractEvaluator`.
+        """Evaluates with the averaged weights if there are any; see `orbit.AbstractEvaluator`.
 
         Args:
             num_steps: How many batches; -1 for all.
@@ -143,20 +143,20 @@ class Evaluator(base_trainer.Trainer):
             Every validation metric, `validation_loss`, and what the task aggregates itself.
 
         Raises:
-            RunnerError: there was not one example.
+            RunnerError: there was no example.
         """
         return self._evaluate(
             self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
         )
 
     def evaluate_on(self, dataset: Any, name: str) -> Logs:
-        """Evaluates as `evaluate` does, but all of another dataset.
+        """Evaluates as `evaluate` does, but on all of another dataset.
 
-        Batches of the same specification share one graph, whichever dataset they are of.
+        Datasets with the same batch specification share one graph.
 
         Args:
-            dataset: Distributed, with an end.
-            name: Names it where it is empty.
+            dataset: Distributed and finite.
+            name: Names it in the error if it is empty.
         """
         return self._evaluate(dataset, tf.constant(-1), f"{name} is empty")
 
@@ -164,10 +164,10 @@ class Evaluator(base_trainer.Trainer):
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
         if num_steps < 0 and _is_endless(dataset):
             raise ConfigError(
-                "the validation data have no end: TrainerConfig.validation_steps must say how many "
-                "batches of them count"
+                "the validation data are endless: set TrainerConfig.validation_steps, the number "
+                "of batches to evaluate"
             )
-        # A new one: to begin an iterator again saves a millisecond, and leaks 6 KiB in TensorFlow.
+        # A new one: restarting an iterator saves a millisecond, but leaks 6 KiB in TensorFlow.
         iterator = self._evaluated.begin(dataset)
         with self._averages_in_force():
             self.eval_begin()
@@ -179,10 +179,10 @@ class Evaluator(base_trainer.Trainer):
         return logs
 
     def _may_loop_in_graph(self, dataset: Any) -> bool:
-        """Whether the task gathers nothing on the host, and batches keep their shape in a loop.
+        """Whether the task aggregates nothing on the host, and batches keep their shape in a loop.
 
-        Replicas may find no more examples in it, so what they share has no fixed size there; a TPU
-        or a model may need the one that is declared.
+        In a loop, replicas may run out of examples, so that batches lose their static size, which a
+        TPU or a model may need.
         """
         if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
             return False
@@ -199,9 +199,9 @@ class Evaluator(base_trainer.Trainer):
         return bool(found), bool(rest), None
 
     def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Scores the next batches, at most so many; whether there is one, and one more after them.
+        """Scores at most so many batches; whether there was one, and whether more follow.
 
-        While one is scored, the next is fetched.
+        The next batch is fetched while one is scored.
         """
 
         def goes_on(batch: tf.experimental.Optional) -> tf.Tensor:
@@ -217,7 +217,7 @@ class Evaluator(base_trainer.Trainer):
         return first.has_value() & (most > 0), last.has_value()
 
     def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
-        """Official's loop, which hands over what the task gathers of each batch."""
+        """Official's loop, which lets the task aggregate the logs of each batch."""
         found = False
 
         def step(iterator: Any) -> Any:
@@ -241,7 +241,7 @@ class Evaluator(base_trainer.Trainer):
             metric.reset_state()
 
     def eval_step(self, iterator: Any) -> Mapping[str, Any]:
-        """One batch on all replicas; its loss counts once for each example."""
+        """One batch on all replicas; its loss is weighted by its examples."""
         inputs, passed_through = self.next_eval_inputs(iterator)
         outputs = self._score(inputs)
         results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
@@ -279,25 +279,25 @@ class Evaluator(base_trainer.Trainer):
 
 
 def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]) -> None:
-    """Raises ConfigError where two metrics have one name: results would hold one of them only."""
+    """Raises ConfigError if two metrics share a name: results would hold only one."""
     names = [metric.name for metric in {id(metric): metric for metric in metrics}.values()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
-            f"{type(task).__name__} has two metrics called {twice[0]!r}, and results would hold "
-            "one of them: give each a name of its own (the loss is a metric, too)"
+            f"{type(task).__name__} has two metrics called {twice[0]!r}; give each its own name "
+            "(the loss is a metric, too)"
         )
 
 
 def _is_endless(dataset: Any) -> bool:
-    """Whether a dataset repeats for ever; also a distributed one, where TensorFlow knows it."""
+    """Whether a dataset, distributed or not, is known to repeat for ever."""
     known = dataset.cardinality
     return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
 
 
 def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`step`, but a replica without examples does nothing and returns empty tensors.
+    """`step`, except that a replica without examples does nothing and returns empty tensors.
 
-    Replicas that share the last batch may find nothing left, and a mean over nothing is NaN.
+    In the last batch a replica may get no examples, and a mean over nothing is NaN.
     """
 
     def guarded(inputs: Any) -> Any:

@@ -1,11 +1,9 @@
-"""What training keeps for evaluators that are to evaluate every checkpoint.
+"""Training hands over the checkpoints that it removes to evaluators that evaluate every one.
 
 Such an evaluator registers in its folder, `eval-<name>/evaluator.json`. Before training removes a
-checkpoint it links it into the `queue/` of each live evaluator. So a checkpoint that was there
-when an evaluator registered, or came later, is in the run's folder or in the queue until the
-evaluator has evaluated it and removed it there. It may be in both, and come to the queue after it
-was evaluated: the evaluator's own rows say what it has done. (What training had begun to remove
-at the very moment of registering counts as removed before.)
+checkpoint it links it into the `queue/` of each live evaluator. So every checkpoint from the
+registration on is in the run's folder or in the queue until it has been evaluated. It may be in
+both, and enter the queue after it was evaluated: the evaluator's own history says what is done.
 """
 
 import contextlib
@@ -22,10 +20,10 @@ from runner.errors import ConfigError, RunnerError
 from runner.run_folder import watch
 
 GRACE_SECONDS = 600.0
-"""How long after its last sign of life was seen an evaluator still counts as living.
+"""How long after its last heartbeat an evaluator counts as live.
 
-One that was killed, and is started again within that time, has missed nothing. For one that never
-comes back, no more than that is kept: its queue would fill the disk.
+One that is killed and started again within that time misses nothing. For one that never returns,
+nothing is kept after it: its queue would fill the disk.
 """
 
 
@@ -38,18 +36,17 @@ def registered(
     seconds: float = heartbeat.SECONDS,
     note: console.Note = console.say,
 ) -> Iterator[None]:
-    """Inside, the evaluator of `folder` counts as living.
+    """Inside, the evaluator of `folder` counts as live.
 
-    The registration goes with a clean end, and with a mistake in the configuration, which no other
-    start of the same mends. It stays when another error, a signal or a kill ends the block: the
-    evaluator is expected back.
+    A clean end and a mistake in the configuration remove the registration. Another error, a signal
+    or a kill leaves it: the evaluator is expected back.
 
     Args:
         folder: `eval-<name>` in the run's folder.
         policy: `latest` or `every`, as in `run_config.EvaluatorConfig`.
         metrics: The names that its evaluations produce.
-        seconds: How often it gives a sign of life.
-        note: Told when it cannot.
+        seconds: Between two heartbeats.
+        note: Called if a heartbeat fails.
     """
     path = folder / layout.EVALUATOR
     said = {"policy": policy, "metrics": list(metrics), "host": socket.gethostname()}
@@ -64,10 +61,10 @@ def registered(
 
 
 class Handover:
-    """The evaluators of a run that get every checkpoint, as the process that trains sees them.
+    """Hands checkpoints over to the live evaluators of a run, from the process that trains.
 
-    One lives as long as its registration changes now and then. How long ago that was is measured by
-    this process's clock alone, from the look that saw it: the clocks of two machines may differ.
+    An evaluator is live while its registration keeps changing. The time since a change is measured
+    by this process's clock alone, since the clocks of two machines may differ.
 
     Args:
         model_dir: The run's folder.
@@ -81,7 +78,7 @@ class Handover:
         self._alive: dict[Path, float] = {}  # when each was last seen changed
 
     def live(self) -> list[Path]:
-        """Their folders."""
+        """The folders of the live evaluators that evaluate every checkpoint."""
         now = self._clock()
         there = [path / layout.EVALUATOR for path in layout.evaluators(self._model_dir)]
         for path in there:
@@ -97,7 +94,7 @@ class Handover:
     def hand_over(self, path: Path) -> None:
         """Links checkpoint `path`, which is about to be removed, into the queue of each.
 
-        One that lost its index is left out.
+        One without an index is ignored.
 
         Raises:
             OSError: a queue cannot be written.
@@ -105,24 +102,26 @@ class Handover:
         done: set[Path] = set()
         while checkpoint_files.exists(path) and (folders := set(self.live()) - done):
             for folder in folders:
-                recovery.clear_leftovers(folder / layout.QUEUE)  # what a killed trainer half linked
+                recovery.clear_leftovers(
+                    folder / layout.QUEUE
+                )  # of a trainer that was killed while it linked
                 checkpoint_files.link(path, folder / layout.QUEUE / path.name)
             done |= folders  # copies take time, and others may have registered meanwhile
 
 
 def queued(folder: Path) -> list[Path]:
-    """The checkpoints in an evaluator's queue, all of them whole, the oldest first."""
+    """The checkpoints in an evaluator's queue, the oldest first."""
     return checkpoint_files.there(folder / layout.QUEUE)
 
 
 def metrics_of(model_dir: Path, name: str) -> list[str] | None:
-    """The names that the evaluations of evaluator `name` produce, None where none is registered."""
+    """The metrics that evaluator `name` produces; None if it is not registered."""
     metrics = _said(layout.evaluator(model_dir, name) / layout.EVALUATOR).get("metrics")
     return [str(metric) for metric in metrics] if isinstance(metrics, list) else None
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """What an evaluator wrote; nothing where it cannot be read: that must not end training."""
+    """What an evaluator wrote; {} if it cannot be read, which must not end training."""
     try:
         said = files.read_json(path)
     except (OSError, RunnerError):

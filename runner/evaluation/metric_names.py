@@ -1,4 +1,4 @@
-"""The metrics that the configuration names, checked against those that evaluations will produce."""
+"""Checks the metrics that the configuration names against those that evaluations produce."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from runner.reporting import scalars
 
 
 class _Watched(NamedTuple):
-    """A metric that a field names, and whose evaluations it is of: empty, the process's own."""
+    """A metric that a field names, and the evaluator that produces it ("": this process)."""
 
     field: str
     metric: str
@@ -32,7 +32,7 @@ def check(
     evaluates: bool,
     evaluator: str = "",
 ) -> list[str] | None:
-    """Checks that every metric which this process looks for will be in evaluations.
+    """Checks that evaluations will produce every metric that this process looks for.
 
     Args:
         config: Names the metrics.
@@ -45,8 +45,8 @@ def check(
         What `produced` returns.
 
     Raises:
-        ConfigError: there will be no such metric, or two of one name; the message lists those
-            there will be.
+        ConfigError: there will be no such metric, or two of one name; the message lists the
+            metrics there will be.
     """
     watched = [*_best(config), *_decisions(config, evaluator)]
     own = produced(config, built, evaluates=evaluates and bool(watched))
@@ -65,9 +65,9 @@ def produced(
 ) -> list[str] | None:
     """The names of the metrics in this process's rows.
 
-    A task is taken at its word for the metrics that it declares. What it aggregates itself has no
-    declaration: a rehearsal on one batch tells, where this process evaluates. Else, or where a task
-    can make nothing of a single batch, the names are not known, and None.
+    The metrics that a task declares are trusted. Those that it aggregates itself are found by a
+    trial on one batch, if this process evaluates. Otherwise, or if the trial fails, the names are
+    unknown: None.
     """
     if not _aggregates(built.task):
         metrics = [*built.task.build_metrics(training=False), *getattr(built.model, "metrics", ())]
@@ -87,7 +87,7 @@ def produced(
 
 
 def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
-    """The names that a metric has in rows; one whose result needs data is taken for a scalar."""
+    """A metric's names in rows; one whose result needs data is taken for a scalar."""
     try:
         result = metric.result()
     except Exception:
@@ -104,7 +104,7 @@ def _best(config: Experiment) -> Iterator[_Watched]:
 
 
 def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
-    """What rules look for: in training, all of them; in an evaluator, those that name it."""
+    """The metrics of the rules: in training all rules, in an evaluator those that name it."""
     for rule in (config.run.early_stopping, config.run.plateau):
         if evaluator and rule.source != evaluator:
             continue
@@ -115,9 +115,9 @@ def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
 
 
 def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
-    """Checks a metric of an evaluator's: by what that says it produces, else by this task.
+    """Checks a metric of an evaluator against what that says it produces, or else this task.
 
-    One that runs and says nothing (`known` is empty) does not know it.
+    A running evaluator that does not know its metrics (`known` is empty) is trusted.
     """
     if known and each.metric not in known:
         produces = f"the evaluator {each.source!r} produces {', '.join(known)}"
@@ -131,7 +131,7 @@ def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | Non
 
 
 def _refuse_idle(config: Experiment) -> None:
-    """Refuses rules on evaluations that nobody makes."""
+    """Refuses rules that follow evaluations which nobody makes."""
     for rule in (config.run.early_stopping, config.run.plateau):
         if (rule.higher or rule.lower) and not rule.source:
             name = type(rule).__name__

@@ -162,7 +162,7 @@ class TrainingRun:
             config.task.train_data,
             trainer.training_graph,
             self.step,
-            remembered=trainer.saves_inputs,
+            inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )

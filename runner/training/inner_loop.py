@@ -1,4 +1,4 @@
-"""A loop of training steps inside TensorFlow, and the brake that ends it."""
+"""The inner loop: training steps in one graph, and the brake that ends it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Brake:
-    """What ends a loop inside TensorFlow. Create it outside the strategy's scope.
+    """Ends a loop in a graph. Create it outside the strategy's scope.
 
     Attributes:
         length: How many steps a loop has.
@@ -22,7 +22,7 @@ class Brake:
             self.sound = tf.Variable(True, trainable=False, name="sound")
 
     def halt(self) -> None:
-        """Ends the loop after the step that is running."""
+        """Ends the loop after the present step."""
         self.free.assign(False)
 
     def released(self) -> tf.Tensor:
@@ -31,9 +31,9 @@ class Brake:
 
 
 def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> tf.Tensor:
-    """Runs `brake.length` steps, fewer if the brake ends them; in a graph, and without AutoGraph.
+    """Runs `brake.length` steps, fewer if the brake ends them, in a graph and without AutoGraph.
 
-    Drawing a batch while a step runs was tried: it gains nothing on a CPU that is busy.
+    (Drawing a batch while a step runs gains nothing on a busy CPU.)
 
     Args:
         draw: The next batch.

@@ -1,8 +1,8 @@
-"""How much of its time training waits for inputs, found by timing some of its steps.
+"""Input stall: the share of its time that training waits for inputs, from timing some steps.
 
-The clock is Python's, called from the graph: TensorFlow's refuses to run where ops are
-deterministic. That makes a short step longer, so most are not timed. Those that are have a loop of
-their own: a switch in the one loop takes a tenth of a small network's step, used or not.
+The clock is Python's, called from the graph: TensorFlow's does not run if ops must be
+deterministic. It makes short steps longer, so only some are timed, in a loop of their own: a switch
+in the one loop would take a tenth of a small network's step.
 """
 
 import time
@@ -16,19 +16,19 @@ import tensorflow as tf
 _FIRST = 10.0  # seconds from the start of training to the first sample, which takes a new graph
 _EVERY = 10.0  # from the end of one sample to the next
 _STEPS = 100  # of a sample
-_MUCH = 0.1  # the share of waiting that is worth a word
-_COSTLY = 60.0  # seconds that the whole run loses by it; a small network's run takes less
-_IDLE = 0.2  # the share of the processors' time below which the machine is simply busy
+_MUCH = 0.1  # the share of waiting from which on it is mentioned
+_COSTLY = 60.0  # seconds that the whole run must lose by it to be mentioned
+_IDLE = 0.2  # below this share of idle processor time the machine is simply busy
 
 
 class InputStall:
-    """Says which steps are to be timed, and what they tell.
+    """Chooses the steps to time, and evaluates their times.
 
     Attributes:
-        share: Of the time of the last sample, the part that went in waiting; None before the first.
+        share: The share of the last sample's time spent waiting; None before the first.
 
     Args:
-        advice: What may help where training waits much.
+        advice: What may help if training waits much.
         steps: Of the whole run.
     """
 
@@ -46,7 +46,7 @@ class InputStall:
         self._came: list[float] = []
 
     def steps(self, most: int) -> int:
-        """How many steps from here on are to be timed, at most `most`; mostly none."""
+        """How many of the next steps to time, at most `most`; usually none."""
         now = time.perf_counter()
         if self._due is None:
             self._due = now + _FIRST
@@ -64,7 +64,7 @@ class InputStall:
         return batch
 
     def complaint(self) -> str | None:
-        """Once, if waiting costs what idle processors could save: how much, and what may help."""
+        """Once, if idle processors could save the waiting: how much it is, and what may help."""
         lost = self._lost * self._steps
         if self._told or self.share is None or self.share <= _MUCH:
             return None
@@ -89,7 +89,7 @@ class InputStall:
         return np.int32(0)
 
     def _take_stock(self) -> None:
-        """What the sample tells; at its start, buffers may be fuller than usual."""
+        """Evaluates the sample, without its start, when buffers may be fuller than usual."""
         first = _STEPS // 4
         asked, came = self._asked[first + 1 :], self._came[first + 1 :]
         waited = sum(came) - sum(asked)
@@ -101,7 +101,7 @@ class InputStall:
 
 
 def processor_times() -> tuple[float, float]:
-    """The time that the machine's processors were idle so far, and all of it; zeros if unknown."""
+    """The processors' idle time and total time since boot, in seconds * HZ; zeros if unknown."""
     try:
         _, *times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:

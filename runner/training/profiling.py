@@ -1,10 +1,10 @@
 """`--profile_steps=100:102`: a TensorFlow profile of some training steps.
 
-`RunConfig.profile_every` makes one of a few steps again and again, of which the newest are kept.
+`RunConfig.profile_every` profiles a few steps at regular intervals, and keeps the newest profiles.
 
-It lies in `train/plugins/profile/`, where TensorBoard's profile plugin looks for it. That plugin
-tells steps apart where no loop runs in the graph: its overview has their times only with
-`TrainerConfig.train_tf_while_loop = False`; its other pages need nothing of the kind.
+Profiles are in `train/plugins/profile/`, where TensorBoard's profile plugin looks. It tells steps
+apart only without a loop in the graph: its overview page has their times only with
+`TrainerConfig.train_tf_while_loop = False`; its other pages do not need that.
 """
 
 import shutil
@@ -28,7 +28,7 @@ class Steps(NamedTuple):
     Attributes:
         first: The first one; the run's first step is 1.
         last: The last one.
-        every: The same so many steps later, and so on; 0 for no more.
+        every: Repeats them every so many steps; 0 does not.
     """
 
     first: int
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     every: int = 0
 
     def after(self, step: int) -> tuple[int, int] | None:
-        """The next ones to profile after `step`, or the rest of those that it is among."""
+        """The next steps to profile after `step`, or the present ones if it is among them."""
         if self.every:
             more = max(0, -((self.last - step - 1) // self.every)) * self.every
             return self.first + more, self.last + more
@@ -49,17 +49,17 @@ def each(every: int) -> Steps:
 
 
 class Profiled(orbit.AbstractTrainer):
-    """A trainer that trains as another does, and profiles some steps.
+    """Wraps a trainer, and profiles some of its steps.
 
-    These are run one at a time, each under its number; the loops before and after end where they
-    would without. What falls due between two of the steps, such as a checkpoint, is profiled, too.
-    A profiler that fails is noted, and training goes on.
+    These run one at a time, each under its number; other loops end where they would without. What
+    falls due between two of the steps, such as a checkpoint, is profiled, too. If the profiler
+    fails, that is noted and training goes on.
 
     Args:
         trainer: Trains.
-        steps: Those to profile. Of steps that were done before this start there is no profile.
-        folder: A run of TensorBoard's.
-        note: Told what became of the profile.
+        steps: Those to profile, unless they were done before this start.
+        folder: A run folder of TensorBoard.
+        note: Called with the outcome.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Profiled(orbit.AbstractTrainer):
         self._span: tuple[int, int] | None = None  # the steps in the profile that is going on
         self._over = steps.after(trainer.step) is None
         if self._over:
-            note(f"nothing is profiled: the run is at step {trainer.step:,}, past {steps.last:,}")
+            note(f"nothing to profile: the run is at step {trainer.step:,}, past {steps.last:,}")
 
     def train(self, num_steps: tf.Tensor) -> Any:
         """Runs `num_steps` steps, fewer if a brake ends them; see `orbit.AbstractTrainer`."""
@@ -93,7 +93,7 @@ class Profiled(orbit.AbstractTrainer):
                 return logs
 
     def close(self) -> None:
-        """Writes what was profiled, if training ends within the range."""
+        """Writes the profile, if training ends within its steps."""
         if self._span is None:
             return
         (first, last), self._span, self._over = self._span, None, not self._steps.every
@@ -105,12 +105,12 @@ class Profiled(orbit.AbstractTrainer):
             if self._steps.every:
                 where = _keep(where, _there(where) - before, first, last)
         except (tf.errors.OpError, OSError) as error:
-            self._note(f"the profile is not written: {getattr(error, 'message', error)}")
+            self._note(f"the profile could not be written: {getattr(error, 'message', error)}")
         else:
             self._note(f"profiled steps {first:,} to {last:,}, in {where}")
 
     def _cut(self, step: int, last: int) -> int:
-        """Where the loop from `step` to `last` is interrupted first, or `last`."""
+        """Where the loop from `step` to `last` must end first."""
         steps = None if self._over else self._steps.after(step)
         if steps is None:
             return last
@@ -120,7 +120,7 @@ class Profiled(orbit.AbstractTrainer):
         """One loop, profiled if its first step is to be."""
         steps = None if self._over else self._steps.after(step)
         if steps is None or step + 1 < steps[0]:
-            self.close()  # a rollback has left the range
+            self.close()  # after a rollback
             return self._trainer.train(tf.constant(end - step, tf.int32))
         if self._span is None:
             self._start(end)
@@ -138,7 +138,7 @@ class Profiled(orbit.AbstractTrainer):
             tf.profiler.experimental.start(str(self._folder))
         except tf.errors.OpError as error:
             self._over = True
-            self._note(f"nothing is profiled: {error.message}")
+            self._note(f"profiling failed: {error.message}")
         else:
             self._span = step, step
 

@@ -24,10 +24,10 @@ _STATEFUL = frozenset(
 
 
 def stateful_random_ops(graph: tf.Graph) -> list[str]:
-    """The ops of a graph and its functions that draw random numbers no checkpoint can repeat.
+    """The ops of a graph and its functions whose random state no checkpoint holds.
 
     Returns:
-        `type 'name'` each.
+        `type 'name'` of each.
     """
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -39,19 +39,19 @@ def describe(
     graph: tf.Graph | None,
     step: int,
     *,
-    remembered: bool,
+    inputs_saved: bool,
     deterministic: bool,
     lost: str = "",
 ) -> str:
-    """How exactly training goes on at `step`: one line for the log.
+    """Whether training resumes exactly at `step`: one line for the log.
 
     Args:
         data: Describes the training inputs.
-        graph: A training step's; None for an eager one, which cannot be looked into.
+        graph: Of a training step; None for an eager one, which cannot be inspected.
         step: Where training starts.
-        remembered: Whether the checkpoint holds the state of the inputs.
-        deterministic: Whether ops give the same bits every time.
-        lost: Why those of the inputs do not all the same; empty: they do.
+        inputs_saved: Whether the checkpoint holds the state of the inputs.
+        deterministic: Whether ops are deterministic.
+        lost: Why the inputs are not; empty if they are.
     """
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
@@ -60,14 +60,14 @@ def describe(
             f"{text.some(drawn)}"
         )
     if graph is None:
-        return "a resume may be inexact: the training step runs eagerly and cannot be looked into"
+        return "a resume may be inexact: the training step runs eagerly and cannot be inspected"
     if not deterministic:
         return "a resume may be inexact, because RunConfig.deterministic is False"
     if lost:
-        return f"a resume is not exact in its inputs, because {lost}"
+        return f"a resume is not exact, because its inputs are not: {lost}"
     if pipeline.is_placed(data):
         return "a resume is exact: inputs are placed by step"
-    if remembered:
+    if inputs_saved:
         return "a resume is exact: the state of the inputs is in the checkpoint"
     if getattr(data, "deterministic", None) is False:
         return "a resume is not exact, because the task's inputs are not deterministic"

@@ -1,4 +1,4 @@
-"""One loop of training: official's Trainer, with metrics read in the graph and a brake."""
+"""Official's Trainer, with metrics read in the graph and a brake."""
 
 import functools
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from runner.training import finite, inner_loop, input_stall, train_step
 
 
 class Trainer(evaluator.Evaluator):
-    """Trains one model, and evaluates it where there are validation data.
+    """Trains one model, and evaluates it if there are validation data.
 
     It differs from official's in five ways. A loop of steps and the reading of its metrics is one
-    graph call. Training metrics run on until the summary grid (`summary_interval`) resets them, and
-    are in the checkpoint. A loop ends early when the brake is pressed or a loss breaks. XLA
-    compiles wherever it is asked for. A batch may be cut into parts for one update.
+    graph call. Training metrics accumulate until the summary grid (`summary_interval`) resets them,
+    and are in the checkpoint. A loop ends early if the brake is pressed or a loss breaks. XLA is
+    used on CPUs, too. A batch may be cut into parts for one update.
 
-    Create it inside the strategy's scope. Its arguments are those of `Evaluator`, and `brake`,
-    `inputs`, `replicas` and `logs`, which are created outside, and the `determinism` of its inputs.
+    Create it in the strategy's scope. Its arguments are those of `Evaluator`; `brake` and `extra`,
+    which are created outside the scope; and the `determinism` of its inputs.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Trainer(evaluator.Evaluator):
 
     @property
     def features_spec(self) -> Any:
-        """The specification of one replica's batch of features, as the task's steps take them."""
+        """The specification of one replica's batch of features."""
         spec = tf.nest.map_structure(tf_internals.replica_spec, self.train_dataset.element_spec)
         return spec[0] if isinstance(spec, tuple) and len(spec) == 2 else spec
 
@@ -120,13 +120,13 @@ class Trainer(evaluator.Evaluator):
         return bool(self._sound)
 
     def initialize(self, *, whole: bool = False) -> None:
-        """Gives groups of variables their first values; then, what an `init_checkpoint` holds."""
+        """Initializes groups of variables, then loads the `init_checkpoint`."""
         run = self.config.run
         parameter_groups.initialize(run.variable_groups, self.model, run.seed)
         super().initialize(whole=whole)
 
     def feed(self, dataset: Any) -> None:
-        """Goes on with other inputs, of the same shape, and releases the brake of a broken loss."""
+        """Continues with other inputs of the same shape, and releases a broken loss's brake."""
         self.train_dataset = dataset
         self._begin(dataset)
         self.brake.sound.assign(True)
@@ -137,17 +137,17 @@ class Trainer(evaluator.Evaluator):
         self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
 
     def capture_extra_state(self) -> None:
-        """Before a commit: takes up what checkpoints would leave out."""
+        """Before a commit: captures what checkpoints would leave out."""
         self.extra_state.replicas.capture()
         if self.saves_inputs:
             self.extra_state.inputs.capture(self._iterator)
 
     def put_back_extra_state(self, dataset: Any = None) -> None:
-        """After a restore: puts back what `capture_extra_state` took up.
+        """After a restore: puts back what `capture_extra_state` captured.
 
         Args:
-            dataset: The inputs, built from the start, to be moved to where they were. If that was
-                not saved, the present ones stay: they were built for the restored step.
+            dataset: The inputs from the start, to be moved to their saved position. If there is
+                none, the present inputs stay: they were built for the restored step.
         """
         self.extra_state.replicas.put_back()
         self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
@@ -171,7 +171,7 @@ class Trainer(evaluator.Evaluator):
             return self._run(int(num_steps))
         except (tf.errors.OutOfRangeError, StopIteration) as error:
             raise RunnerError(
-                f"the training data ended at about step {self.step}: they must repeat "
+                f"the training data ended at about step {self.step}; they must repeat "
                 "(dataset.repeat())"
             ) from error
 
@@ -187,10 +187,10 @@ class Trainer(evaluator.Evaluator):
         return logs or self._read_metrics()
 
     def _run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
-        """Runs a loop, traced anew for other inputs.
+        """Runs a loop, which is retraced for other inputs.
 
-        Its graph holds the iterator, and reads the length from a variable: of a short loop the
-        handling of arguments takes about as long as the steps.
+        Its graph holds the iterator, and reads the length from a variable: in a short loop, passing
+        arguments takes about as long as the steps.
         """
         if timed not in self._loops:
             loop: Any = functools.partial(self._loop, timed)
@@ -219,7 +219,7 @@ class Trainer(evaluator.Evaluator):
         return self._read_metrics(), sound
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
-        """A model's own metrics are in training's and in validation's; training's values stay."""
+        """Evaluates, and keeps training's values of metrics that validation shares."""
         both = [metric for metric in self._metrics if metric in self.validation_metrics]
         local = self.strategy.experimental_local_results
         parts = [part for metric in both for v in metric.variables for part in local(v)]

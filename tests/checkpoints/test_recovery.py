@@ -143,7 +143,7 @@ def test_a_damaged_checkpoint_is_put_aside_loudly_and_the_one_before_is_used(tmp
     assert newest(tmp_path, notes) == tmp_path / "ckpt-10"
     [note] = notes
     assert "ckpt-20 is damaged" in note
-    assert "going on from" in note
+    assert "continuing from" in note
     assert restored(tmp_path / "ckpt-10") == 10
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-10")
     assert not list(tmp_path.glob("ckpt-20*"))

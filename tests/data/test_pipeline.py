@@ -249,7 +249,7 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
     results = runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     assert results["step"] == 40
     err = capsys.readouterr().err
-    said = "not exact in its inputs, because TensorFlow cannot make them deterministic: "
+    said = "not exact, because its inputs are not: TensorFlow cannot make them deterministic: "
     assert err.count(said) == err.count("not exact") == 1
     assert tf_config.is_op_determinism_enabled()  # of the step
 

@@ -59,7 +59,7 @@ def test_what_a_resumed_run_has_left_of_the_steps_is_profiled(tmp_path, capsys):
     assert events(tmp_path)[1] == [21, 22]
 
     runner.run(toy.experiment(), tmp_path, "train", profile_steps=(1, 22))
-    assert "nothing is profiled: the run is at step 40, past 22" in capsys.readouterr().err
+    assert "nothing to profile: the run is at step 40, past 22" in capsys.readouterr().err
     assert events(tmp_path)[1] == [21, 22]
 
 
@@ -76,14 +76,14 @@ def test_a_profiler_that_is_taken_is_noted_and_the_run_goes_on(tmp_path, capsys)
     finally:
         tf.profiler.experimental.stop(save=False)
     assert results["step"] == 40
-    assert "nothing is profiled: Another profiler is running" in capsys.readouterr().err
+    assert "profiling failed: Another profiler is running" in capsys.readouterr().err
 
 
 def test_a_profile_that_cannot_be_written_is_noted_and_the_run_goes_on(tmp_path, capsys):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "plugins").write_text("no folder")
     assert runner.run(toy.experiment(), tmp_path, "train", profile_steps=(2, 3))["step"] == 40
-    assert "the profile is not written: " in capsys.readouterr().err
+    assert "the profile could not be written: " in capsys.readouterr().err
 
 
 class Trainer:
