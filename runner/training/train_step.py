@@ -34,8 +34,8 @@ class TrainStep:
             if obstacle:
                 self._trace(compiled=False)
         if wanted and obstacle:
-            field = "RuntimeConfig.enable_xla = True"
-            console.say(f"{field}: steps are not compiled, because {obstacle}")
+            said = f"RuntimeConfig.enable_xla = True: steps are not compiled, because {obstacle}"
+            console.say(said)
 
     def __call__(self, batch: Any) -> tf.Tensor:
         """Trains on a batch of all replicas; a bool scalar."""
