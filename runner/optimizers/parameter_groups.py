@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from runner.core import spelling
+from runner.core import spelling, text
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
@@ -37,8 +37,8 @@ def check(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
         else:
             parts = {part for name in names for part in name.split("/")}
             meant = spelling.did_you_mean(group.pattern, [*names, *sorted(parts)])
-            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-            why = f"matches no trainable variable of the model, which has {shown}{meant}"
+            there = text.some(names, 8)
+            why = f"matches no trainable variable of the model, which has {there}{meant}"
         raise ConfigError(
             f"VariableGroupConfig.pattern = {group.pattern!r} of the group {group.name!r} {why}"
         )

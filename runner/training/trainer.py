@@ -63,12 +63,7 @@ class Trainer(evaluator.Evaluator):
             pipeline.advice(config.task.train_data), config.trainer.train_steps
         )
         self.extra_state = extra
-        self._metrics = [*self.train_metrics, self.train_loss]
-        if config.run.log_gradient_norm:
-            norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
-            gradient_norm.measure(optimizer, norm)
-            self._metrics.append(norm)
-        evaluator.check_names(task, self._metrics)
+        self._metrics = self._all_metrics()
         parameter_groups.scale_rates(optimizer, config.run.variable_groups)
         self._begin(train_dataset)
         self._length = 0
@@ -92,6 +87,15 @@ class Trainer(evaluator.Evaluator):
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and extra.inputs.can_hold(self._iterator)
         )
+
+    def _all_metrics(self) -> list[tf_keras.metrics.Metric]:
+        metrics = [*self.train_metrics, self.train_loss]
+        if self.config.run.log_gradient_norm:
+            norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
+            gradient_norm.measure(self.optimizer, norm)
+            metrics.append(norm)
+        evaluator.check_names(self.task, metrics)
+        return metrics
 
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
