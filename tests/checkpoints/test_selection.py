@@ -131,7 +131,7 @@ def test_where_nothing_can_be_read_the_command_fails(tmp_path, trained):
         part.unlink()
     for step in (20, 40):
         damage(tmp_path, step)
-    with pytest.raises(RunnerError, match="ckpt-40 cannot be read"):
+    with pytest.raises(RunnerError, match="ckpt-40 is damaged"):
         runner.run(toy.experiment(), tmp_path, "eval", checkpoint="40")
     with pytest.raises(RunnerError, match="not one of 2 checkpoints could be evaluated"):
         runner.run(toy.experiment(), tmp_path, "eval", checkpoint="all")

@@ -115,7 +115,7 @@ def test_another_best_checkpoint_is_found(make):
 
 
 def test_a_run_without_a_checkpoint_cannot_be_compared(make, tmp_path):
-    with pytest.raises(RunnerError, match=r"no checkpoint in .*empty"):
+    with pytest.raises(RunnerError, match=r"empty has no checkpoint"):
         comparison.compare(make("a"), tmp_path / "empty")
 
 
