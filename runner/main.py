@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from runner import exit_messages, flags, modes
 from runner.core import installation, signals
-from runner.core.console import announce
+from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
 from runner.runs.request import Request, Results
@@ -89,6 +89,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             from absl import logging
 
             logging.use_absl_handler()
+            logging.get_absl_handler().python_handler.setStream(Lines())
             logging.set_verbosity(logging.INFO)
         experiment = config.load(
             given.gin_file,

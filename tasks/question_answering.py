@@ -14,6 +14,7 @@ from official.core import base_task, task_factory
 from official.core import config_definitions as cfg
 from official.modeling import tf_utils
 
+from runner.core import files
 from runner.errors import ConfigError
 from tasks.questions import (
     answer_spans,
@@ -223,11 +224,7 @@ def _known(labels: Features) -> tf.Tensor:
 
 
 def _write(path: Path, predictions: Mapping[str, str]) -> None:
-    """The file appears whole, or stays as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.tmp")
-    beside.write_text(json.dumps(predictions, ensure_ascii=False, indent=0), "utf-8")
-    beside.replace(path)
+    files.write_text(path, json.dumps(predictions, ensure_ascii=False, indent=0))
 
 
 def _check(params: QuestionAnsweringConfig) -> None:

@@ -119,6 +119,22 @@ class Console:
         return self._made
 
 
+class Lines:
+    """A stream for handlers of logs, which says what is written to it: `logging`'s and absl's."""
+
+    def write(self, text: str) -> None:
+        """Says a line; handlers write whole ones."""
+        if text.rstrip("\n"):
+            say(text.rstrip("\n"))
+
+    def flush(self) -> None:
+        """Does nothing: lines are not kept."""
+
+    def isatty(self) -> bool:
+        """True, so that absl does not close it."""
+        return True
+
+
 STDERR = Console()
 """The console of the process."""
 

@@ -1,4 +1,4 @@
-"""A sign of life, given again and again beside whatever else goes on. Standard library only."""
+"""Regular signs of life from a thread, whatever else goes on. Standard library only."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from runner.core import console
 from runner.errors import LostError
 
 SECONDS = 5.0
-"""How long from one sign of life to the next."""
+"""Between two signs of life."""
 
 
 @contextlib.contextmanager
@@ -17,8 +17,8 @@ def beating(
 ) -> Iterator[None]:
     """Inside, a thread calls `beat` every `seconds`, through long loops and evaluations.
 
-    A beat that the file system refuses (a full disk, a share that is away) is noted once for as
-    long as that lasts; the next one is tried all the same. There is none after a lost claim.
+    If the file system refuses a beat (a full disk, an unreachable share), that is noted once, and
+    the next one is still tried. After a lost claim the thread ends.
     """
     ended = threading.Event()
 

@@ -1,4 +1,7 @@
-"""The rows of a run's log: evaluations and decisions. No TensorFlow."""
+"""The rows of a run's log: evaluations and decisions. No TensorFlow.
+
+A row's `time` is when it was made, in seconds since the epoch.
+"""
 
 import dataclasses
 import itertools
@@ -35,7 +38,6 @@ class Evaluation(Record):
         step: The training step whose weights were evaluated.
         metrics: Name to value; may be NaN or infinite.
         seconds: How long the evaluation took.
-        time: When it ended, in seconds since the epoch.
         checkpoint: The checkpoint's name, `ckpt-<step>` or a path.
     """
 
@@ -62,7 +64,6 @@ class Rollback(Record):
         skipped: The batches left out: the first, and the one after the last.
         rate: What the learning rate is multiplied by from `step` on.
         reason: What broke.
-        time: When, in seconds since the epoch.
     """
 
     kind = "rollback"
@@ -82,7 +83,6 @@ class Stop(Record):
         step: Where it ended, and committed.
         source: The evaluator's name.
         reason: Why.
-        time: When, in seconds since the epoch.
     """
 
     kind = "stop"
@@ -100,7 +100,6 @@ class Drop(Record):
         step: Where it was made, and committed; it holds from there.
         source: The evaluator's name.
         scale: What the schedule is multiplied by, by this drop and all before it.
-        time: When, in seconds since the epoch.
     """
 
     kind = "drop"
@@ -118,7 +117,6 @@ class LeftOut(Record):
         step: The checkpoint's.
         checkpoint: Its name, `ckpt-<step>` or a path.
         reason: What went wrong.
-        time: When, in seconds since the epoch.
     """
 
     checkpoint: str
@@ -150,7 +148,6 @@ class Test(Record):
         tested: The step whose weights were tested.
         metrics: Name to value; may be NaN or infinite.
         seconds: How long it took.
-        time: When it ended, in seconds since the epoch.
         checkpoint: The checkpoint's name.
     """
 

@@ -1,9 +1,8 @@
 """A run as a row of TensorBoard's HPARAMS table, where `tensorboard --logdir runs` compares runs.
 
 The row says what the configuration changes, how the run ended, and the best evaluation's metrics.
-TensorBoard adds the last point of every chart in the folders below, those of evaluators, too. The
-columns are left to it: of several runs that declare theirs it reads one, but where none does, it
-gathers the columns of all.
+TensorBoard adds the last point of every chart in the folders below, evaluators' included. No
+columns are declared: TensorBoard would read one run's only, but gathers all runs' itself.
 """
 
 import contextlib
@@ -28,9 +27,9 @@ class Session:
     """The row of one run (TensorBoard's "session"), in the run's folder itself.
 
     Args:
-        model_dir: The run's folder; a row that an earlier start has left there is replaced, as of
-            two TensorBoard would read the older.
-        values: By path, what the configuration changes.
+        model_dir: The run's folder. An earlier start's row is replaced: of two, TensorBoard would
+            read the older.
+        values: What the configuration changes, by path.
     """
 
     def __init__(self, model_dir: Path, values: dict[str, bool | float | str]) -> None:
@@ -87,7 +86,7 @@ def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]
 def values(experiment: Experiment) -> dict[str, bool | float | str]:
     """By path, what the configuration changes, as `--print_config=changed` says; secrets masked.
 
-    What is no truth value, no finite number and no text becomes the text that YAML has for it.
+    Anything but a bool, a finite number or a string is rendered as YAML.
     """
     changed = {path: _plain(value) for path, value in printing.changed(experiment).items()}
     return secrets.masked_all(changed, list(secrets.held(experiment.as_dict())))

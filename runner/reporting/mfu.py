@@ -1,9 +1,8 @@
-"""Model FLOPs utilisation (MFU): the share of its devices' peak that training makes use of.
+"""Model FLOPs utilisation (MFU): the share of the devices' peak that training uses.
 
-It is the steps a second that were made over those that the peak would allow, as in appendix B of
-PaLM (Chowdhery et al., 2022, arXiv:2204.02311). The FLOPs of a step are those that
-`runner.reporting.flops.graph` finds in its graph, so that activations which a model
-computes twice count twice.
+Steps per second, divided by those that the peak would allow, as in appendix B of PaLM (Chowdhery
+et al., 2022, arXiv:2204.02311). A step's FLOPs are counted by `runner.reporting.flops.graph`, so
+recomputed activations count twice.
 """
 
 import dataclasses
@@ -12,9 +11,9 @@ import re
 
 import tensorflow as tf
 
-# TFLOP/s of a device by the words in its name: float32, float16, bfloat16; 0 where it has no units
-# for it. Dense, and for float32 in TF32 where there is that, as TensorFlow computes by default.
-# From NVIDIA's data sheets, those with sparsity halved; of the forms that are not named, SXM.
+# Dense TFLOP/s of a device in float32, float16, bfloat16, by the words in its name; 0: unsupported.
+# float32 is TF32 where available, TensorFlow's default. From NVIDIA's data sheets, sparse figures
+# halved; SXM unless the name says otherwise.
 _GPUS = {
     "V100": (15.7, 125.0, 0.0),
     "V100 PCIE": (14.0, 112.0, 0.0),
@@ -68,7 +67,7 @@ class Peak:
 
 @dataclasses.dataclass(frozen=True)
 class Utilization:
-    """What a rate of training steps makes of the devices.
+    """The share of the devices' peak that a rate of training steps uses.
 
     Attributes:
         step_flops: Of a training step on all devices.
@@ -86,12 +85,12 @@ class Utilization:
 
 
 def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
-    """The peak of one device, None where it is neither given nor known.
+    """The peak of one device, None if unknown.
 
     Args:
-        device: Its name, as `device_name` tells it.
+        device: Its name, from `device_name`.
         precision: `float32`, `float16` or `bfloat16`: what matrix products are computed in.
-        given: FLOP/s that count in the place of what is known; 0 for none.
+        given: FLOP/s that override the table; 0: none.
     """
     if given:
         return Peak(given, "RunConfig.peak_flops")
@@ -105,7 +104,7 @@ def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
 
 
 def device_name(variable: tf.Variable) -> str:
-    """What the maker calls the device that holds a variable; empty for CPUs, and where unknown."""
+    """The product name of the device that holds a variable; empty for CPUs, and if unknown."""
     device = tf.DeviceSpec.from_string(variable.device)
     if device.device_type == "GPU":
         gpus = tf.config.list_physical_devices("GPU")

@@ -7,9 +7,11 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from runner.core import files
 from runner.errors import ConfigError
 from tasks.images import image_folders
 
@@ -41,9 +43,8 @@ def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str]
     key = hashlib.sha256("\n".join([f"{height}x{width}", *folder.paths]).encode()).hexdigest()
     part = out.with_name(f"{out.name}.{key[:8]}.part")
     _decode(folder.paths, part, (height, width, 3), note)
-    whole = out.with_name(f"{out.name}.{key[:8]}.whole")
-    _write(whole, part, (height, width, 3), folder)
-    whole.rename(out)
+    with files.whole(out) as whole:
+        _write(whole, part, (height, width, 3), folder)
     part.unlink()
     note(f"{out}: {len(folder.paths):,} images of {len(folder.names)} classes")
 
@@ -66,11 +67,11 @@ def _decode(
 
 
 def _write(
-    path: Path, pixels: Path, shape: tuple[int, int, int], folder: image_folders.Folder
+    out: BinaryIO, pixels: Path, shape: tuple[int, int, int], folder: image_folders.Folder
 ) -> None:
     """An .npz as np.savez writes it, without its images ever being in memory."""
     header = {"descr": "|u1", "fortran_order": False, "shape": (len(folder.labels), *shape)}
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         with archive.open("images.npy", "w", force_zip64=True) as file, pixels.open("rb") as source:
             np.lib.format.write_array_header_1_0(file, header)
             shutil.copyfileobj(source, file)

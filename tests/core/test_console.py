@@ -1,5 +1,6 @@
 import ast
 import io
+import logging
 import sys
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def test_what_others_print_comes_above_the_live_line_and_goes_where_it_went_afte
     assert sys.stderr is pty.stream
     print("later", file=sys.stderr)
     assert pty.close() == ["a warning of a library's", "step 2", "later"]
+
+
+def test_log_messages_come_above_the_live_line(monkeypatch):
+    pty = on_a_pty(monkeypatch)
+    log = logging.getLogger("another library's")
+    log.addHandler(logging.StreamHandler(console.Lines()))
+    console.show("step 1")
+    log.warning("careful")
+    console.end()
+    assert pty.close() == ["careful", "step 1"]
 
 
 def test_the_cursor_is_never_hidden(monkeypatch):
