@@ -92,7 +92,7 @@ def source(tmp_path_factory):
 def pip(python, *arguments):
     flags = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", f"--python={python}", *arguments, *flags]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, env=ENVIRONMENT)
 
 
 def environment(folder):
@@ -114,7 +114,13 @@ def wheel(source, tmp_path_factory):
 def python(request, source, tmp_path_factory):
     made = environment(tmp_path_factory.mktemp(request.param))
     editable = request.param == "editable"
-    pip(made, "install", *(["-e", source] if editable else [request.getfixturevalue("wheel")]))
+    # Another runner that the libraries may have beside them does not count, and stays as it is.
+    pip(
+        made,
+        "install",
+        "--ignore-installed",
+        *(["-e", source] if editable else [request.getfixturevalue("wheel")]),
+    )
     return made
 
 
