@@ -31,7 +31,7 @@ _MULTITASK = "official.modeling.multitask.configs"
 class Experiment(cfg.ExperimentConfig):
     """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
 
-    # A loaded experiment remembers by path where its values were given; that is no value itself.
+    # A loaded experiment remembers by path where its values were given; that is not a value.
     RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
@@ -58,7 +58,7 @@ def load(
         gin_params: `Name.parameter=value` strings, applied in order after the files.
         experiment: The name of a registered experiment, which is there before gin.
         config_files: YAML or JSON files, applied in order.
-        overrides: Texts as of `--params_override`, applied in order.
+        overrides: As for `--params_override`, applied in order.
         flags: Single values by path, each with the flag that gave it.
         trains: Whether a mode that trains is meant, for the check of ranges; None: no check.
         evaluates: Whether a mode that evaluates is meant.
@@ -122,7 +122,7 @@ def resolve(experiment: Experiment) -> list[str]:
     Doing it again changes nothing.
 
     Returns:
-        What to show of it.
+        What to show.
 
     Raises:
         ConfigError: as `epochs.resolve` does.

@@ -152,7 +152,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=True,
         type=_truth,
-        help="stands for run.async_checkpoints, which is on; =false to write while training waits",
+        help="sets run.async_checkpoints, which is on; =false: training waits for checkpoints",
     )
     group.add_argument(
         "--alsologtostderr",
@@ -160,7 +160,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=False,
         type=_truth,
-        help="show what official's code and TensorFlow's log, too",
+        help="also show the logs of official's code and of TensorFlow",
     )
     group = parser.add_argument_group(
         "evaluate",
@@ -215,11 +215,11 @@ def _add_configuration(parser: argparse.ArgumentParser) -> None:
         metavar="VALUES",
         help="the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
     )
-    add("--tpu", metavar="ADDRESS", help="stands for runtime.tpu, which the strategy 'tpu' uses")
+    add("--tpu", metavar="ADDRESS", help="sets runtime.tpu, which the strategy 'tpu' uses")
     add(
         "--tf_data_service",
         metavar="ADDRESS",
-        help="stands for tf_data_service_address of the training and the validation data",
+        help="sets tf_data_service_address of the training and the validation data",
     )
 
 
@@ -233,7 +233,7 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="all",
         choices=("all", "changed"),
-        help="print every value with its origin and end; =changed: without the defaults",
+        help="print every value and where it was set, then exit; =changed: without the defaults",
     )
     group.add_argument(
         "--dry_run",

@@ -138,7 +138,7 @@ def bucketed(
     input_context: tf.distribute.InputContext | None = None,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
-    """Training data as of `place`, but each batch of like lengths, so that little is padded.
+    """Training data as from `place`, but with batches of similar lengths, so that little is padded.
 
     The examples that `place` would give to 32 batches (to an epoch, where that is less) are sorted
     by length and dealt out again, and the batches trade places. An epoch's last examples may so
@@ -147,9 +147,9 @@ def bucketed(
     Args:
         lengths: [size] whole numbers, of each example.
         load: finds examples by index; it pads them to the longest of the batch.
-        config: as of `place`, like the result and the errors.
-        input_context: as of `place`.
-        augment: as of `place`.
+        config: as for `place`, like the result and the errors.
+        input_context: as for `place`.
+        augment: as for `place`.
     """
     size = len(lengths)
     share = _share(size, config, input_context, "training")

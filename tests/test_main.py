@@ -65,7 +65,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
             ["--mode=train", f"--params_override={','.join(['trainer.train_stepz=5'] * 20)}"],
             "did you",
         ),
-        (["--mode=train", "--model_dir=gs://bucket/runs"], "a bucket can be mounted as one (gs:"),
+        (["--mode=train", "--model_dir=gs://bucket/runs"], "a bucket can be mounted as a folder"),
         (["--mode=eval", "--checkpoint=7"], "--checkpoint=7"),
         (
             ["--mode=train", "--gin.TrainerConfig.best_checkpoint_eval_metric='acuracy'"],

@@ -1,9 +1,9 @@
 """Functions and classes that a configuration names: `RunConfig.writers = (@my_writers.Csv(),)`.
 
-Official's configurations hold numbers, strings and sections only. So a function is a section, too:
-its name, and what gin binds of its parameters (`my_writers.Csv.path = 'rows.csv'`). That is written
-to params.yaml and config.gin, read back, and compared in a resume as any other. What a class makes
-is called in its place: `@my.Class` and `@my.Class()` mean the same.
+Official's configurations hold numbers, strings and sections only. So a function is a section as
+well: its name, and what gin binds of its parameters (`my_writers.Csv.path = 'rows.csv'`). It is
+written to params.yaml and config.gin, read back, and compared in a resume like any other. What a
+class makes is called in its place: `@my.Class` and `@my.Class()` mean the same.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ def load(config: FunctionConfig) -> functools.partial[Any]:
     """The function, with the arguments that the configuration gives.
 
     Raises:
-        ConfigError: there is none of this name, or it takes no such arguments; the message says
+        ConfigError: nothing has this name, or it takes other arguments; the message says
             what is wrong, and not where.
     """
     try:

@@ -122,7 +122,7 @@ class _Resolver:
         return Bound(binding.scope, named, binding.parameter, value, binding.place)
 
     def _elsewhere(self, parameter: str) -> str:
-        """Which other section has a parameter, as well as that can be told."""
+        """Which other section has a parameter, if that is clear."""
         holder = self._names.holder(parameter)
         found = f"; did you mean {holder}.{parameter}?" if holder else ""
         return spelling.elsewhere(parameter) or found
@@ -131,7 +131,7 @@ class _Resolver:
         """A value, or a part of one, with references resolved; `within` are the macros around."""
         match value:
             case gin_parser.Reference():
-                # As in gin, what stands in a macro is built in a scope of the macro's name.
+                # As in gin, what a macro holds is built in a scope of the macro's name.
                 scope = value.scope or "".join(within[-1:])
                 return self._link(dataclasses.replace(value, scope=scope), source)
             case gin_parser.Macro(name) if name in within:

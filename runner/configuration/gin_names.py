@@ -155,7 +155,7 @@ def _attribute(module: types.ModuleType, path: str) -> Named:
         if isinstance(target, types.ModuleType):
             module, path = target, ".".join(parts[index + 1 :])
     if not callable(target):
-        raise ConfigError(f"{path or module.__name__} is no class or function")
+        raise ConfigError(f"{path or module.__name__} is not a class or function")
     return Named(target, module.__name__, path)
 
 
@@ -198,7 +198,7 @@ def _missing(name: str, near: Sequence[Path]) -> str:
     parent, _, leaf = name.rpartition(".")
     around = sys.modules.get(parent)
     if around is not None and hasattr(around, leaf):
-        return f"{name} is no module; import {parent}, and write {parent.split('.')[-1]}.{leaf}"
+        return f"{name} is not a module; import {parent}, and write {parent.split('.')[-1]}.{leaf}"
     if hidden := _hidden(name, near):
         return hidden
     folders = getattr(around, "__path__", []) if parent else list(map(str, near))

@@ -118,7 +118,7 @@ def find(name: str, including_folder: Path | None = None) -> Path:
     experiments and the package's own files.
 
     Raises:
-        ConfigError: there is none; the message lists where it looked, and a near name.
+        ConfigError: not found; the message lists where it looked, and a similar name.
     """
     path = Path(name).expanduser()
     searched = [Path.cwd(), including_folder, EXPERIMENTS, PACKAGE]

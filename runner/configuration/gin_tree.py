@@ -151,7 +151,7 @@ class Tree:
 
 
 def _takes(target: Any, parameter: str) -> bool:
-    """Whether a class or function has a parameter that is no section."""
+    """Whether a class or function has a parameter that is not a section."""
     known = typecheck.parameters(target).get(parameter)
     kinds = typecheck.classes(known.hint) if known else [base_config.Config]
     return not any(issubclass(kind, base_config.Config) for kind in kinds)

@@ -8,7 +8,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 ATTRIBUTE = "_origins"
-"""A loaded experiment's attribute that remembers this, and that is no value of it."""
+"""The attribute in which a loaded experiment remembers this; it is not one of its values."""
 
 
 @dataclasses.dataclass

@@ -66,7 +66,7 @@ class _Printer:
         path: str,
         indent: str,
     ) -> Iterator[str]:
-        """The lines of a section; those of an empty one are none."""
+        """The lines of a section; an empty one has none."""
         if not dataclasses.fields(section) and path in self._origins:  # free of form: given whole
             names = (f"{path}.{name}" for name in vars(section))
             self._origins = {**dict.fromkeys(names, self._origins[path]), **self._origins}

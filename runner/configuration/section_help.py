@@ -68,11 +68,11 @@ def find(name: str, files: Iterable[str] = (), params: Iterable[str] = ()) -> ty
 
     Args:
         name: `RunConfig`, or `my_module.MyConfig`, whose module is imported.
-        files: Gin files, whose imports are known, too.
+        files: Gin files, whose imports count as well.
         params: The same as texts.
 
     Raises:
-        ConfigError: there is none; the message says what was likely meant.
+        ConfigError: there is no such section; the message says what was likely meant.
     """
     statements = [*gin_parser.read(["base.gin", *files], params)]
     gin_builder.make_importable(statements)

@@ -59,7 +59,7 @@ class Parameter:
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters that a call of a class or function takes, by name; `**` takes any other.
 
-    A default that breaks its own annotation widens it: what the author wrote is no user's mistake.
+    A default that breaks its own annotation widens it: that is not the user's mistake.
     """
     hints = type_hints(target)
     fields = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()

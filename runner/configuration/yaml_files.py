@@ -26,7 +26,7 @@ _OURS = ("bool", "float", "timestamp")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader, with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is no switch.
+    """SafeLoader, with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is text.
 
     A date stays the text that it is: no field holds one.
     """
@@ -70,12 +70,12 @@ def read_file(path: Path) -> Layer:
     """The values of a YAML or JSON file.
 
     Raises:
-        ConfigError: there is no such file, or it is no mapping; the message says where.
+        ConfigError: there is no such file, or it is not a mapping; the message says where.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: no text: {error}") from error
+        raise ConfigError(f"{path}: not text: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     return _read(text, str(path), lambda line: f"{path}:{line}")
@@ -127,9 +127,9 @@ def _read(text: str, name: str, place: Callable[[int], str]) -> Layer:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = place(mark.line + 1) if mark else name
-        raise ConfigError(f"{where}: no YAML: {error.problem or error.context}") from error
+        raise ConfigError(f"{where}: not YAML: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: no YAML: {error}") from error
+        raise ConfigError(f"{name}: not YAML: {error}") from error
     return Layer(values, places)
 
 
@@ -190,7 +190,7 @@ def _pairs(text: str) -> Layer:
         try:
             value = yaml.load(match["value"].strip(), _Loader)
         except yaml.YAMLError as error:
-            raise ConfigError(f"{place}: {match['value']!r} is no value") from error
+            raise ConfigError(f"{place}: {match['value']!r} is not a value") from error
         *above, name = match["path"].split(".")
         section = values
         for part in above:

@@ -110,7 +110,7 @@ def check(
         lines = "".join(f"\n  {_line(change, places)}" for change in refused)
         raise ConfigError(
             f"{model_dir} was trained with another configuration:{lines}\n"
-            "go on with the new one by --allow_config_change, or begin anew in another --model_dir"
+            "go on with the new one: --allow_config_change, or begin anew in another --model_dir"
             f"{_kept_by(refused, places)}"
         )
     for change in found:
@@ -119,7 +119,7 @@ def check(
 
 
 def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
-    """How to keep what nobody changed: it follows from a length that may change."""
+    """How to keep a value that nobody changed, but that follows from the run's length."""
     kept = [
         f"{each.path}={each.old}" for each in refused if places.get(each.path) == schedules.FOLLOWS
     ]
@@ -135,8 +135,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         found = error
     if not isinstance(found, Mapping):
         raise ConfigError(
-            f"{path} is damaged, so that nobody can tell what has changed since the run was last "
-            "started; go on by --allow_config_change"
+            f"{path} is damaged, so changes since the run was last started are unknown; go on with "
+            "--allow_config_change"
         )
     return found
 

@@ -506,7 +506,7 @@ WRONG = {
         ["epochs = 3", "cfg.TrainerConfig.train_steps = %epoch"],
         "nothing defines %epoch; did you mean 'epochs'?",
     ),
-    "a module for a class": (["shapes.ShapesConfig.model = @shapes.dataclasses()"], "is no class"),
+    "a module for a class": (["shapes.ShapesConfig.model = @shapes.dataclasses()"], "not a class"),
     "word for a number": (
         ["cfg.TrainerConfig.train_steps = 'many'"],
         "TrainerConfig.train_steps: expected int, got str 'many'",
@@ -623,7 +623,7 @@ WRONG = {
     "unknown package": (["from ofical.core import base_task"], "did you mean 'official'?"),
     "a class imported": (
         ["from shapes import ShapesConfig"],
-        "shapes.ShapesConfig is no module; import shapes, and write shapes.ShapesConfig",
+        "shapes.ShapesConfig is not a module; import shapes, and write shapes.ShapesConfig",
     ),
     "interval": (["cfg.TrainerConfig.summary_interval = 0"], "must be 1 or more"),
     "summary interval": (["cfg.TrainerConfig.summary_interval = -1"], "must be 1 or more"),

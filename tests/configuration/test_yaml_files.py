@@ -64,11 +64,11 @@ def test_every_value_has_its_place(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: [1\n", r"x.yaml:3: no YAML"),
-        ("a: 1\n\tb: 2\n", r"x.yaml:2: no YAML"),
+        ("a: 1\nb: [1\n", r"x.yaml:3: not YAML"),
+        ("a: 1\n\tb: 2\n", r"x.yaml:2: not YAML"),
         ("- 1\n", r"x.yaml:1: expected `section: \{name: value\}`"),
         ("a:\n  b: 1\n  b: 2\n", r"x.yaml:3: a.b is given twice, first in line 2"),
-        ("a: !!python/object:os.system x\n", r"x.yaml:1: no YAML"),
+        ("a: !!python/object:os.system x\n", r"x.yaml:1: not YAML"),
     ],
 )
 def test_what_is_no_configuration_is_refused_with_its_line(tmp_path, text, said):
@@ -82,7 +82,7 @@ def test_a_missing_file_and_bytes_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"no\.yaml: No such file"):
         yaml_files.read_file(tmp_path / "no.yaml")
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00a")
-    with pytest.raises(ConfigError, match=r"b\.yaml: no text"):
+    with pytest.raises(ConfigError, match=r"b\.yaml: not text"):
         yaml_files.read_file(tmp_path / "b.yaml")
 
 
@@ -91,7 +91,7 @@ def test_a_missing_file_and_bytes_are_named(tmp_path):
     [
         ("missing.yaml", "expected `section: {name: value}` or an existing file"),
         ("a=1,b", "'b' is not of the form name=value"),
-        ("a=[1", "'\\[1' is no value"),
+        ("a=[1", "'\\[1' is not a value"),
         ("a=1,a.b=2", "a.b is given as a value and as a section"),
         ("a[1]=2", "the values before it are missing"),
     ],
