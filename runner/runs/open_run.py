@@ -35,6 +35,22 @@ def open_run(
         RunnerError: no checkpoint can be restored.
     """
     config, folder = request.config, request.model_dir
+    grid = policies.grid(config, evaluates=evaluates)
+    named = writers.Writers(config.run.writers)
+    state, costs = _built(request, grid, named, evaluates=evaluates)
+    pruning = build.build_pruning(config, state.trainer, folder)  # before the restore
+    state.begin()
+    metric_names.check(config, state.trainer, evaluators or folder, evaluates=evaluates)
+    if not state.source and config.trainer.recovery_max_trials > 0:
+        state.commit(0)  # something to roll back to
+    return _assembled(request, state, grid, costs, pruning, beat, named)
+
+
+def _built(
+    request: Request, grid: schedule.Grid, named: writers.Writers, *, evaluates: bool
+) -> tuple[training_state.TrainingState, build.Costs]:
+    """The state, with all its variables and not yet restored, and its logs cut to its step."""
+    config, folder = request.config, request.model_dir
     best_folders = list(policies.best_rules(config))
     source = recovery.newest_good(folder, best_folders=best_folders, note=console.say)
     written = extra_state.LogState.read(source) if source else None
@@ -49,10 +65,10 @@ def open_run(
         stop=request.stop,
         given=request.given,
     )
-    pruning = build.build_pruning(config, trainer, folder)  # before the restore
     costs = build.build_costs(config, trainer)
-    grid = policies.grid(config, evaluates=evaluates)
-    named = writers.Writers(config.run.writers)
+    log = _log(config, folder, costs, step, named)
+    if source and written:
+        _check_training_rows(log, folder, source, written.training)
     state = training_state.TrainingState(
         config=config,
         folder=folder,
@@ -61,16 +77,10 @@ def open_run(
         rate_scale=rate_scale,
         store=_store(config, folder, trainer, grid),
         history=rows,
-        log=_log(config, folder, costs, step, named),
+        log=log,
         decisions=decisions.Decisions(config, folder, rows),
     )
-    if source and written:
-        _check_training_rows(state.log, folder, source, written.training)
-    state.begin()
-    metric_names.check(config, trainer, evaluators or folder, evaluates=evaluates)
-    if not source and config.trainer.recovery_max_trials > 0:
-        state.commit(0)  # something to roll back to
-    return _assembled(request, state, grid, costs, pruning, beat, named)
+    return state, costs
 
 
 def _truncated_history(
