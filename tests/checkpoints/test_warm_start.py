@@ -92,7 +92,7 @@ def test_the_items_that_a_model_names_are_what_is_loaded(tmp_path):
         "layer_with_weights-1/kernel",
         "layer_with_weights-1/bias",
     ]
-    with pytest.raises(ConfigError, match=r"not the whole model:\n  missing .*: 2\n"):
+    with pytest.raises(ConfigError, match=r"does not hold the whole model:\n  missing .*: 2\n"):
         warm_start.initialize(made, tmp_path / path, whole=True)
 
 

@@ -188,7 +188,7 @@ def test_eval_of_an_init_checkpoint_that_is_not_the_whole_model_is_refused(tmp_p
     path = tf.train.Checkpoint(model=hidden).write(str(tmp_path / "encoder"))
     other = toy.experiment(init_checkpoint=path)
     for dry_run in (False, True):
-        with pytest.raises(ConfigError, match=r"not the whole model:\n  missing .*: 2\n") as error:
+        with pytest.raises(ConfigError, match=r"does not hold the whole model:\n  missing .*: 2\n") as error:
             runner.run(other, tmp_path / "misspelt", "eval", dry_run=dry_run)
     assert "kernel" in str(error.value)
     assert runner.run(other, tmp_path / "trained", "train")["status"] == "done"
@@ -361,7 +361,7 @@ def test_training_may_be_followed_by_one_evaluation(tmp_path):
 def test_validation_data_without_an_end_need_a_number_of_batches(tmp_path, monkeypatch):
     build_inputs = toy.ToyTask.build_inputs
     monkeypatch.setattr(toy.ToyTask, "build_inputs", lambda *given: build_inputs(*given).repeat())
-    with pytest.raises(ConfigError, match=r"no end: TrainerConfig\.validation_steps must say"):
+    with pytest.raises(ConfigError, match=r"are endless: set TrainerConfig\.validation_steps"):
         runner.run(toy.experiment(), tmp_path / "a", "train_and_eval")
     limited = toy.experiment({"trainer": {"validation_steps": 2}})
     assert runner.run(limited, tmp_path / "b", "train_and_eval")["step"] == 40
