@@ -144,7 +144,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--profile_steps",
         metavar="FIRST:LAST",
-        help="for train and train_and_eval: a profile of these steps, both counted, for "
+        help="for train and train_and_eval: a profile of these steps, both included, for "
         "TensorBoard's profile plugin",
     )
     group.add_argument(

@@ -151,7 +151,7 @@ def test_sets_change_nothing_of_the_training(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_evaluator_and_eval_evaluate_every_set_whatever_its_interval(tmp_path):
+def test_an_evaluator_and_eval_evaluate_every_set_whatever_its_interval(tmp_path):
     runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train_and_eval")
     never = evaluated_on("far", FAR.data, interval=1000)
     for mode, name in (("eval", "once"), ("continuous_eval", "continuous")):
@@ -455,7 +455,7 @@ def test_a_misspelt_metric_of_a_rule_stops_a_run_before_its_first_step(tmp_path)
     assert not (tmp_path / "train.jsonl").exists()
 
 
-def test_the_metrics_of_a_evaluator_are_those_that_it_says_it_produces(tmp_path):
+def test_the_metrics_of_an_evaluator_are_those_that_it_says_it_produces(tmp_path):
     path = "run.plateau.higher"
     with handover.registered(tmp_path / "eval-x", policy="latest", metrics=["f1"]):
         check(tmp_path, watching(path, "f1", source="x"))
@@ -463,7 +463,7 @@ def test_the_metrics_of_a_evaluator_are_those_that_it_says_it_produces(tmp_path)
             check(tmp_path, watching(path, "accuracy", source="x"))
 
 
-def test_where_a_evaluator_is_not_running_the_tasks_own_metrics_count(tmp_path):
+def test_where_an_evaluator_is_not_running_the_tasks_own_metrics_count(tmp_path):
     path = "run.early_stopping.lower"
     check(tmp_path, watching(path, "moved_loss", source="x"))
     with pytest.raises(
@@ -472,7 +472,7 @@ def test_where_a_evaluator_is_not_running_the_tasks_own_metrics_count(tmp_path):
         check(tmp_path, watching(path, "f1", source="x"))
 
 
-def test_a_evaluator_answers_for_the_rules_that_name_it(tmp_path):
+def test_an_evaluator_answers_for_the_rules_that_name_it(tmp_path):
     path = "run.early_stopping.higher"
     check(tmp_path, watching(path, "f1", source="x"), evaluator="y")
     with pytest.raises(ConfigError, match=r"EarlyStoppingConfig.higher = 'f1': the evaluation"):

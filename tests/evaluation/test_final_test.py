@@ -155,7 +155,7 @@ def test_a_run_tests_its_best_weights_at_the_end_and_only_once(tmp_path):
     assert runner.run(longer, tmp_path, "train_and_eval")["test"]["last"]["step"] == 60
 
 
-def test_a_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
+def test_an_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
     runner.run(experiment(), tmp_path, "train")
     first = runner.run(experiment(last=True), tmp_path, "continuous_eval")
     assert first["test"]["best"]["metrics"] == pytest.approx(prefixed(first["metrics"]))

@@ -65,7 +65,7 @@ def evaluator(tmp_path):
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_a_trainer_that_keeps_one_loses_none_for_a_evaluator_that_lives(
+def test_a_trainer_that_keeps_one_loses_none_for_an_evaluator_that_lives(
     tmp_path, evaluator, asynchronous
 ):
     trainer(tmp_path, asynchronous=asynchronous)(*range(100))
@@ -93,7 +93,7 @@ def test_each_evaluator_has_a_queue_of_its_own(tmp_path, evaluator):
     assert values(second) == [10.0] * 3
 
 
-def test_nothing_is_kept_for_a_evaluator_that_wants_the_newest_only(tmp_path):
+def test_nothing_is_kept_for_an_evaluator_that_wants_the_newest_only(tmp_path):
     commit = trainer(tmp_path)
     with handover.registered(tmp_path / "eval-a", policy="latest", metrics=["accuracy"]):
         commit(10, 20)
@@ -101,7 +101,7 @@ def test_nothing_is_kept_for_a_evaluator_that_wants_the_newest_only(tmp_path):
 
 
 @pytest.mark.parametrize("when", ["while it is written", "before it is removed"])
-def test_what_is_there_when_a_evaluator_registers_is_in_its_place_or_in_the_queue(
+def test_what_is_there_when_an_evaluator_registers_is_in_its_place_or_in_the_queue(
     tmp_path, monkeypatch, when
 ):
     folder = tmp_path / "eval-a"
@@ -125,7 +125,7 @@ def test_what_is_there_when_a_evaluator_registers_is_in_its_place_or_in_the_queu
     registering.__exit__(None, None, None)
 
 
-def test_a_evaluator_that_registers_while_another_is_served_is_served_too(
+def test_an_evaluator_that_registers_while_another_is_served_is_served_too(
     tmp_path, evaluator, monkeypatch
 ):
     commit = trainer(tmp_path)
@@ -161,7 +161,7 @@ def test_a_registration_goes_with_a_clean_end_and_stays_with_any_other(tmp_path)
     assert handover.metrics_of(tmp_path, "a") is None
 
 
-def test_a_evaluator_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_path):
+def test_an_evaluator_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tmp_path):
     folder = tmp_path / "eval-a"
     with (
         pytest.raises(KeyboardInterrupt),
@@ -179,7 +179,7 @@ def test_a_evaluator_that_gave_no_sign_for_longer_than_the_grace_gets_nothing(tm
 
 
 @pytest.mark.parametrize("behind", [-3600, 3600])
-def test_a_evaluator_whose_clock_differs_by_an_hour_gets_everything(tmp_path, evaluator, behind):
+def test_an_evaluator_whose_clock_differs_by_an_hour_gets_everything(tmp_path, evaluator, behind):
     seconds = 0.0
     commit = trainer(tmp_path, clock=lambda: seconds)
     for step in range(10, 60, 10):
@@ -198,7 +198,7 @@ def test_a_sign_of_life_is_given_again_and_again(tmp_path):
             time.sleep(0.01)
 
 
-def test_what_a_evaluator_said_it_produces_can_be_asked(tmp_path, evaluator):
+def test_what_an_evaluator_said_it_produces_can_be_asked(tmp_path, evaluator):
     assert handover.metrics_of(tmp_path, "a") == ["accuracy"]
     assert handover.metrics_of(tmp_path, "b") is None
 

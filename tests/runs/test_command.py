@@ -54,7 +54,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_evaluator_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):
+def test_an_evaluator_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):
     common = ["--gin_file=digits.gin", "--model_dir=run", "--gin.TrainerConfig.steps_per_loop=10"]
     evaluator = start("--mode=continuous_eval", *common, cwd=tmp_path)  # before there is a folder
     training = start(

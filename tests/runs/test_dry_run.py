@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_and_a_disk_that_is_too_small_are_found_out(tmp_
         rehearse(tmp_path, made=made)
 
 
-def test_a_rule_on_a_evaluators_own_metric_is_rehearsed_as_it_will_be(tmp_path):
+def test_a_rule_on_an_evaluators_own_metric_is_rehearsed_as_it_will_be(tmp_path):
     rule = {"early_stopping": {"higher": ["part/accuracy"], "source": "cpu"}}
     made = toy.experiment({"run": rule})
     with pytest.raises(ConfigError, match="the evaluator 'cpu' is not running"):

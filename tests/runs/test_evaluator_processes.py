@@ -95,7 +95,7 @@ def test_a_slow_evaluator_misses_nothing_though_it_is_killed_and_training_keeps_
     assert not [path.name for path in own.iterdir() if path.name.startswith(passing)]
 
 
-def test_a_evaluator_waits_while_training_is_killed_preempted_and_started_again(runners, tmp_path):
+def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again(runners, tmp_path):
     err, run = tmp_path / "evaluator.err", tmp_path / "run"
     evaluator = runners("evaluator", "continuous_eval")
     hasty = [
@@ -142,7 +142,7 @@ def test_a_evaluator_waits_while_training_is_killed_preempted_and_started_again(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_evaluator_that_waits_ends_at_once_on_a_signal(runners, tmp_path, number, code):
+def test_an_evaluator_that_waits_ends_at_once_on_a_signal(runners, tmp_path, number, code):
     evaluator = runners("evaluator", "continuous_eval")
     wait_for(said(tmp_path / "evaluator.err", "waiting"))
     evaluator.send_signal(number)

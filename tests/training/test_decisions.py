@@ -123,7 +123,7 @@ def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
     np.testing.assert_equal(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
 
-def test_a_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
+def test_an_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
     evaluator_saw(tmp_path, 20, 40, 60)
     run = patient(2, source="side")
     results = runner.run(frozen(run), tmp_path, "train")
@@ -137,7 +137,7 @@ def test_a_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
     assert rows(tmp_path / "history.jsonl") == []
 
 
-def test_a_evaluators_plateau_takes_effect_at_a_commit_and_survives_the_evaluator(tmp_path):
+def test_an_evaluators_plateau_takes_effect_at_a_commit_and_survives_the_evaluator(tmp_path):
     run = dropping(source="side")
     evaluator_saw(tmp_path, 20)
     late = when(50, lambda: evaluator_saw(tmp_path, 30, 40))
