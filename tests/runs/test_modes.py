@@ -188,7 +188,9 @@ def test_eval_of_an_init_checkpoint_that_is_not_the_whole_model_is_refused(tmp_p
     path = tf.train.Checkpoint(model=hidden).write(str(tmp_path / "encoder"))
     other = toy.experiment(init_checkpoint=path)
     for dry_run in (False, True):
-        with pytest.raises(ConfigError, match=r"does not hold the whole model:\n  missing .*: 2\n") as error:
+        with pytest.raises(
+            ConfigError, match=r"does not hold the whole model:\n  missing .*: 2\n"
+        ) as error:
             runner.run(other, tmp_path / "misspelt", "eval", dry_run=dry_run)
     assert "kernel" in str(error.value)
     assert runner.run(other, tmp_path / "trained", "train")["status"] == "done"
