@@ -8,7 +8,7 @@ _MOST = 64  # pieces of work that may wait; beyond that, `do` blocks until the o
 
 
 class Background:
-    """Does what it is given; an exception there is raised by the next call."""
+    """A queue of work; an exception in it is raised by the next call."""
 
     def __init__(self) -> None:
         self._thread = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
@@ -26,7 +26,7 @@ class Background:
             self._waiting.popleft().result()
 
     def close(self) -> None:
-        """Waits, and ends the thread."""
+        """Finishes the queued work and ends the thread."""
         try:
             self.wait()
         finally:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 
 class Closes(Protocol):
-    """Has to be closed."""
+    """Anything with a `close` method."""
 
     def close(self) -> None:
         """Ends it."""
@@ -19,8 +19,8 @@ Thing = TypeVar("Thing", bound=Closes)
 def closing(thing: Thing) -> Iterator[Thing]:
     """Closes `thing` at the end, as `contextlib.closing` does.
 
-    After an error inside, what closing raises is dropped: on a disk that can no longer be written
-    everything fails in turn, and the first failure is the one to be read.
+    If the block raised, an error from closing is dropped: once a disk refuses writes, everything
+    fails in turn, and the first failure is the one to report.
     """
     try:
         yield thing
@@ -32,7 +32,7 @@ def closing(thing: Thing) -> Iterator[Thing]:
 
 
 def close(*things: Closes | None) -> None:
-    """Closes all of them, in order, whatever closing one of them raises."""
+    """Closes all in order, even if closing one of them raises."""
     with contextlib.ExitStack() as stack:
         for thing in reversed(things):
             if thing is not None:

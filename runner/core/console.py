@@ -5,7 +5,7 @@
     console.say("noted")           # above it
     console.end()
 
-Elsewhere than on a terminal all of this is plain lines. rich is loaded when a terminal needs it.
+Without a terminal all of this is plain lines. rich is loaded only when a terminal needs it.
 """
 
 import math
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich import text
 
 Note = Callable[[str], object]
-"""Tells a person one line."""
+"""Shows a person one line."""
 
 
 class Console:
-    """Where lines go, and what is up there.
+    """Where lines go, and which live line is shown.
 
     Args:
-        stream: None: stderr, whatever that is at the time.
+        stream: Where to print; None for the current `sys.stderr`.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -39,26 +39,26 @@ class Console:
 
     @property
     def is_live(self) -> bool:
-        """Whether `show` redraws one line: on a terminal that can."""
+        """Whether `show` redraws one line in place: only on a terminal that can."""
         able = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         return able and self._file().isatty()
 
     @property
     def width(self) -> float:
-        """Columns that a line may have; elsewhere than on a terminal, any number."""
+        """How many columns fit on a line; unlimited without a terminal."""
         return self._rich().width - 1 if self.is_live else math.inf
 
     @property
     def pause(self) -> float:
-        """Seconds to let pass between two `show` of the same thing."""
+        """How many seconds to leave between two calls of `show` for the same thing."""
         return 0.2 if self.is_live else 30.0
 
     def say(self, line: "str | text.Text", *, style: str = "") -> None:
         """Prints a line, above the live one.
 
         Args:
-            line: Or several; a Text has styles of its own.
-            style: rich's, as in "bold red"; shown on a terminal.
+            line: One line or more; a Text has its own styles.
+            style: A rich style such as "bold red", for terminals.
         """
         with self._lock:
             styled = style or not isinstance(line, str)
@@ -71,12 +71,12 @@ class Console:
                 print(line, file=self._file(), flush=True)
 
     def announce(self, line: str) -> None:
-        """Says what is about to take seconds to somebody who waits at a terminal."""
+        """On a terminal, announces something that will take seconds."""
         if self._file().isatty():
             self.say(line)
 
     def show(self, line: str) -> None:
-        """Makes `line` the live line; elsewhere than on a terminal, just says it."""
+        """Makes `line` the live line; without a terminal, just prints it."""
         if not self.is_live:
             self.say(line)
             return
@@ -88,7 +88,7 @@ class Console:
                     console=self._rich(),
                     auto_refresh=False,
                     redirect_stdout=self._stream is None and sys.stdout.isatty(),
-                    redirect_stderr=self._stream is None,  # others' lines go above it, too
+                    redirect_stderr=self._stream is None,  # lines of others go above it, too
                 )
                 self._live.start()
             self._live.update(text.Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
@@ -110,7 +110,7 @@ class Console:
             from rich import console
 
             class Visible(console.Console):
-                """Leaves the cursor alone: a process that is killed could not bring it back."""
+                """Never hides the cursor: a killed process could not bring it back."""
 
                 def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
                     return False
@@ -120,15 +120,15 @@ class Console:
 
 
 class Lines:
-    """A stream for handlers of logs, which says what is written to it: `logging`'s and absl's."""
+    """A stream for the log handlers of `logging` and absl that prints through the console."""
 
     def write(self, text: str) -> None:
-        """Says a line; handlers write whole ones."""
+        """Prints a line; handlers write whole lines."""
         if text.rstrip("\n"):
             say(text.rstrip("\n"))
 
     def flush(self) -> None:
-        """Does nothing: lines are not kept."""
+        """Does nothing: lines are not buffered."""
 
     def isatty(self) -> bool:
         """True, so that absl does not close it."""

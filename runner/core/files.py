@@ -15,14 +15,14 @@ _checks: dict[str, Callable[[], None]] = {}  # by folder
 
 @contextlib.contextmanager
 def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Inside, nothing here writes or removes a file in `folder` without asking `check` first.
+    """Within the block, this module calls `check` before it writes or removes a file in `folder`.
 
-    A process that was suspended may have been taken for dead, and wakes up in the middle of its
-    work: so it is asked before each write, not now and then.
+    A suspended process may be taken for dead and wake up in the middle of its work, so the check
+    runs before every write.
 
     Args:
-        folder: And all below it.
-        check: Raises where this process may not write there.
+        folder: Includes everything below it.
+        check: Raises if this process may not write there.
     """
     below = os.path.join(os.path.abspath(folder), "")  # noqa: PTH100, PTH118
     _checks[below] = check
@@ -33,7 +33,7 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def check(path: Path) -> None:
-    """Asks whether `path` may be written or removed; raises where its folder's check does."""
+    """Raises if the check of the folder that `path` is in forbids writing or removing it."""
     text = os.path.abspath(path)  # noqa: PTH100, which takes `..` out
     for below, ask in list(_checks.items()):
         if text.startswith(below):
@@ -44,7 +44,7 @@ def check(path: Path) -> None:
 def whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write that becomes `path` when the block ends: flushed to the disk, then renamed.
 
-    After an error inside, `path` is as it was. Several processes may write the same one.
+    If the block raises, `path` is unchanged. Several processes may write the same path.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
@@ -61,7 +61,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A name of this process's in the same folder; what is still there at the end is removed."""
+    """A temporary name for this process in the same folder; a file left there is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     part.unlink(missing_ok=True)
     try:
@@ -82,7 +82,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """The JSON value in `path`, or None where there is no such file.
+    """The JSON value in `path`, or None if there is no such file.
 
     Raises:
         RunnerError: it is damaged.
@@ -96,13 +96,13 @@ def read_json(path: Path) -> Any | None:
 
 
 def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
-    """Appends one row and flushes it to the disk; a line cut off by a kill makes room for it."""
+    """Appends one row and flushes it to disk; a partial last line, left by a kill, is dropped."""
     append_json_lines(path, [row])
     flush_file(path)
 
 
 def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Appends rows; a machine that fails may lose them until `flush_file` is called."""
+    """Appends rows; until `flush_file` is called, a machine crash may lose them."""
     check(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), path.open("a+b") as file:
@@ -111,7 +111,7 @@ def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """What was written to `path`, a file or a folder, is on the disk when this returns."""
+    """Flushes what was written to `path`, a file or a folder, to disk."""
     with naming(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -122,7 +122,7 @@ def flush_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Puts the file's name in an OSError that has none, such as that of a full disk."""
+    """Adds the file's name to an OSError without one, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -131,7 +131,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The rows of `path`, none where it does not exist; a last line cut off by a kill is left out.
+    """The rows of `path`, none if it does not exist; a last line cut off by a kill is skipped.
 
     Raises:
         ValueError: a line other than the last is not JSON; the message names file and line.
@@ -146,10 +146,10 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
-    """What lines of JSON hold; empty ones are left out.
+    """Parses lines of JSON; skips empty ones.
 
     Raises:
-        ValueError: one is damaged; the message says which, after `name`.
+        ValueError: a line is damaged; the message gives `name` and the line's number.
     """
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -169,9 +169,9 @@ def _is_json(line: bytes) -> bool:
 
 
 def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> Any | None:
-    """Ends the file after the newest row to keep, and returns that; those before are not parsed.
+    """Cuts the file after the newest row to keep, and returns that row; older ones are not parsed.
 
-    A line that is not whole, or not JSON, is not kept. None where there is no such row, or no file.
+    Lines that are incomplete or not JSON are dropped. None if there is no such row, or no file.
     """
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -191,7 +191,7 @@ def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> Any | None:
 
 
 def _drop_cut_off_line(file: BinaryIO) -> None:
-    """Ends the file after its last whole line."""
+    """Cuts the file after its last complete line."""
     end = file.seek(0, os.SEEK_END)
     file.seek(max(end - 1, 0))
     if file.read(1) not in (b"", b"\n"):
@@ -205,7 +205,7 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Makes `target` a copy of `source`, its times included, whole or not at all."""
+    """Copies `source`, including its times, to `target`, whole or not at all."""
     check(target)
     with beside(target) as part:
         shutil.copy2(source, part)

@@ -8,14 +8,14 @@ from runner.core import console
 from runner.errors import LostError
 
 SECONDS = 5.0
-"""Between two signs of life."""
+"""Time between two beats."""
 
 
 @contextlib.contextmanager
 def beating(
     beat: Callable[[], None], *, seconds: float = SECONDS, note: console.Note = console.say
 ) -> Iterator[None]:
-    """Inside, a thread calls `beat` every `seconds`, through long loops and evaluations.
+    """Within the block, a thread calls `beat` every `seconds`, even in long loops and evaluations.
 
     If the file system refuses a beat (a full disk, an unreachable share), that is noted once, and
     the next one is still tried. After a lost claim the thread ends.
@@ -28,7 +28,7 @@ def beating(
             try:
                 beat()
                 works = True
-            except LostError:  # whoever works in the folder finds out by itself
+            except LostError:  # the next write in the folder finds out by itself
                 return
             except OSError as error:
                 if works:

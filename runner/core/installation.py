@@ -7,9 +7,9 @@ from runner.errors import RunnerError
 
 
 def check() -> None:
-    """Raises RunnerError where official or Orbit is missing, or another package is called orbit.
+    """Raises RunnerError if official or Orbit is missing, or `orbit` is another package.
 
-    Orbit comes with tf-models-official; what the index calls `orbit` computes orbits of satellites.
+    Orbit comes with tf-models-official; the `orbit` on PyPI computes satellite orbits.
     """
     if importlib.util.find_spec("official") is None:
         raise RunnerError("tf-models-official is not installed: pip install tf-models-official")

@@ -56,7 +56,7 @@ def is_evaluator(folder: str) -> bool:
 
 
 def check(folder: Path) -> None:
-    """Returns if `folder` is, or can become, the folder of a run or evaluator; changes nothing.
+    """Checks that `folder` is, or can become, a run's or evaluator's folder; changes nothing.
 
     Raises:
         RunnerError: there is a file where a folder is needed, or the other way round.

@@ -18,13 +18,13 @@ class Grid:
 
     Attributes:
         end: The last step.
-        loop: The longest inner loop; loops end on its multiples. 0: they are cut to a second.
+        loop: The longest inner loop; loops end on its multiples. 0: they take about a second.
         summary: Training rows.
         checkpoint: Commits.
         evaluations: The intervals of evaluations.
         evaluations_commit: Whether each evaluation commits first.
-        seconds: After so long without a commit there is one more, off the grid; 0 for none. It
-            does not change what is trained: anything broken there is left for the grid to find.
+        seconds: Time without a commit after which there is an extra one, off the grid; 0 for none.
+            It does not change what is trained: broken training is left for the grid to detect.
         actions: The intervals of actions.
     """
 
@@ -38,7 +38,7 @@ class Grid:
     actions: tuple[int, ...] = ()
 
     def due(self, step: int, interval: int) -> bool:
-        """Whether what has this interval falls due at `step`."""
+        """Whether something with this interval falls due at `step`."""
         return step % interval == 0 or step == self.end
 
     def evaluates(self, step: int) -> bool:
@@ -51,7 +51,7 @@ class Grid:
         return evaluates or self.due(step, self.checkpoint)
 
     def describe_commits(self) -> str:
-        """At which steps commits fall due, as a person reads it."""
+        """When commits fall due, in words."""
         evaluations = [each for each in self.evaluations if each < self.end]
         finer = any(each % self.checkpoint for each in evaluations)
         commits = evaluations if self.evaluations_commit else []
@@ -70,7 +70,7 @@ class Grid:
 
         Args:
             step: The step.
-            longest: The most steps of a loop where `loop` is 0.
+            longest: The maximum number of steps in a loop if `loop` is 0.
         """
         intervals = (self.summary, self.checkpoint, *self.evaluations, *self.actions)
         cut = step - step % self.loop + self.loop if self.loop else step + longest

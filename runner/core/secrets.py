@@ -1,6 +1,6 @@
 """What looks like a password, a token or a key, found in text and masked. Standard library only.
 
-Two things give a secret away: the name that it is assigned to, and a form of its own.
+A secret is recognized by the name that it is assigned to, or by its own form.
 """
 
 import re
@@ -22,13 +22,13 @@ _KEYS = {
 }  # fmt: skip
 _PASS = {"db", "database", "smtp", "ftp", "mail", "user", "root", "admin", "proxy", "ssh", "redis"}
 _SEVERAL = {"auth", "access", "api", "refresh", "bearer", "session", "secret", "hf", "github"}
-# Tokens of a text, which are no secret.
+# About tokens of text, which are not secrets.
 _TEXT = {
     "mask", "pad", "padding", "cls", "class", "classification", "unk", "unknown", "oov", "eos",
     "bos", "sos", "sep", "separator", "start", "end", "stop", "special", "blank", "next", "last",
     "first", "current", "previous", "prev", "per", "image", "patch", "decoder", "newline", "text",
 }  # fmt: skip
-_QUERY = {"sig", "signature", "key"}  # of a URL, beside the words above
+_QUERY = {"sig", "signature", "key"}  # in a URL, besides the words above
 
 _FORMS = re.compile(
     r"""(?x) -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?: (?:.|\n){0,8000}? -----END\ [A-Z ]*KEY-----
@@ -79,7 +79,7 @@ def masked(text: str, known: Iterable[str] = ()) -> str:
 
     Args:
         text: Anything: an argument, a difference of source files, a message.
-        known: Secrets that are masked wherever they stand.
+        known: Secrets to mask wherever they occur.
     """
     for secret in sorted(known, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
@@ -97,14 +97,14 @@ def masked_all(value: Any, known: Iterable[str] = (), *, name: str = "") -> Any:
 
     Args:
         value: Nested in any way.
-        known: Secrets that are masked wherever they stand.
-        name: Of the value, which may tell that it is a secret.
+        known: Secrets to mask wherever they occur.
+        name: The value's name, which may say that it is a secret.
     """
     if isinstance(value, Mapping):
         return {key: masked_all(item, known, name=str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         flags = (item if re.fullmatch(r"--?[\w-]+", str(item)) else name for item in value)
-        names = [name, *flags][:-1]  # of arguments, a flag may be before its value
+        names = [name, *flags][:-1]  # among arguments, a flag may come before its value
         items = zip(value, names, strict=True)
         return [masked_all(item, known, name=str(before)) for item, before in items]
     if not isinstance(value, str):
@@ -113,7 +113,7 @@ def masked_all(value: Any, known: Iterable[str] = (), *, name: str = "") -> Any:
 
 
 def held(values: Any, name: str = "") -> Iterator[str]:
-    """The texts that nested `values` hold under the name of a secret, but for the shortest."""
+    """The strings that nested `values` hold under names of secrets, except the shortest."""
     if isinstance(values, Mapping):
         for key, item in values.items():
             yield from held(item, str(key))
@@ -142,7 +142,7 @@ def is_secret(name: str) -> bool:
 
 
 def _without_password(found: re.Match[str]) -> str:
-    """Leaves the user's name where there is a password beside it; one of SSH's has none."""
+    """Keeps a user name that comes with a password, and SSH's, which comes without."""
     if found["rest"].startswith(":"):
         return f"{found['scheme']}{found['user']}:{MASK}@"
     is_name = found["user"] == "git" or "ssh" in found["scheme"]
@@ -162,7 +162,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _without_assigned(text: str) -> str:
-    """Without what is assigned to the names of secrets, also within other values."""
+    """Masks what is assigned to names of secrets, also within other values."""
     parts, done = [], 0
     for given in _GIVEN.finditer(text):
         if given.start() < done or not is_secret(given["name"]):
@@ -175,7 +175,7 @@ def _without_assigned(text: str) -> str:
 
 
 def _is_ordinary(value: str, given: re.Match[str]) -> bool:
-    """Whether a value is no secret, whatever name it is given."""
+    """Whether a value cannot be a secret, whatever its name."""
     is_code = given["sign"] == "=" and given["gap"] and _CODE.match(value)
     is_count = value.isdigit() and given["name"].lower().endswith("token")
     is_masked = value.startswith(MASK)

@@ -19,12 +19,12 @@ _GRACE_SECONDS = 1.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came while there was nothing to save, or what there was is saved.
+    """A signal came, and there was nothing to save or it has been saved.
 
     Args:
         number: The signal.
-        at_once: It was the second, and nothing more was saved.
-        saved: Whether the present state is; one that is broken is not.
+        at_once: It was the second signal, and nothing more was saved.
+        saved: Whether the current state was saved; a broken one is not.
     """
 
     def __init__(self, number: int, *, at_once: bool = False, saved: bool = True) -> None:
@@ -36,15 +36,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether a signal has come, and what is to happen when it comes.
+    """Whether a signal has come, and what happens when one comes.
 
     At first a signal raises `Interrupted` wherever the main thread is. Inside `deferred` it is only
-    noted; what runs there looks at `requested` and ends in order.
+    noted; the code there checks `requested` and ends in order.
 
     Attributes:
         number: The signal, None before one has come.
-        step: Where the run was when it ended without results, for its last words; None before it
-            had begun.
+        step: The step at which the run ended without results, for its final message; None before
+            it has started.
     """
 
     def __init__(self) -> None:
@@ -60,17 +60,17 @@ class Stop:
         return self.number is not None
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Has `told` called, by another thread, the moment a signal comes."""
+        """Calls `told` from another thread as soon as a signal comes."""
         self._told.append(told)
 
     def check(self, *, saved: bool = True) -> None:
-        """Raises `Interrupted` if a signal has come; `saved`: whether the present state is."""
+        """Raises `Interrupted` if a signal has come; `saved`: whether the state was saved."""
         if self.number is not None:
             raise Interrupted(self.number, saved=saved)
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Inside, a signal raises nothing."""
+        """Within the block, a signal raises nothing."""
         self.check()
         self._raises = False
         try:
@@ -80,9 +80,9 @@ class Stop:
 
     @contextlib.contextmanager
     def abandoning(self, told: Callable[[Interrupted], object]) -> Iterator[None]:
-        """Inside, `told` is called before a process that does not answer a signal is ended.
+        """Within the block, `told` is called before a process that ignores a signal is ended.
 
-        What was entered last is told first. All of them together have a second.
+        The innermost block's is called first. All calls together have one second.
         """
         self._last_words.append(told)
         try:
@@ -105,7 +105,7 @@ class Stop:
             self._end(Interrupted(self.number))
 
     def _end(self, error: Interrupted) -> NoReturn:
-        """Ends the process, whatever its threads are at."""
+        """Ends the process, whatever its threads are doing."""
 
         def say() -> None:
             for told in reversed(self._last_words):
@@ -128,7 +128,7 @@ ENDS_WITH_STDIN = "RUNNER_ENDS_WITH_STDIN"
 
 
 def end_with_parent() -> None:
-    """Has this process end when its parent is gone, however that ended, if that wants it."""
+    """Ends this process when its parent is gone, if the parent asked for that."""
     if os.environ.pop(ENDS_WITH_STDIN, ""):
 
         def watch() -> None:
@@ -141,7 +141,7 @@ def end_with_parent() -> None:
 
 @contextlib.contextmanager
 def served() -> Iterator[Stop]:
-    """Serves signals inside; outside the main thread, where Python cannot, none is ever noted."""
+    """Handles signals within the block; outside the main thread Python cannot, so none is noted."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -154,7 +154,7 @@ def served() -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        stop._raises = False  # whoever called goes on: no timer may end the process now
+        stop._raises = False  # the caller goes on: no timer may end the process now
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)

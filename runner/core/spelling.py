@@ -1,4 +1,4 @@
-"""Names as they are written, and as they are meant."""
+"""Which names the user probably meant."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -11,17 +11,17 @@ _ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_lear
 
 
 def elsewhere(word: str) -> str:
-    """Where a field is that is often looked for in other sections, to end a message with."""
+    """Where to find fields that are often put in the wrong section, as the end of a message."""
     return _ELSEWHERE.get(word.lower(), "")
 
 
 def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
-    """`"; did you mean 'adam'?"`, to end a message with, or `""` where no known name is near.
+    """`"; did you mean 'adam'?"`, as the end of a message, or `""` if no known name is close.
 
     Args:
         word: What was written.
-        known: The names that there are.
-        aliases: By other names that somebody may write, those that are meant.
+        known: The valid names.
+        aliases: Other names that people write, and the valid names that they mean.
     """
     names = {name.lower(): meant for name, meant in (aliases or {}).items()}
     names |= {name.lower(): name for name in known}
@@ -30,5 +30,5 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
 
 
 def metric_name(configured: str) -> str:
-    """A metric's name in rows of history; Model Garden nests names by `|`, rows by `/`."""
+    """A metric's name in rows of history; Model Garden nests names with `|`, rows with `/`."""
     return configured.replace("|", "/")

@@ -60,7 +60,7 @@ def install() -> None:
 
 
 def hidden(name: str) -> str:
-    """Says that a module of ours is hidden by another one of its name; empty where it is not."""
+    """Says that another module hides ours of the same name; empty if none does."""
     ours = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
     imported = Path(getattr(sys.modules.get(name), "__file__", None) or ours)
     if not name.startswith(f"{_NAME}.") or not ours.is_file() or imported.samefile(ours):
@@ -69,7 +69,7 @@ def hidden(name: str) -> str:
 
 
 def _folder(name: str) -> str:
-    """Our folder for a package; empty where we have none."""
+    """Our folder for a package; empty if we have none."""
     folder = _ROOT.joinpath(*name.split("."))
     return str(folder) if name.partition(".")[0] == _NAME and folder.is_dir() else ""
 

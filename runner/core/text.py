@@ -1,4 +1,4 @@
-"""How numbers and lists are written for people. Standard library only."""
+"""Formats numbers and lists for people. Standard library only."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def short(number: float) -> str:
 
 
 def size(count: float) -> str:
-    """So many bytes: `1.2 GB`."""
+    """A number of bytes: `1.2 GB`."""
     return _prefixed(count, "B")
 
 

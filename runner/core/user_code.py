@@ -1,7 +1,7 @@
 """Where in the user's own code something went wrong, without the libraries around it.
 
 A traceback through TensorFlow has a hundred lines, of which the user wrote two. AutoGraph, Keras
-and a graph that fails while it runs tell their share of the frames in the text of the error.
+and a graph that fails while it runs put their share of the frames in the error's text.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
     @property
     def place(self) -> str:
-        """`task.py:12`, as seen from the working folder."""
+        """`task.py:12`, relative to the working folder."""
         return f"{_shown(self.file)}:{self.line}"
 
     @property
@@ -66,9 +66,9 @@ class Frame(NamedTuple):
 
 
 def explain(error: BaseException) -> str | None:
-    """The lines of the user's code that led to `error`, and what it says; None for a stranger's.
+    """The user's lines that led to `error`, and what it says; None if no user code is involved.
 
-    What fails in a graph comes from the task, even where each line that is known is a library's.
+    A failure in a graph comes from the task, even if every known line is a library's.
     """
     frames = [frame for frame in _frames(error) if frame.is_users]
     if not frames and not _GRAPH.search(str(error)):
@@ -82,7 +82,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def advice(error: BaseException) -> ConfigError | None:
-    """What to do about a mistake that is known by what TensorFlow or Keras says of it."""
+    """What to do about a common mistake, recognized by TensorFlow's or Keras's message."""
     said = _message(error)
     for pattern, what_to_do in _KNOWN:
         if re.search(pattern, said):
@@ -93,9 +93,9 @@ def advice(error: BaseException) -> ConfigError | None:
 
 
 def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
-    """Writes the whole traceback, without `known` and other secrets; notes in `error` where it is.
+    """Writes the whole traceback, with `known` and other secrets masked; adds its path to `error`.
 
-    Not of what a user is told in a line, nor where the disk refuses: the whole is shown then.
+    Skips errors that are shown as a line. If the disk refuses, the traceback is shown instead.
     """
     if not isinstance(error, Exception) or errors.readable(error):
         return
@@ -128,7 +128,7 @@ def blame(error: BaseException) -> str:
 
 
 def place(target: Callable[..., Any] | type) -> str:
-    """File and line at which a class or a function is defined, as well as that is known."""
+    """The file and line where a class or a function is defined, as far as known."""
     try:
         target = inspect.unwrap(target)
         _, line = inspect.getsourcelines(target)

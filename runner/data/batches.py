@@ -1,4 +1,4 @@
-"""Counts and cuts batches of examples, whose first dimension is that of their tensors."""
+"""Counts and cuts batches; the first dimension of their tensors is the example."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A task's inputs from any batch on, for a run that resumes or skips a bad batch.
+"""A task's inputs starting at any batch, for a run that resumes or skips a bad batch.
 
 Training inputs that are placed by step (`runner.inputs`) begin at any step. For others the
 iterator's state goes into the checkpoint, if TensorFlow can serialize it; else they are built from
@@ -28,10 +28,10 @@ Window = tuple[int, int]
 
 
 class Determinism:
-    """Whether a process's inputs are deterministic: given up if TensorFlow cannot build them so.
+    """Whether a process's inputs are deterministic; given up if TensorFlow cannot make them so.
 
     TensorFlow refuses some random ops while a pipeline is built, and cannot rewrite some pipelines
-    when an iterator is made. Steps that run later are as deterministic as ever.
+    when an iterator is made. Steps that run later stay deterministic.
 
     Args:
         note: Called once with the reason, if it is given up.
@@ -117,7 +117,7 @@ def validation(
         task: Builds the inputs.
         data: Describes them.
         threads: As for `training`.
-        examples: Only the first so many; None for all. Several input pipelines share the number.
+        examples: How many to read, from the first; None for all. Input pipelines share them.
         determinism: Records whether it was kept; None: a new `of_evaluations`.
 
     Raises:
@@ -137,7 +137,7 @@ def validation(
 
 
 def of_evaluations() -> Determinism:
-    """A `Determinism` that says so itself if an evaluation loses it."""
+    """A `Determinism` that prints a line if an evaluation loses it."""
     said = "the inputs of evaluations may differ from one to the next, because"
     return Determinism(lambda why: console.say(f"{said} {why}"))
 
@@ -155,7 +155,7 @@ def inputs_of(
     data: config_definitions.DataConfig,
     context: tf.distribute.InputContext | None,
 ) -> Any:
-    """What the task builds. If it takes no context, its batches are global, to be split."""
+    """What the task builds. If it takes no context, its batches are global and get split."""
     return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
 
 

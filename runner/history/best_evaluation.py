@@ -16,7 +16,7 @@ class BestRule:
     that was better in any of them than all before it, as in PyABSA's training.
 
     Attributes:
-        metric: What decides.
+        metric: The metric that decides.
         higher: Whether higher is better.
         or_higher: Further metrics where higher is better.
         or_lower: Further metrics where lower is better.
@@ -49,7 +49,7 @@ class BestRule:
         return [rows[n] for _, n in order]
 
     def best(self, rows: Iterable[Evaluation]) -> Evaluation | None:
-        """The best one; None while every value is NaN, missing or too early."""
+        """The best one; None if every value is NaN, missing or too early."""
         return next(iter(self.ranked(rows)), None)
 
     def _gains(self, rows: Iterable[Evaluation]) -> Iterator[Evaluation]:

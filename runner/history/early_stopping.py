@@ -27,7 +27,7 @@ class StoppingRule:
         return cls(watched, options.patience, options.from_step, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:
-        """After one more. Once it says stop, nothing takes that back."""
+        """The state after one more evaluation. A decision to stop is final."""
         seen = None if row.step < self.from_step else self.watched.better(row, state.best)
         if seen is None or self.reason(state):
             return state

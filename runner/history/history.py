@@ -1,6 +1,6 @@
 """The log of a run: evaluations and decisions, appended and flushed. No TensorFlow.
 
-What follows from them is a fold over the rows of `history.jsonl` and lives nowhere else, so it
+All that follows from them is a fold over the rows of `history.jsonl`, stored nowhere else, so it
 survives every restart: `early_stopping`, `learning_rate_drops`, `best_evaluation`.
 """
 
@@ -23,10 +23,10 @@ class Extent(NamedTuple):
     """How far a history goes.
 
     Attributes:
-        evaluations: How many there are.
-        digest: Of their steps and values.
-        rollbacks: How many there are.
-        drops: How many there are.
+        evaluations: The number of evaluations.
+        digest: Identifies their steps and values.
+        rollbacks: The number of rollbacks.
+        drops: The number of learning rate drops.
     """
 
     evaluations: int
@@ -53,7 +53,7 @@ class History:
 
     @property
     def left_out(self) -> list[records.LeftOut]:
-        """The checkpoints that could not be evaluated, in the order in which that was found."""
+        """The checkpoints that could not be evaluated, in the order of discovery."""
         rows = (*self.of(records.Damaged), *self.of(records.Failed))
         return sorted(rows, key=lambda row: row.time)
 
@@ -64,7 +64,7 @@ class History:
 
     @property
     def skipped(self) -> list[tuple[int, int]]:
-        """The batches that training leaves out because of them."""
+        """The batches that training leaves out because of rollbacks."""
         return [rollback.skipped for rollback in self.rollbacks]
 
     @property
@@ -73,7 +73,7 @@ class History:
         return self._extent(len(self.evaluations))
 
     def lost(self, then: Extent) -> str:
-        """What it has lost since it went as far as `then`; empty while that is all there."""
+        """What has been lost since it went as far as `then`; empty if nothing."""
         counts = {
             "evaluation": (then.evaluations, len(self.evaluations)),
             "rollback": (then.rollbacks, len(self.rollbacks)),
@@ -104,7 +104,7 @@ class History:
 
     @property
     def furthest(self) -> int:
-        """The highest of these steps, -1 where there is none."""
+        """The highest of these steps, -1 if there is none."""
         return self._steps[-1] if self._steps else -1
 
     def has(self, step: int) -> bool:
@@ -113,7 +113,7 @@ class History:
         return at < len(self._steps) and self._steps[at] == step
 
     def drop_after(self, step: int) -> bool:
-        """Forgets rows newer than `step`: the training that led to them is done again.
+        """Forgets rows newer than `step`: the training that led to them is repeated.
 
         A decision stays if it holds from `step` or earlier, whenever it was made.
 
@@ -150,7 +150,7 @@ class Tail:
     """Another process's `history.jsonl`, read as it grows.
 
     Args:
-        path: It; there need not be such a file yet.
+        path: The file, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,9 +160,9 @@ class Tail:
         self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
 
     def take(self, step: int | None) -> list[records.Evaluation]:
-        """The evaluations up to `step` (None: all) that were not taken yet, oldest first.
+        """The evaluations up to `step` (None: all) that were not returned before, oldest first.
 
-        Of a checkpoint that was evaluated again only the first counts, and none of another run.
+        If a checkpoint was evaluated again, only the first counts; other runs' checkpoints do not.
         """
         waiting, self._waiting = [*self._waiting, *self._new()], []
         if step is None:
@@ -173,7 +173,7 @@ class Tail:
     def _new(self) -> list[records.Evaluation]:
         try:
             with self._path.open("rb") as file:
-                if self._path.stat().st_size < self._read:  # begun anew
+                if self._path.stat().st_size < self._read:  # started over
                     self._read = 0
                 file.seek(self._read)
                 new = file.read()
@@ -194,7 +194,7 @@ class Tail:
 
 
 def read(path: Path) -> list[records.Record]:
-    """The rows of a `history.jsonl`, oldest first; none where there is no file.
+    """The rows of a `history.jsonl`, oldest first; none if there is no file.
 
     Raises:
         RunnerError: it is damaged.
@@ -210,11 +210,11 @@ def _parsed(path: Path, lines: Callable[[], list[Any]]) -> list[records.Record]:
     try:
         return [records.parse(row) for row in rows]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunnerError(f"{path} has a row of no known kind ({error}): remove it") from error
+        raise RunnerError(f"{path} has a row of unknown kind ({error}): remove it") from error
 
 
 def _digest(rows: Sequence[records.Evaluation]) -> int:
-    """A number below 2**63 that tells the steps and values of these evaluations from others."""
+    """A digest, below 2**63, of these evaluations' steps and values."""
     steps = array("q", [row.step for row in rows])
     numbers = (value for row in rows for value in row.metrics.values())
     values = array("d", [math.nan if math.isnan(value) else value for value in numbers])

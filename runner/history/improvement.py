@@ -1,7 +1,7 @@
 """Whether evaluations get better: what early stopping and learning rate drops fold over.
 
-A rule is a fold: `Trend()` is its first state, `step(state, row)` the next. A state is nothing but
-what the rows so far say, so it is saved nowhere: whoever has the rows has the decisions.
+A rule is a fold: `Trend()` is its first state, `step(state, row)` the next. A state
+depends only on the rows so far, so it is not saved: the rows determine the decisions.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ class Watched:
     Attributes:
         higher: Metrics where higher is better.
         lower: Metrics where lower is better.
-        min_delta: What a metric must gain to count.
+        min_delta: How much a metric must gain to count as better.
     """
 
     higher: tuple[str, ...] = ()
@@ -27,15 +27,15 @@ class Watched:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All metrics."""
         return (*self.higher, *self.lower)
 
     def better(
         self, row: Evaluation, best: Mapping[str, float]
     ) -> tuple[bool, Mapping[str, float]] | None:
-        """Whether any metric of `row` beats `best`, and the best of each including it.
+        """Whether any metric of `row` beats `best`, and the best of each, including this row.
 
-        NaN beats nothing. None if the row has none of the metrics, because it is of another set.
+        NaN beats nothing. None if the row, coming from another set, has none of the metrics.
         """
         values = {name: row.metrics[name] for name in self.names if name in row.metrics}
         if not values:
@@ -58,9 +58,9 @@ class Trend:
 
     Attributes:
         best: The best value of each metric.
-        step: When the newest of them was reached.
+        step: When the newest of these values was reached.
         worse: Evaluations in a row since then, or since the last drop, that were no better.
-        cooling: Evaluations still to come that do not count.
+        cooling: How many of the next evaluations do not count.
         drops: How often the learning rate was dropped.
     """
 
@@ -71,5 +71,5 @@ class Trend:
     drops: int = 0
 
     def one_worse(self) -> "Trend":
-        """After one more evaluation that was no better."""
+        """The state after one more evaluation that was no better."""
         return dataclasses.replace(self, worse=self.worse + 1)

@@ -29,7 +29,7 @@ class PlateauRule:
         return cls(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:
-        """After one more."""
+        """The state after one more evaluation."""
         seen = self.watched.better(row, state.best)
         if seen is None:
             return state

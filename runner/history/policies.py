@@ -28,7 +28,7 @@ def grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
 
 
 def best_rule(config: "Experiment") -> best_evaluation.BestRule | None:
-    """Which evaluation is best, None where the configuration names no metric."""
+    """Which evaluation is best, None if the configuration names no metric."""
     options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None

@@ -24,7 +24,7 @@ class Record:
     step: int
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON's view of the row; metrics are finite there, other values become their names."""
+        """The row for JSON; metrics that are not finite become their names."""
         names = (field.name for field in dataclasses.fields(self))
         row = {"kind": self.kind, **{name: getattr(self, name) for name in names}}
         return {**row, "metrics": plain(row["metrics"])} if "metrics" in row else row
@@ -56,7 +56,7 @@ class Evaluation(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rollback(Record):
-    """A decision: training broke, went back to a checkpoint and leaves out what broke it.
+    """A decision: training broke, went back to a checkpoint and skips what broke it.
 
     Attributes:
         step: The checkpoint's step; the decision holds from there.
@@ -111,7 +111,7 @@ class Drop(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeftOut(Record):
-    """A checkpoint that an evaluator could not evaluate, and does not try again by itself.
+    """A checkpoint that an evaluator could not evaluate, and does not retry on its own.
 
     Attributes:
         step: The checkpoint's.
@@ -167,10 +167,10 @@ KINDS: Mapping[str, type[Record]] = {
 
 
 def parse(row: dict[str, Any]) -> Record:
-    """The record that a row of JSON stands for.
+    """The record in a row of JSON.
 
     Raises:
-        AttributeError, KeyError, TypeError, ValueError: it is none.
+        AttributeError, KeyError, TypeError, ValueError: the row is not a record.
     """
     fields = dict(row)
     kind = fields.pop("kind")
@@ -187,7 +187,7 @@ def parse(row: dict[str, Any]) -> Record:
 
 
 def nested(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """The metrics of compound names (`part/accuracy`) as sections within sections."""
+    """Metrics with compound names (`part/accuracy`) as nested dictionaries."""
     found: dict[str, Any] = {}
     for name, value in plain(metrics).items():
         *above, leaf = name.split("/")

@@ -1,19 +1,19 @@
-"""What gin's messages say, which nothing promises. tests/internals says so if they change."""
+"""What gin's messages say, which no API guarantees. tests/internals fails if they change."""
 
 import re
 
 REFUSED_TOKEN = re.compile(r"Failed to parse token '(\w+)'")
-"""What gin's parser says of a value that is no literal."""
+"""What gin's parser says about a value that is not a literal."""
 
 
 def split_line(error: Exception) -> tuple[str, int]:
-    """What gin has against a line of a text that it parsed, and the line's number, 0 if unknown."""
+    """What gin objects to in a text that it parsed, and the line's number, 0 if unknown."""
     what, _, where = str(error).partition("\n  In ")
     line = re.search(r"line (\d+)", where)
     return what, int(line[1]) if line else 0
 
 
 def split_call(error: Exception) -> tuple[str, str]:
-    """What a constructor said that gin called, and its class's name, "" if unknown."""
+    """The error of a constructor that gin called, and its class's name, "" if unknown."""
     what, *calls = str(error).split("\n  In call to configurable '")
     return what, calls[0].partition("'")[0] if calls else ""

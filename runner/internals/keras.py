@@ -1,4 +1,4 @@
-"""Private names of tf_keras. tests/internals names the one that a new version lacks."""
+"""Private names of tf_keras. tests/internals reports those that a new version lacks."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ def sublayers(layer: tf_keras.layers.Layer) -> Iterator[tf_keras.layers.Layer]:
 
 
 def generators(model: tf_keras.Model) -> list[tf.random.Generator]:
-    """What the layers draw random numbers from; Keras leaves these out of its checkpoints."""
+    """The layers' random generators; Keras leaves them out of its checkpoints."""
     owners = (getattr(layer, "_random_generator", None) for layer in layers(model))
     found = (getattr(owner, "_generator", None) for owner in owners)
     return [each for each in found if isinstance(each, tf.random.Generator)]
 
 
 def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer is of the kind that Keras had before 2.11."""
+    """Whether an optimizer is a legacy one, of the kind that Keras had before 2.11."""
     return isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
 
 
@@ -46,7 +46,7 @@ def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
     rate = optimizer._hyper["learning_rate"]
     if isinstance(rate, int):  # its variable would hold whole numbers only
         optimizer.learning_rate = float(rate)
-    return optimizer.learning_rate  # a constant becomes a variable by being asked for
+    return optimizer.learning_rate  # reading it turns a constant into a variable
 
 
 def set_schedule(
@@ -69,7 +69,7 @@ def constants(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
 def create_variables(
     optimizer: tf_keras.optimizers.Optimizer, weights: Sequence[tf.Variable]
 ) -> None:
-    """Makes counters, rates and slots, which otherwise the first step makes."""
+    """Creates counters, rates and slots, which the first step would otherwise create."""
     if is_legacy(optimizer):
         optimizer._create_all_weights(weights)
     else:
@@ -79,12 +79,12 @@ def create_variables(
 def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
     """Makes an optimizer multiply its rate by `scale(variable)` in each variable's update.
 
-    The rule of the update stays the optimizer's own, with the scaled rate in the place of the rate:
-    what it decays by the rate is scaled, too. Its variables stay the same.
+    The update rule stays the optimizer's own, with the scaled rate in place of the rate: decay by
+    the rate is scaled, too. Its variables stay the same.
 
     Args:
-        optimizer: Wraps no other; no step has been traced.
-        scale: Of a variable; a constant.
+        optimizer: Does not wrap another; no step has been traced.
+        scale: From a variable to a constant factor.
     """
     part = _ScaledLegacy if is_legacy(optimizer) else _Scaled
     kind = type(optimizer)
@@ -93,7 +93,7 @@ def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
 
 
 class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
-    """Prepares what updates have in common once for each scale; updates pick theirs."""
+    """Prepares what updates share once per scale; each update picks its own."""
 
     scale: Scale
     _factor = 1.0
@@ -122,7 +122,7 @@ class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
 
 
 class _Scaled(tf_keras.optimizers.Optimizer):
-    """Shows an update the rate of the variable that it is about."""
+    """Gives an update the rate of its variable."""
 
     scale: Scale
     _factor = 1.0

@@ -1,4 +1,4 @@
-"""Private names of tf-models-official. tests/internals names the one that a new version lacks."""
+"""Private names of tf-models-official. tests/internals reports those that a new version lacks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,12 +25,12 @@ def registered_tasks() -> Mapping[Any, Any]:
 
 
 def restrictions(config: base_config.Config) -> list[str]:
-    """What a configuration demands of its own values, as `task.name != None`."""
+    """The restrictions that a configuration puts on its values, such as `task.name != None`."""
     return config._restrictions
 
 
 def restrict(config: base_config.Config, restrictions: list[str]) -> None:
-    """Sets what a configuration demands of its own values."""
+    """Sets the restrictions that a configuration puts on its values."""
     vars(config)["_restrictions"] = restrictions
 
 

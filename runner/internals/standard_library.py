@@ -1,4 +1,4 @@
-"""Private names of the standard library. tests/internals names the one that a new version lacks."""
+"""Private names of the standard library. tests/internals reports those that a new one lacks."""
 
 import argparse
 import atexit

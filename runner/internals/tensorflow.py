@@ -1,6 +1,6 @@
-"""Private names of TensorFlow, and its formats and messages that nothing promises.
+"""Private names of TensorFlow, and formats and messages that no API guarantees.
 
-Only this package uses them. tests/internals names the one that a new version of TensorFlow lacks.
+Only this package uses them. tests/internals reports those that a new version of TensorFlow lacks.
 """
 
 import random
@@ -17,11 +17,11 @@ from tensorflow.python.ops import nn_ops
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The tensor of a checkpoint that says which object each other tensor belongs to."""
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-"""How the key of a variable's tensor ends."""
+"""The end of the key of a variable's tensor."""
 SLOT = "/.OPTIMIZER_SLOT/"
-"""What a legacy optimizer's slot has in its key, after the variable that it belongs to."""
+"""What follows the variable in the key of a legacy optimizer's slot."""
 UNFINISHED = "_temp"
-"""How the name of a folder ends in which a checkpoint is being written."""
+"""The end of the name of a folder in which a checkpoint is being written."""
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
 
@@ -29,7 +29,7 @@ _ATTRIBUTES = "/.ATTRIBUTES/"
 def replace_cross_entropy(
     function: Callable[[tf.Tensor, tf.Tensor, str | None], tf.Tensor],
 ) -> None:
-    """Has every sparse softmax cross-entropy of this process computed by `function`.
+    """Makes `function` compute every sparse softmax cross-entropy of this process.
 
     Args:
         function: From logits [batch, classes], labels [batch] and an op's name to losses [batch].
@@ -66,12 +66,12 @@ def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
 
 
 def replica_spec(spec: Any) -> Any:
-    """The specification of one replica's part of a distributed value; any other is its own."""
+    """The specification of one replica's part of a distributed value; others stay as they are."""
     return spec._value_specs[0] if "PerReplica" in type(spec).__name__ else spec
 
 
 def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
-    """What ended the last asynchronous write, once: `sync` does not raise it."""
+    """The error that ended the last asynchronous write, once: `sync` does not raise it."""
     writer = checkpoint._async_checkpointer_impl
     if writer is None:
         return None
@@ -80,7 +80,7 @@ def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
 
 
 def forget_unmatched(checkpoint: tf.train.Checkpoint) -> None:
-    """Lets go of values that were read for objects still to come, and of all they refer to."""
+    """Releases values that were read for objects not yet created, and all they refer to."""
     for trackable in tf.train.TrackableView(checkpoint).descendants():
         trackable._deferred_dependencies.clear()
 
@@ -111,7 +111,7 @@ def write_tensors(tensors: dict[str, Any], graph: Any, prefix: str) -> None:
 
 
 def readable_key(key: str) -> str:
-    """The part of a tensor's key that means something to a person."""
+    """The readable part of a tensor's key."""
     variable, is_slot, rest = key.partition(_ATTRIBUTES)[0].partition(SLOT)
     optimizer, _, slot = rest.rpartition("/")
     readable = f"{optimizer}'s {slot} of {variable}" if is_slot else variable

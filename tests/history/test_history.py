@@ -62,7 +62,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     with pytest.raises(RunnerError, match=r"history\.jsonl:1.*mend the line"):
         history.History(path)
     path.write_text('{"kind": "later", "step": 2}\n')
-    with pytest.raises(RunnerError, match=r"a row of no known kind .'later'"):
+    with pytest.raises(RunnerError, match=r"a row of unknown kind .'later'"):
         history.History(path)
 
 
@@ -72,7 +72,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
 def test_a_row_with_something_else_in_a_field_is_said(tmp_path, wrong):
     path = tmp_path / "history.jsonl"
     path.write_text(json.dumps(row(2, loss=1.0).as_dict() | wrong) + "\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of no known kind"):
+    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of unknown kind"):
         history.History(path)
 
 
@@ -80,7 +80,7 @@ def test_a_row_with_something_else_in_a_field_is_said(tmp_path, wrong):
 def test_a_line_that_is_no_row_is_said(tmp_path, line):
     path = tmp_path / "history.jsonl"
     path.write_text(f"{line}\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of no known kind"):
+    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of unknown kind"):
         history.History(path)
 
 
