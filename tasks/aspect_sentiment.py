@@ -1,4 +1,4 @@
-"""Aspect sentiment: the polarity of what a sentence says about one of its parts."""
+"""Aspect sentiment: the polarity of a sentence towards one of the things it mentions."""
 
 import dataclasses
 import functools
@@ -19,19 +19,19 @@ from tasks.text import bert
 
 @dataclasses.dataclass
 class AspectSentimentConfig(cfg.TaskConfig):
-    """A model, the examples it learns from and those it is scored on.
+    """A model, its training examples, and the examples it is evaluated on.
 
     `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
     `encoder`; the BERT models take the encoder of either.
 
     Attributes:
-        model: which model.
-        train_data: what it learns from; by default four fifths of the made-up sentences.
-        validation_data: what it is scored on; by default the other fifth.
+        model: the model.
+        train_data: by default four fifths of the made-up sentences.
+        validation_data: by default the other fifth.
         vocabulary_paths: more files of examples, such as the test set, whose words a model over
             word embeddings should know. Their labels are not read.
-        polarities: the names of the classes, in order; empty: those of the training data, sorted.
-        window: how many words or pieces to read before the aspect, in it, and after it.
+        polarities: the names of the classes, in order. Empty: those in the training data, sorted.
+        window: the maximum number of words or pieces before the aspect, in it, and after it.
     """
 
     model: aspect_models.ModelConfig = dataclasses.field(default_factory=aspect_models.ModelConfig)
@@ -78,7 +78,7 @@ class AspectSentimentTask(base_task.Task):
 
     @functools.cached_property
     def reader(self) -> aspect_features.Reader:
-        """Turns strings into the model's features."""
+        """Converts strings to the model's features."""
         config = self.task_config
         examples = self._examples(config.train_data) + self._examples(config.validation_data)
         examples += [each for path in config.vocabulary_paths for each in aspect_data.parse(path)]

@@ -1,4 +1,4 @@
-"""Image classification: one label an image, softmax cross-entropy, accuracy and calibration."""
+"""Image classification: one label per image, softmax cross-entropy, accuracy and calibration."""
 
 import dataclasses
 import functools
@@ -23,18 +23,18 @@ from tasks.images import (
 
 @dataclasses.dataclass
 class ImageClassificationConfig(cfg.TaskConfig):
-    """A network, the images it learns from and the images it is scored on.
+    """A network, its training images, and the images it is evaluated on.
 
     Attributes:
         model: the network.
-        train_data: what it learns from; by default four fifths of the embedded digits.
-        validation_data: what it is scored on; by default the other fifth.
+        train_data: by default four fifths of the embedded digits.
+        validation_data: by default the other fifth.
         num_classes: 0: as in the training data.
         image_shape: height, width, channels; empty: as in the training data.
         mean: the mean of each channel over the training images (white is 1), for a network that
-            expects standardized images. Given together with `std`.
+            expects standardized images. Needs `std`, too.
         std: the standard deviation of each channel.
-        label_smoothing: the share of each label's weight that is spread over all classes, in
+        label_smoothing: the fraction of each label's weight that is spread over all classes, in
             [0, 1] (Szegedy et al., "Rethinking the Inception architecture", 2015, section 7).
         pictures: draw a confusion matrix and a reliability diagram after each evaluation.
     """
@@ -82,7 +82,7 @@ class ImageClassificationTask(base_task.Task):
         """The configured network, from images to logits.
 
         Raises:
-            ConfigError: the network does not take images of this shape.
+            ConfigError: the network cannot take images of this shape.
         """
         config = self.task_config
         network = image_models.build(config.model, self.image_shape, self.num_classes)
@@ -111,7 +111,7 @@ class ImageClassificationTask(base_task.Task):
         if examples.classes > self.num_classes:
             raise ConfigError(
                 f"{source}: labels go up to {examples.classes - 1},"
-                f" but the network tells {self.num_classes} classes apart"
+                f" but the network has {self.num_classes} classes"
             )
         shape = examples.image_shape
         if shape != self.image_shape:
@@ -130,7 +130,7 @@ class ImageClassificationTask(base_task.Task):
         """The mean cross-entropy of a batch, plus the network's own losses.
 
         Args:
-            labels: [batch] integers; negative ones do not count. Without any, the mean is 0.
+            labels: [batch] integers; negative ones are ignored. If all are, the mean is 0.
             model_outputs: logits, [batch, classes].
             aux_losses: scalars, such as weight penalties.
 
@@ -148,7 +148,7 @@ class ImageClassificationTask(base_task.Task):
         return tf.add_n([mean, *(aux_losses or ())])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """Accuracy, likelihood and calibration; in validation, all metrics."""
+        """Accuracy, likelihood and calibration in training; all metrics in validation."""
         cheap = [
             calibration.Mean(calibration.correct, "accuracy"),
             calibration.Mean(calibration.negative_log_likelihood, "negative_log_likelihood"),
@@ -174,7 +174,7 @@ class ImageClassificationTask(base_task.Task):
             results: all metrics by name; those that are missing are not drawn.
 
         Returns:
-            uint8 images [height, width, 3], by the names of their charts.
+            uint8 images [height, width, 3], by name.
         """
         drawn = {}
         if (counts := results.get("confusion_matrix")) is not None:
@@ -222,5 +222,5 @@ def _check(params: ImageClassificationConfig) -> None:
 
 
 def _labelled(labels: tf.Tensor) -> tf.Tensor:
-    """How many examples have a known class, a float32 scalar."""
+    """The number of examples with a known class, a float32 scalar."""
     return tf.reduce_sum(tf.cast(labels >= 0, tf.float32))

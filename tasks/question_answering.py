@@ -1,4 +1,4 @@
-"""Question answering: the span of a text that answers a question; exact match and F1 as SQuAD."""
+"""Question answering: finds the span that answers a question; scored by SQuAD's EM and F1."""
 
 import dataclasses
 import functools
@@ -28,25 +28,25 @@ from tasks.questions import (
 from tasks.text import bert
 
 _SPAN = answer_spans.Span._fields
-_COLUMNS = ("data", "window", *_SPAN)  # what a validation step says about each window
+_COLUMNS = ("data", "window", *_SPAN)  # a validation step's outputs for each window
 
 Features = Mapping[str, tf.Tensor]
 
 
 @dataclasses.dataclass
 class QuestionAnsweringConfig(cfg.TaskConfig):
-    """A reader, the questions it learns from and the questions it is scored on.
+    """A reader, its training questions, and the questions it is evaluated on.
 
-    `init_checkpoint` may be that of another run, or one of official's pretrained encoders, saved as
-    `encoder`; BERT takes the encoder of either. A Match-LSTM knows the words of its training and
-    validation data, so with other files it is another network. Evaluate further data as named sets,
-    or as test data.
+    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
+    `encoder`; BERT takes the encoder of either. A Match-LSTM's vocabulary is the words of its
+    training and validation data, so other files make it a different network. Evaluate further data
+    as named sets or as test data.
 
     Attributes:
         model: the reader.
-        train_data: what it learns from; by default made-up questions.
-        validation_data: what it is scored on; by default other made-up questions.
-        max_answer: the longest answer to give, in tokens.
+        train_data: by default made-up questions.
+        validation_data: by default other made-up questions.
+        max_answer: the maximum length of an answer, in tokens.
         no_answer_threshold: for questions that may have no answer. An answer is given only if its
             score exceeds that of no answer by more than this, as a difference of logits.
     """
@@ -64,10 +64,10 @@ class QuestionAnsweringConfig(cfg.TaskConfig):
 
 @task_factory.register_task_cls(QuestionAnsweringConfig)
 class QuestionAnsweringTask(base_task.Task):
-    """Learns where answers are, and scores their texts.
+    """Learns the positions of answers, and scores their texts.
 
     Each question counts once, by its best span over all windows of its context. With several worker
-    processes, each scores its own share of the windows.
+    processes, each scores its own part of the windows.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class QuestionAnsweringTask(base_task.Task):
 
     @functools.cached_property
     def reader(self) -> readers.Reader:
-        """The configured reader; it knows the words of training and validation data."""
+        """The configured reader; its vocabulary covers the training and validation data."""
         config = self.task_config
         return readers.make(config.model, config.train_data, config.validation_data)
 
@@ -90,7 +90,7 @@ class QuestionAnsweringTask(base_task.Task):
         """The reader's network; see `readers.Reader.network`.
 
         Raises:
-            ConfigError: a setting out of range, or an `init_checkpoint` with another vocabulary.
+            ConfigError: a setting is out of range, or `init_checkpoint` has another vocabulary.
         """
         if isinstance(self.reader, readers.PieceReader):
             bert.check_vocabulary(self.task_config.init_checkpoint, self.reader.vocabulary)
@@ -101,10 +101,10 @@ class QuestionAnsweringTask(base_task.Task):
         params: question_data.QuestionData,
         input_context: tf.distribute.InputContext | None = None,
     ) -> tf.data.Dataset:
-        """Pairs of features and labels, as `question_batches.dataset` says.
+        """Pairs of features and labels, as from `question_batches.dataset`.
 
         Raises:
-            ConfigError: the data cannot be read, or are read otherwise than those learned from.
+            ConfigError: the data cannot be read, or their settings differ from the training data's.
         """
         self.reader.check(params)
         questions = question_data.read(params)
@@ -150,14 +150,14 @@ class QuestionAnsweringTask(base_task.Task):
         metrics: Sequence[tf_keras.metrics.Metric] | None = None,
     ) -> dict[str, tf.Tensor]:
         """The loss, its weight, and the best span of each window."""
-        del metrics  # there are none: `reduce_aggregated_logs` scores
+        del metrics  # unused: `reduce_aggregated_logs` computes the scores
         features, labels = inputs
         logits = self.inference_step(features, model)
         spans = answer_spans.best(logits, self.task_config.max_answer)
         known = tf.reduce_sum(tf.cast(_known(labels), tf.float32))
         return {
             self.loss: self.build_losses(labels, logits, model.losses),
-            "weight": tf.maximum(known, 1e-6),  # never 0: windows were seen, if not learned from
+            "weight": tf.maximum(known, 1e-6),  # never 0, as windows were evaluated
             "data": labels["data"],
             "window": labels["window"],
             **spans._asdict(),
@@ -173,10 +173,10 @@ class QuestionAnsweringTask(base_task.Task):
     def reduce_aggregated_logs(
         self, aggregated_logs: list[dict[str, np.ndarray]], global_step: tf.Tensor | None = None
     ) -> dict[str, float]:
-        """Exact match and F1 from 0 to 100, as means over the questions that were seen.
+        """Exact match and F1 from 0 to 100, as means over the evaluated questions.
 
-        Writes the predictions if all questions were seen and `QuestionData.predictions` names a
-        file.
+        Writes the predictions if all questions were evaluated and `QuestionData.predictions` names
+        a file.
         """
         del global_step
         columns = {

@@ -1,4 +1,4 @@
-"""BERT for aspect sentiment: over pairs of sentence and aspect, and with a local context focus."""
+"""BERT for aspect sentiment: on sentence-aspect pairs, and with a local context focus."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ _FOCUSES = {"cdw": ("cdw",), "cdm": ("cdm",), "fusion": ("cdm", "cdw")}
 
 @dataclasses.dataclass
 class BertConfig(base_config.Config):
-    """BERT-SPC: a linear layer on the pooled [CLS] of the pair of sentence and aspect.
+    """BERT-SPC: a linear layer on the pooled [CLS] of the sentence-aspect pair.
 
     Song et al., "Attentional encoder network for targeted sentiment classification", 2019.
 
@@ -37,15 +37,15 @@ class BertConfig(base_config.Config):
 
 @dataclasses.dataclass
 class LcfBertConfig(BertConfig):
-    """LCF-BERT: also reads the sentence with all that is far from the aspect weighted down.
+    """LCF-BERT: also reads the sentence with words far from the aspect weighted down.
 
     Zeng et al., "LCF: a local context focus mechanism for aspect-based sentiment classification",
     2019. One encoder reads both the pair and the sentence alone.
 
     Attributes:
         focus: 'cdm' masks the features of pieces farther from the aspect than `distance`; 'cdw'
-            weights them down with growing distance; 'fusion' does both, side by side.
-        distance: in pieces from the nearest piece of the aspect. (The paper's SRD threshold counts
+            reduces their weight with distance; 'fusion' concatenates both.
+        distance: in pieces, from the nearest piece of the aspect. (The paper's SRD threshold counts
             from the aspect's middle minus half its length, which is the same up to rounding.)
     """
 
@@ -60,11 +60,11 @@ def build_spc(
 
     Args:
         config: the sizes.
-        reader: knows the vocabulary and the window.
+        reader: supplies the vocabulary and the window.
         classes: number of outputs.
 
     Raises:
-        ConfigError: a value is out of its range, or the encoder is too short for the window.
+        ConfigError: a value is out of range, or the encoder is too short for the window.
     """
     inputs, encoder = _encoder(config, reader, pooled=True)
     return _classifier(inputs, _encode(encoder, inputs)["pooled_output"], encoder, config, classes)
@@ -73,7 +73,7 @@ def build_spc(
 def build_lcf(
     config: LcfBertConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:
-    """LCF-BERT; arguments, result and errors are those of `build_spc`."""
+    """LCF-BERT; arguments, result and errors as for `build_spc`."""
     if config.focus not in _FOCUSES:
         raise ConfigError(
             f"LcfBertConfig.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}"
@@ -113,8 +113,8 @@ class LocalFocus(tf_keras.layers.Layer):
     are multiplied by 1 where d is 0, and elsewhere by 0 or by 1 - d/n.
 
     Args:
-        kind: which of the two.
-        threshold: the distance that counts as near.
+        kind: 'cdm' or 'cdw'.
+        threshold: the largest distance that counts as near.
     """
 
     def __init__(self, kind: str, threshold: int, name: str | None = None) -> None:
@@ -123,12 +123,12 @@ class LocalFocus(tf_keras.layers.Layer):
         self._threshold = threshold
 
     def call(self, features: tf.Tensor, sentence: tf.Tensor, aspect: tf.Tensor) -> tf.Tensor:
-        """The features, focused.
+        """Applies the mask or the weights.
 
         Args:
             features: [batch, length, units].
             sentence: [batch, length] int32, 1 in the sentence, 0 elsewhere.
-            aspect: [batch, 2] int32, its first place and the first one after it.
+            aspect: [batch, 2] int32, the positions of its first piece and after its last.
 
         Returns:
             [batch, length, units], 0 outside the sentence.
@@ -147,7 +147,7 @@ class LocalFocus(tf_keras.layers.Layer):
 def _encoder(
     config: BertConfig, reader: aspect_features.PairReader, *, pooled: bool
 ) -> tuple[aspect_features.Features, tf_keras.Model]:
-    """The inputs, and official's encoder."""
+    """The inputs and official's encoder."""
     longest, most = 4 * reader.window + 3, config.encoder.max_position_embeddings
     if longest > most:
         raise ConfigError(

@@ -1,6 +1,7 @@
-"""Sentences with a marked aspect and its polarity: three lines of a file each, or made-up ones.
+"""Sentences with a marked aspect and its polarity, from files or made up.
 
-An example is a sentence in which `$T$` stands for the aspect, the aspect, and its polarity:
+In a file, an example takes three lines: a sentence with `$T$` in place of the aspect, the aspect,
+and its polarity:
 
     The $T$ was good , the service was not .
     food
@@ -27,16 +28,16 @@ _SPLITS = ("train", "validation", "all")
 class AspectData(inputs.DataConfig):
     """Which examples to read. `is_training` must be set.
 
-    `input_path` is one or more files, read as one. Empty stands for 800 made-up examples; most
-    sentences hold two opinions, so a model has to know which one is meant.
+    `input_path` is one or more files, read as one. If it is empty, 800 examples are made up; most
+    of their sentences hold two opinions, so a model has to find the one about the aspect.
 
     Attributes:
         fetch: files to download first if they are missing.
         split: 'validation' (a held-out share), 'train' (the rest) or 'all'. Empty: all of the
             files, or the part of the made-up examples that `is_training` asks for.
-        held_out: the share of the sentences that is 'validation', between 0 and 1. It is picked at
-            random, but always the same, whatever the run's seed. A sentence stays together with all
-            its aspects.
+        held_out: the fraction of the sentences in 'validation', between 0 and 1. The choice is
+            random but fixed; it does not depend on the run's seed. All aspects of a sentence go to
+            the same split.
     """
 
     fetch: tuple[fetching.RemoteFile, ...] = ()
@@ -44,7 +45,7 @@ class AspectData(inputs.DataConfig):
     held_out: float = 0.2
 
     def size(self) -> int:
-        """How many examples there are.
+        """The number of examples.
 
         Raises:
             ConfigError: as `source_of` and `read` do.
@@ -65,7 +66,7 @@ class Source(NamedTuple):
         return ", ".join(self.paths) or "the made-up examples"
 
     def overlaps(self, other: "Source") -> bool:
-        """Whether an example may be in both sources."""
+        """Whether both sources may contain the same example."""
         if not set(self.paths) & set(other.paths) and (self.paths or other.paths):
             return False
         parted = {self.split, other.split} == {"train", "validation"}
@@ -77,7 +78,7 @@ class Example(NamedTuple):
 
     Attributes:
         left: the text before the aspect.
-        aspect: what the polarity is about.
+        aspect: the text that the polarity is about.
         right: the text after it.
         polarity: the name of its class.
         place: where the polarity was read, as file:line.
@@ -91,7 +92,7 @@ class Example(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The whole of it."""
+        """The whole sentence."""
         return self.left + self.aspect + self.right
 
 
@@ -99,8 +100,8 @@ def source_of(config: AspectData) -> Source:
     """The source that a configuration asks for.
 
     Raises:
-        ConfigError: no `is_training`, an unknown split, a share out of range, or a field that
-            has no effect.
+        ConfigError: `is_training` is not set, the split is unknown, `held_out` is out of range, or
+            a field has no effect.
     """
     if config.is_training is None:
         raise ConfigError(
@@ -144,19 +145,19 @@ def polarities(examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(sorted({example.polarity for example in examples}))
 
 
-def numbers(examples: Sequence[Example], known: Sequence[str]) -> np.ndarray:
-    """The place of each example's polarity in `known`, [N] int32.
+def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
+    """The index of each example's polarity in `classes`, [N] int32.
 
     Raises:
-        ConfigError: a polarity is unknown; the message says where.
+        ConfigError: a polarity is not in `classes`; the message says where.
     """
     for example in examples:
-        if example.polarity not in known:
+        if example.polarity not in classes:
             raise ConfigError(
-                f"{example.place}: the polarity {example.polarity!r} is not known; known are"
-                f" {', '.join(known)}"
+                f"{example.place}: unknown polarity {example.polarity!r}; expected one of"
+                f" {', '.join(classes)}"
             )
-    return np.array([known.index(example.polarity) for example in examples], np.int32)
+    return np.array([classes.index(example.polarity) for example in examples], np.int32)
 
 
 def parse(path: str | Path) -> Iterator[Example]:
@@ -185,7 +186,7 @@ def parse(path: str | Path) -> Iterator[Example]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file, without those at the end that are blank."""
+    """The lines of a file, without trailing blank ones."""
     if not path.is_file():
         raise ConfigError(f"AspectData.input_path: there is no file {path}")
     lines = []
@@ -203,7 +204,7 @@ def _lines(path: Path) -> list[str]:
 def _pick(sentences: Sequence[str], share: float) -> set[str]:
     """The sentences that are held out."""
     different = np.array(list(dict.fromkeys(sentences)), object)
-    # Raw output of a bit generator never changes between NumPy versions, as shuffles may.
+    # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(different)), kind="stable")
     return set(different[order[: round(share * len(different))]])
 
@@ -223,7 +224,7 @@ _OPINIONS = {
 
 
 def _make_up() -> list[Example]:
-    """Each opinion once alone, then beside others of other things."""
+    """Each opinion once alone, then beside opinions of other things."""
     said = [
         (thing, opinion, polarity)
         for thing, opinions in _OPINIONS.items()
@@ -233,7 +234,7 @@ def _make_up() -> list[Example]:
     draws = np.random.Philox(key=0).random_raw(_MADE_UP - len(said)).tolist()
     for number, draw in enumerate(draws):
         thing, opinion, polarity = said[number % len(said)]
-        others = [each for each in said if each[0] != thing]
+        others = [example for example in said if example[0] != thing]
         other, elsewhere, _ = others[draw % len(others)]
         if draw >> 32 & 1:
             left, right = "the ", f" was {opinion} , but the {other} was {elsewhere} ."

@@ -1,6 +1,6 @@
-"""The input of the aspect models, from ids in three parts: before, in and after the aspect.
+"""The aspect models' input, from the ids before, in and after the aspect.
 
-All of this happens in the graph, so that training, evaluation and a served model share it.
+It is all computed in the graph, so that training, evaluation and serving share it.
 """
 
 import abc
@@ -15,10 +15,10 @@ WORDS = "words"
 
 
 class Reader(tf.Module, metaclass=abc.ABCMeta):
-    """Turns strings into what a model reads.
+    """Converts strings to a model's features.
 
     Args:
-        window: how many words or pieces count before the aspect, in it, and after it.
+        window: the maximum number of words or pieces before the aspect, in it, and after it.
     """
 
     def __init__(self, window: int) -> None:
@@ -27,24 +27,24 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """[batch] strings to ids, [batch, (ids)] int32."""
+        """From [batch] strings to ids, [batch, (ids)] int32."""
 
     @abc.abstractmethod
     def assemble(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
     ) -> Features:
-        """Features of the ids of three parts, each [batch, (ids)] int32."""
+        """Features from the ids of the three parts, each [batch, (ids)] int32."""
 
     def features(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
     ) -> Features:
-        """Like `assemble`, but only of what is in the window, next to the aspect."""
+        """Like `assemble`, but limited to the window around the aspect."""
         window = self.window
         return self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
 
 
 class SentenceReader(Reader):
-    """Sentences as words that have vectors.
+    """Reads sentences as words, for models with word vectors.
 
     The features are `words`, [batch, words] int32, padded with 0, and `aspect`, [batch, 2] int32:
     the position of the aspect's first word, and of the first word after it.
@@ -68,10 +68,10 @@ class SentenceReader(Reader):
 
 
 class PairReader(Reader):
-    """BERT's pairs of pieces: [CLS] sentence [SEP] aspect [SEP].
+    """Reads pairs of WordPiece sequences, as BERT does: [CLS] sentence [SEP] aspect [SEP].
 
     The features are, as official's encoders name them, `input_word_ids`, `input_mask` and
-    `input_type_ids`, each [batch, pieces] int32, and `aspect` as of `SentenceReader`.
+    `input_type_ids`, each [batch, pieces] int32, and `aspect` as in `SentenceReader`.
     """
 
     def __init__(self, pieces: wordpiece.WordPiece, window: int) -> None:
@@ -103,11 +103,11 @@ class PairReader(Reader):
 
 
 def distances(aspect: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """How far each word is from the nearest one of the aspect.
+    """The distance of each word from the nearest word of the aspect.
 
     Args:
-        aspect: [batch, 2] int32, as of `SentenceReader`.
-        length: of the padded sentences.
+        aspect: [batch, 2] int32, as in `SentenceReader`.
+        length: the padded length of the sentences.
 
     Returns:
         [batch, length] int32: 0 in the aspect, 1 beside it.

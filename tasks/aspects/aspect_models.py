@@ -1,4 +1,4 @@
-"""Models of aspect sentiment, chosen by configuration; the small one over word embeddings."""
+"""Aspect sentiment models, chosen by configuration; the small LSTM model is built here."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -14,15 +14,15 @@ from tasks.text import embeddings, wordpiece, words
 
 @dataclasses.dataclass
 class AttentionLSTMConfig(base_config.Config):
-    """A bidirectional LSTM with attention over its states, given the aspect.
+    """A bidirectional LSTM with attention over its states, conditioned on the aspect.
 
     Attributes:
         vectors: word vectors, such as GloVe's.
         own_vectors: the size of a second vector for each word of the data, learned from zeros; it
-            covers words that the file does not have. 0: none.
+            covers words missing from the file. 0: none.
         units: the size of the LSTM in each direction.
         positions: the size of the embedding of a word's distance from the aspect.
-        farthest: larger distances count as this one.
+        farthest: larger distances are clipped to this.
         dropout: the rate for the inputs, and for the features before the last layer, in [0, 1).
         l2: the penalty on the squared weights of the kernels.
     """
@@ -61,12 +61,12 @@ def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspe
     """Builds the reader that makes features for the configured model.
 
     Args:
-        config: which.
-        window: as of `aspect_features.Reader`.
-        texts: whose words have to be known.
+        config: the model.
+        window: as for `aspect_features.Reader`.
+        texts: texts whose words the vocabulary must include.
 
     Raises:
-        ConfigError: an unknown type, or a vocabulary or vectors that cannot be read.
+        ConfigError: the type is unknown, or the vocabulary or the vectors cannot be read.
     """
     match config.type:
         case "attention_lstm":
@@ -88,15 +88,15 @@ def build(config: ModelConfig, reader: aspect_features.Reader, classes: int) -> 
     """The configured model.
 
     Args:
-        config: which, and how large.
-        reader: what `build_reader` returned for it.
+        config: the model and its settings.
+        reader: from `build_reader`, for the same configuration.
         classes: number of outputs.
 
     Returns:
         A model from the reader's features to float32 logits [batch, classes].
 
     Raises:
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of range.
     """
     if isinstance(reader, aspect_features.SentenceReader):
         return build_attention_lstm(config.attention_lstm, reader.vectors, classes)
@@ -108,22 +108,22 @@ def build(config: ModelConfig, reader: aspect_features.Reader, classes: int) -> 
 def build_attention_lstm(
     config: AttentionLSTMConfig, vectors: embeddings.Embeddings, classes: int
 ) -> tf_keras.Model:
-    """A network of the ATAE-LSTM family that also knows distances from the aspect.
+    """An ATAE-LSTM that also sees each word's distance from the aspect.
 
     Wang et al., "Attention-based LSTM for aspect-level sentiment classification", 2016: the
-    aspect's vector, here the mean of its words', is beside every word's, and in the attention.
-    The embedded distance of a word from the aspect is beside its vector, too.
+    aspect's vector, here the mean of its words' vectors, is concatenated to every word's vector and
+    used in the attention. Each word's embedded distance from the aspect is concatenated, too.
 
     Args:
         config: the sizes.
-        vectors: the words and their vectors.
+        vectors: words and their vectors.
         classes: number of outputs.
 
     Returns:
         A model from the features of a `SentenceReader` to float32 logits, [batch, classes].
 
     Raises:
-        ConfigError: a size, rate or penalty is out of its range.
+        ConfigError: a size, rate or penalty is out of range.
     """
     _check(config)
     layers, penalty = tf_keras.layers, tf_keras.regularizers.L2(config.l2)
@@ -163,7 +163,7 @@ def build_attention_lstm(
 
 
 def _all_words(vectors: embeddings.Embeddings, tokens: Iterable[str]) -> embeddings.Embeddings:
-    """The same vectors with a row for each word of the data, that of unknown words where needed."""
+    """The same vectors, with a row for every word of the data: that of unknown words if needed."""
     lower_case = vectors.vocabulary.lower_case
     cased = (token.lower() if lower_case else token for token in tokens)
     vocabulary = embeddings.Vocabulary(dict.fromkeys(cased), lower_case=lower_case)

@@ -1,4 +1,4 @@
-"""A trained model of aspect sentiment that takes strings."""
+"""A trained aspect sentiment model that takes strings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,12 +11,12 @@ from tasks.text import serving
 
 
 class AspectServing(serving.StringServing):
-    """Maps sentences with `$T$` in place of the aspect, and aspects, to polarities.
+    """Maps sentences, with `$T$` in place of the aspect, and aspects to polarities.
 
     Args:
         params: the task's configuration.
         model: from the reader's features to logits.
-        reader: makes features of strings.
+        reader: converts strings to features.
         polarities: the names of the classes.
     """
 
@@ -36,13 +36,13 @@ class AspectServing(serving.StringServing):
         """The polarities of a batch.
 
         Args:
-            sentence: [batch], each with `$T$` once; a sentence without it, or with it twice, is
-                an `InvalidArgumentError`.
-            aspect: [batch], what stands there.
+            sentence: [batch], each containing `$T$` exactly once; any other number raises
+                `InvalidArgumentError`.
+            aspect: [batch], the texts that `$T$` replaces.
 
         Returns:
-            `polarity`, [batch] strings; `probabilities`, [batch, polarities]; `polarities`, all of
-            them, in this order.
+            `polarity`, [batch] strings; `probabilities`, [batch, polarities]; `polarities`, the
+            names of all classes, in the order of the probabilities.
         """
         parts = tf.strings.split(sentence, aspect_data.MARK)
         once = tf.debugging.assert_equal(
@@ -50,7 +50,9 @@ class AspectServing(serving.StringServing):
         )
         with tf.control_dependencies([once]):
             left, right = tf.unstack(parts.to_tensor(shape=[None, 2]), axis=1)
-        ids = self._reader.encode(tf.concat([left, aspect, right], 0))  # at once: a large graph
+        ids = self._reader.encode(
+            tf.concat([left, aspect, right], 0)
+        )  # once, as its graph is large
         rows = tf.shape(sentence)[0]
         encoded = [ids[part * rows : (part + 1) * rows] for part in range(3)]
         probabilities = tf.nn.softmax(self.inference_step(self._reader.features(*encoded)))

@@ -1,4 +1,4 @@
-"""Macro-averaged F1 from a confusion matrix, the same for any batching and number of replicas."""
+"""Macro-averaged F1 from a confusion matrix, independent of batch size and number of replicas."""
 
 import tensorflow as tf
 import tf_keras
@@ -7,12 +7,12 @@ import tf_keras
 class MacroF1(tf_keras.metrics.Metric):
     """The mean over classes of F1, the harmonic mean of precision and recall.
 
-    Classes that are neither in the labels nor in the predictions are left out, as by scikit-learn's
+    Classes that occur in neither the labels nor the predictions are left out, as in scikit-learn's
     `f1_score(average="macro")`. Without examples it is 0.
 
     Args:
-        classes: how many there are.
-        name: of the metric.
+        classes: the number of classes.
+        name: the metric's name.
     """
 
     def __init__(self, classes: int, name: str = "macro_f1") -> None:
@@ -28,9 +28,9 @@ class MacroF1(tf_keras.metrics.Metric):
         """Counts a batch.
 
         Args:
-            y_true: [batch] numbers of classes.
-            y_pred: [batch, classes] scores, of which the highest is the prediction.
-            sample_weight: [batch] what each example counts; None: once.
+            y_true: [batch] class indices.
+            y_pred: [batch, classes] scores; the highest is the prediction.
+            sample_weight: [batch] weights of the examples; None: 1 each.
         """
         matrix = tf.math.confusion_matrix(
             tf.reshape(y_true, [-1]),
@@ -50,5 +50,5 @@ class MacroF1(tf_keras.metrics.Metric):
         return tf.math.divide_no_nan(tf.reduce_sum(f1), occurring)
 
     def reset_state(self) -> None:
-        """Counts anew."""
+        """Sets all counts to 0."""
         self._confusion.assign(tf.zeros_like(self._confusion))

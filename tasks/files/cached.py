@@ -1,4 +1,4 @@
-"""Preprocessed data, kept in a file that is used only for the same content and configuration."""
+"""Preprocessed data cached in a file, which is reused only for the same content and settings."""
 
 import hashlib
 import json
@@ -26,15 +26,15 @@ def cached(
     version: int,
     make: Callable[[], Arrays],
 ) -> dict[str, np.ndarray]:
-    """What `make` returns, or what it returned earlier for the same input.
+    """What `make` returns, from the cache if it ran before with the same input.
 
     Args:
-        folder: where results are kept; empty: nowhere.
-        name: begins the file's name.
-        files: what `make` reads; their content counts, not their names or dates.
-        settings: what else the result depends on, as JSON holds it.
-        version: of the code behind `make`; raise it when the result changes.
-        make: its arrays hold numbers or strings, no Python objects.
+        folder: the cache; empty: results are not cached.
+        name: a prefix for the file's name.
+        files: the files that `make` reads; their content matters, not their names or dates.
+        settings: everything else that the result depends on, as JSON types.
+        version: the version of the code behind `make`; raise it when its results change.
+        make: must return arrays of numbers or strings, not Python objects.
 
     Raises:
         ConfigError: one of `files` is missing, or the folder cannot be written.
@@ -66,7 +66,7 @@ def _key(files: Sequence[Path], settings: Any, version: int) -> str:
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """The arrays of a file; None where there is none, or it is damaged."""
+    """The arrays in a file; None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
@@ -79,4 +79,4 @@ def _write(path: Path, arrays: Arrays) -> None:
         if array.dtype.hasobject:
             raise TypeError(f"{key!r} of {path.name} holds Python objects, which are not kept")
     with core_files.whole(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub knows no names
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub lacks keywords

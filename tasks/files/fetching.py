@@ -6,8 +6,8 @@
     )
     fetching.fetch([glove])
 
-A file is written to `<path>.part`, which is locked, flushed, verified and renamed: `path` is whole
-or not there, even if several processes want it at once.
+A file is written to `<path>.part`, which is locked, flushed, verified and renamed: `path` is either
+complete or missing, even if several processes fetch it at once.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ from tasks.files import receiving
 
 @dataclasses.dataclass
 class RemoteFile(base_config.Config):
-    """A file, and where it is downloaded from if it is missing.
+    """A file, and the URL it is downloaded from if it is missing.
 
     Attributes:
-        path: on this machine.
-        url: any that fsspec knows: https://, s3://, gs://, file://, also chained, as in
+        path: the local path.
+        url: any URL that fsspec supports: https://, s3://, gs://, file://, also chained, as in
             zip://member::https://host/archive.zip. Object stores need s3fs, gcsfs and the like.
         size: in bytes; 0: not checked.
-        sha256: its checksum in hexadecimal; empty: not checked. An earlier start's part is only
-            continued with it, since nothing else tells that both are of one file.
-        attempts: how many in a row may bring nothing new before giving up.
+        sha256: the checksum in hexadecimal; empty: not checked. Only with it is a partial download
+            of an earlier process resumed, as nothing else shows that both parts are the same file.
+        attempts: give up after this many attempts in a row without progress.
     """
 
     path: str = ""
@@ -56,11 +56,11 @@ def fetch(
     sleep: Callable[[float], object] = time.sleep,
     screen: console.Console = console.STDERR,
 ) -> None:
-    """Fetches the files that are missing; those that are there are only verified.
+    """Fetches the files that are missing, and verifies those that exist.
 
     Raises:
-        ConfigError: a file is not as described, or as in `receiving.receive`.
-        RunnerError: as in `receiving.receive`.
+        ConfigError: a file does not match its description; also as `receiving.receive` does.
+        RunnerError: as `receiving.receive` does.
     """
     for file in files:
         _check(file)
@@ -89,7 +89,7 @@ def _check(file: RemoteFile) -> None:
 
 
 def _problem(path: Path, file: RemoteFile) -> str:
-    """How a file differs from its description, or nothing."""
+    """How a file differs from its description; empty if it matches."""
     status = path.stat()
     if file.size and status.st_size != file.size:
         return f"has {status.st_size:,} bytes, expected {file.size:,}"
@@ -102,7 +102,7 @@ def _problem(path: Path, file: RemoteFile) -> str:
 
 @functools.cache
 def _sha256(path: Path, *_state: int) -> str:
-    """A file's checksum; read again only where its state, size and time of change, is another."""
+    """A file's checksum, cached until the file's size or modification time changes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -110,11 +110,11 @@ def _sha256(path: Path, *_state: int) -> str:
 def _fetch(
     file: RemoteFile, path: Path, sleep: Callable[[float], object], screen: console.Console
 ) -> None:
-    """Fetches one file, unless another process does."""
+    """Fetches one file, unless another process does so first."""
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with _alone(part, screen) as out:
-        if path.exists():  # the process that was waited for has fetched it
+        if path.exists():  # fetched by the process we waited for
             part.unlink()
             return
         if not file.sha256:
@@ -124,21 +124,21 @@ def _fetch(
         os.fsync(out.fileno())
         if problem := _problem(part, file):
             part.unlink()
-            raise ConfigError(f"{file.url}: what was fetched {problem}; it is removed")
+            raise ConfigError(f"{file.url}: the download {problem}; it was removed")
         part.rename(path)
 
 
 @contextlib.contextmanager
 def _alone(part: Path, screen: console.Console) -> Iterator[BinaryIO]:
-    """The part, open to append to, for as long as no other process has it."""
+    """Opens the part for appending, with exclusive access."""
     while True:
         with part.open("ab", buffering=0) as out:
             try:
                 fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                screen.say(f"waiting for another process, which fetches to {part}")
+                screen.say(f"waiting for another process that is fetching {part}")
                 fcntl.flock(out, fcntl.LOCK_EX)
-            # While this process waited, the other may have renamed or removed what is open here.
+            # While this process waited, the other may have renamed or removed the open file.
             if part.exists() and os.path.samestat(os.fstat(out.fileno()), part.stat()):
                 yield out
                 return

@@ -1,7 +1,7 @@
-"""The bytes of a URL, appended to an open file: in several attempts where connections break.
+"""Appends the content of a URL to an open file, resuming after broken connections.
 
-fsspec opens whatever a URL names. Its own `get_file` begins a broken download anew, and does not
-tell whether a server sent the range that was asked for; so the reading is done here.
+fsspec opens the URL. Its own `get_file` restarts a broken download from the beginning, and does not
+say whether a server honoured the requested range; so the reading is done here.
 """
 
 import os
@@ -17,7 +17,7 @@ from runner.errors import ConfigError, RunnerError
 _CHUNK = 2**20
 _LONGEST_PAUSE = 60.0
 _HEADERS = {"Accept-Encoding": "identity"}
-_MAY_PASS = (408, 425, 429)  # client errors of HTTP that another attempt may not meet
+_MAY_PASS = (408, 425, 429)  # HTTP client errors that may go away
 
 Show = Callable[[int, int | None], object]
 
@@ -31,20 +31,20 @@ def receive(
     screen: console.Console = console.STDERR,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Appends to `out` what it lacks of the URL's content.
+    """Appends the rest of the URL's content to `out`.
 
     Args:
-        url: any that fsspec knows.
-        out: open to append to, unbuffered. What it holds is the beginning of the content.
-        attempts: how many in a row may bring nothing new.
-        sleep: waits so many seconds between attempts: 1, then twice as long each time.
-        screen: shows how far it is, and why an attempt failed.
-        clock: seconds, for tests to inject.
+        url: any URL that fsspec supports.
+        out: open for appending, unbuffered. It already holds the beginning of the content.
+        attempts: give up after this many attempts in a row without progress.
+        sleep: called with the pause between attempts: 1 second, then doubled each time.
+        screen: shows the progress, and why an attempt failed.
+        clock: returns seconds; tests inject it.
 
     Raises:
-        ConfigError: another attempt would end alike: no such file, no right to it, a URL of an
-            unknown kind, or one that needs a package that is not installed.
-        RunnerError: no attempt succeeded, or `out` cannot be written.
+        ConfigError: another attempt would fail in the same way: no such file, no permission, an
+            unknown kind of URL, or one that needs a package that is not installed.
+        RunnerError: all attempts failed, or `out` cannot be written.
     """
     show = _shown(out.name, screen, clock)
     furthest, failures = _size(out), 0
@@ -54,7 +54,7 @@ def receive(
             return
         except RunnerError:
             raise
-        except Exception as error:  # every driver of fsspec has its own kinds
+        except Exception as error:  # each fsspec driver raises its own
             if _is_final(error):
                 raise ConfigError(
                     f"{url} cannot be fetched to {out.name}: {_text(error)}"
@@ -74,7 +74,7 @@ def receive(
 
 
 def _shown(name: str, screen: console.Console, clock: Callable[[], float]) -> Show:
-    """Shows how many bytes there are, but not again within a moment."""
+    """Shows the number of bytes received, at most once per `screen.pause`."""
     last = clock()
 
     def show(done: int, total: int | None) -> None:
@@ -88,7 +88,7 @@ def _shown(name: str, screen: console.Console, clock: Callable[[], float]) -> Sh
 
 
 def _attempt(url: str, out: BinaryIO, show: Show) -> None:
-    """Appends what is missing, or writes all of it where it cannot begin in the middle."""
+    """Appends what is missing, or writes everything if the server cannot start in the middle."""
     system, remote = _system(url)
     total = system.info(remote).get("size")
     done = _size(out)
@@ -108,13 +108,13 @@ def _attempt(url: str, out: BinaryIO, show: Show) -> None:
 
 
 def _open(system: Any, remote: str, start: int, total: int | None) -> tuple[Any, int]:
-    """Content to read, and where it begins: at `start`, or at 0 where a server knows no ranges."""
+    """The content and its offset: `start`, or 0 if the server does not support ranges."""
     if not remote.startswith("http"):
         source = system.open(remote, "rb")
         source.seek(start)
         return source, start
     ranged = {"size": total, "headers": {**_HEADERS, "Range": f"bytes={start}-"}} if start else {}
-    source = system.open(remote, "rb", block_size=0, **ranged)  # one response, as it comes
+    source = system.open(remote, "rb", block_size=0, **ranged)  # one streamed response
     return source, start if source.r.status == 206 else 0
 
 
@@ -136,27 +136,27 @@ def _system(url: str) -> tuple[Any, str]:
     protocols = [protocol for protocol in ("http", "https") if f"{protocol}://" in url]
     try:
         return fsspec.url_to_fs(url, **{protocol: _http() for protocol in protocols})
-    except (ImportError, ValueError) as error:  # its package is not installed; an unknown kind
+    except (ImportError, ValueError) as error:  # package missing, or unknown kind
         raise ConfigError(f"{url}: {error}") from error
 
 
 def _http() -> dict[str, Any]:
-    import aiohttp  # takes a third of a second, and most files are there
+    import aiohttp  # takes a third of a second, and is rarely needed
 
-    # By default a whole response has to arrive within five minutes, and proxies are not used.
+    # By default a response must arrive completely within five minutes, and proxies are ignored.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     return {"client_kwargs": {"timeout": timeout, "trust_env": True}, "headers": _HEADERS}
 
 
 def _is_final(error: BaseException | None) -> bool:
-    """Whether another attempt would end as this one did: no such file, or no right to it."""
+    """Whether another attempt would fail in the same way: no such file, or no permission."""
     while error is not None:
         status = getattr(error, "status", None)
         if isinstance(status, int):
             return 400 <= status < 500 and status not in _MAY_PASS
         if isinstance(error, PermissionError):
             return True
-        # fsspec raises the same for a web server that does not answer, with a cause.
+        # fsspec raises the same for a web server that does not respond, but with a cause.
         if isinstance(error, FileNotFoundError) and error.__cause__ is None:
             return True
         error = error.__cause__
@@ -164,6 +164,6 @@ def _is_final(error: BaseException | None) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """The kind of an error and what it says, which is often nothing."""
+    """An error's type and its message, which is often empty."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}".rstrip(": ")

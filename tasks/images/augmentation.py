@@ -1,4 +1,4 @@
-"""Random changes of images, each from its own example's seeds, whatever else the batch holds."""
+"""Random changes to images, each from its own example's seeds, independent of the batch."""
 
 import dataclasses
 
@@ -13,13 +13,13 @@ from tasks.images.augmix import AugMixConfig  # in the class below, `augmix` is 
 
 @dataclasses.dataclass
 class AugmentConfig(base_config.Config):
-    """What to do to training images; by default nothing.
+    """How to augment training images; by default not at all.
 
     Attributes:
-        pad: shift by up to this many pixels in each direction, with zeros moving in: "pad and
-            crop" (He et al., "Deep residual learning", 2015, section 4.2).
+        pad: shift by up to this many pixels in each direction, filling with zeros: "pad and crop"
+            (He et al., "Deep residual learning", 2015, section 4.2).
         flip: mirror left and right with probability one half.
-        augmix: settings for AugMix, applied to the shifted, mirrored images; by default none.
+        augmix: settings for AugMix, applied after shifting and mirroring; by default off.
     """
 
     pad: int = 0
@@ -41,7 +41,7 @@ def is_active(config: AugmentConfig) -> bool:
 
 
 def versions(config: AugmentConfig) -> int:
-    """How many images `augment` makes of each."""
+    """How many images `augment` returns for each input image."""
     return config.augmix.count if config.augmix else 1
 
 
@@ -50,8 +50,8 @@ def augment(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Te
 
     Args:
         images: [batch, height, width, channels] of any type; for AugMix float32 from 0 to 1.
-        seeds: [batch, 2] int64, as `inputs.place` gives them.
-        config: what to do.
+        seeds: [batch, 2] int64, as from `inputs.place`.
+        config: the changes to make.
 
     Returns:
         Images of the same type, [batch * versions, height, width, channels].
@@ -71,6 +71,6 @@ def _shift(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Ten
     if config.flip:
         columns = tf.where(numbers[:, 2:] < 0.5, width - 1 - columns, columns)
     columns += right[:, tf.newaxis]
-    # Two gathers serve the whole batch; tf.image's stateless functions take one seed, so one image.
+    # Two gathers for the whole batch: tf.image's stateless functions take one seed, so one image.
     padded = tf.pad(images, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
     return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)

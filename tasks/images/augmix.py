@@ -1,9 +1,9 @@
 """AugMix: images blended with chains of their own distortions.
 
 Hendrycks et al., "AugMix: a simple data processing method to improve robustness and uncertainty",
-2020. The nine distortions and their strengths are those of the paper's published code, none of
-which occurs among the corruptions that robustness is measured with. Every one is either a table of
-the 256 pixel values or a map of the plane, so a whole batch needs two kernels a step, not nine.
+2020. The nine distortions and their strengths are those of the paper's published code; none of them
+is among the corruptions used to measure robustness. Each is either a lookup table of the 256 pixel
+values or a map of the plane, so a whole batch needs two kernels per step, not nine.
 """
 
 import dataclasses
@@ -20,23 +20,23 @@ TABLES = ("autocontrast", "equalize", "posterize", "solarize")
 MAPS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 KINDS = (*TABLES, *MAPS)
 
-_DEEPEST = 3  # of chains whose depth is drawn
-_STRONGEST = 10  # the scale of severities
-_RAREST = 0.1  # of smaller Gamma variables all may be 0
+_DEEPEST = 3  # the maximum depth if depths are drawn
+_STRONGEST = 10  # the maximum severity
+_RAREST = 0.1  # with smaller parameters all Gamma variables may be 0
 
 
 @dataclasses.dataclass
 class AugMixConfig(base_config.Config):
-    """How much to mix.
+    """AugMix's settings.
 
     Attributes:
         width: the number of chains blended into an image.
-        depth: the distortions in a chain; -1 draws 1, 2 or 3 for each.
+        depth: the number of distortions in a chain; -1 draws 1, 2 or 3 for each chain.
         severity: each distortion's strength is drawn between 0.1 and this, at most 10.
         probability: the parameter of the Dirichlet distribution of the chains' weights, and of
-            the Beta distribution of their share in the image; 1 is uniform, 0.1 the least.
-        count: the versions of each image in a batch, replacing the image: with 2, a step learns
-            from twice `global_batch_size` images.
+            the Beta distribution of their total weight in the image; 1 is uniform, 0.1 the minimum.
+        count: how many versions replace each image in a batch: with 2, a step learns from twice
+            `global_batch_size` images.
     """
 
     width: int = 3
@@ -64,11 +64,11 @@ def augmix(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> tf.Tens
 
     Args:
         images: [batch, height, width, channels] float32 from 0 to 1.
-        seeds: [batch, 2] int64; the blend of an image depends on its own alone.
-        config: how much.
+        seeds: [batch, 2] int64; an image's blend depends only on its own seeds.
+        config: the settings.
 
     Returns:
-        [batch * count, height, width, channels] float32, the versions of an image side by side.
+        [batch * count, height, width, channels] float32; versions of the same image are adjacent.
     """
     images = tf.repeat(images, config.count, axis=0)
     version = tf.tile(tf.range(1, config.count + 1, dtype=tf.int64), [tf.shape(seeds)[0]])
@@ -77,18 +77,18 @@ def augmix(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> tf.Tens
 
     chains = _chains(images, seeds, config)
     weights, share = _weights(seeds, config)
-    # Not one product of matrices: its rounding could depend on the size of the batch.
+    # Not a matrix product: its rounding could depend on the batch size.
     mixed = tf.add_n([w * chain for w, chain in zip(weights, chains, strict=True)])
     return (1 - share) * images + share * mixed
 
 
 def distort(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
-    """Applies to each image a distortion of its own.
+    """Applies one distortion to each image.
 
     Args:
         pixels: [batch, height, width, channels] uint8.
         kind: [batch] int32, indices of `KINDS`; len(KINDS) leaves the image as it is.
-        strength: [batch] float32 from -10 to 10; the sign counts for `MAPS` alone.
+        strength: [batch] float32 from -10 to 10; the sign matters only for `MAPS`.
 
     Returns:
         Pixels of the same shape.
@@ -121,11 +121,11 @@ def _chains(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> list[t
 
 
 def _weights(seeds: tf.Tensor, config: AugMixConfig) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Each chain's weight, adding up to 1, and their share in the image; [batch, 1, 1, 1] each."""
+    """The chains' weights, adding up to 1, and their share in the image; [batch, 1, 1, 1] each."""
     draw = functools.partial(
         tf.random.stateless_gamma, [config.width + 2], alpha=config.probability, dtype=tf.float64
     )
-    # One by one: it takes one seed. Gamma variables over their sum are Dirichlet's and Beta's.
+    # One by one, as it takes one seed. Normalized Gamma variables are Dirichlet or Beta variables.
     numbers = tf.map_fn(draw, seeds, fn_output_signature=tf.float64)
     *weights, first, second = tf.unstack(numbers[..., tf.newaxis, tf.newaxis, tf.newaxis], axis=1)
     total = tf.add_n(weights)
@@ -134,10 +134,10 @@ def _weights(seeds: tf.Tensor, config: AugMixConfig) -> tuple[list[tf.Tensor], t
 
 
 def _look_up(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
-    """Replaces pixel values by those of the table of an image's kind, one for each channel."""
+    """Maps pixel values through the table for the image's kind, one table per channel."""
     images, channels = tf.shape(pixels)[0], pixels.shape[-1]
     first = tf.reshape(tf.range(images * channels) * 256, [-1, 1, 1, channels])
-    place = first + tf.cast(pixels, tf.int32)  # of each pixel's value among all tables
+    place = first + tf.cast(pixels, tf.int32)  # in the concatenated tables
     size = images * channels * 256
     counts = tf.math.bincount(tf.reshape(place, [-1]), minlength=size, maxlength=size)
     counts = tf.reshape(counts, [images, channels, 256])
@@ -156,7 +156,7 @@ def _look_up(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tens
 
 
 def _autocontrast(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Tables that stretch the values that occur to 0..255; counts and tables [..., 256] int32."""
+    """Tables that stretch the occurring values to 0..255; counts and tables [..., 256] int32."""
     occurs = counts > 0
     low = tf.reduce_min(tf.where(occurs, values, 255), axis=-1, keepdims=True)
     high = tf.reduce_max(tf.where(occurs, values, 0), axis=-1, keepdims=True)
@@ -165,7 +165,7 @@ def _autocontrast(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def _equalize(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Tables that spread the values that occur evenly; counts and tables [..., 256] int32."""
+    """Tables that equalize the histogram; counts and tables [..., 256] int32."""
     high = tf.reduce_max(tf.where(counts > 0, values, 0), axis=-1, keepdims=True)
     of_highest = tf.gather(counts, high, axis=-1, batch_dims=len(counts.shape) - 1)
     step = (tf.reduce_sum(counts, axis=-1, keepdims=True) - of_highest) // 255
@@ -175,15 +175,15 @@ def _equalize(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def _move(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
-    """Rotates, shears or shifts images; black moves in."""
+    """Rotates, shears or shifts images, filling with black."""
     height, width = pixels.shape[1:3]
     level = strength / _STRONGEST
     rotate, shear_x, shear_y, right, down = (
         tf.where(kind == len(TABLES) + i, level, 0.0) for i in range(len(MAPS))
     )
-    degrees = tf.cast(rotate * 30, tf.int32)  # towards 0, as all whole numbers here
+    degrees = tf.cast(rotate * 30, tf.int32)  # rounded towards 0, as all integers here
     angles = np.radians(np.arange(-30, 31))
-    # From a list, since vectorised and plain cosines may differ in their last bits.
+    # From a table, since vectorized and scalar cosines may differ in their last bits.
     cosine, sine = (tf.gather(np.float32(f(angles)), degrees + 30) for f in (np.cos, np.sin))
     a, b = cosine, -sine + shear_x * 0.3
     c, d = sine + shear_y * 0.3, cosine

@@ -1,6 +1,6 @@
 """The networks of Model Garden's `official.vision`, by name.
 
-Importing this loads all of `official.vision`; only configurations that name this module do.
+Importing this module loads all of `official.vision`; only configurations that name it do so.
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ from runner.errors import ConfigError
 
 @dataclasses.dataclass
 class BackboneConfig(base_config.Config):
-    """One of `official.vision`'s backbones, and a classifier on its last level.
+    """One of `official.vision`'s backbones, with a classifier on its last level.
 
-    ResNets, MobileNets and EfficientNets take images of any size and shrink them 32 times, so
-    images smaller than 32 pixels leave them little to see. RevNets need multiples of 32 pixels,
-    SpineNets of 128, ViTs of their patches.
+    ResNets, MobileNets and EfficientNets take images of any size and downsample them by 32, so
+    little remains of images smaller than 32 pixels. RevNets need multiples of 32 pixels, SpineNets
+    multiples of 128, ViTs multiples of their patch size.
 
     Attributes:
         backbone: its `type`, such as 'resnet', and the settings for that type.
-        norm_activation: normalisation and activation, where the type has a choice.
+        norm_activation: normalization and activation, for types that support a choice.
         dropout: the rate before the dense layer, in [0, 1).
         l2: this times the sum of the squared weights is added to the loss; at least 0.
     """
@@ -41,10 +41,10 @@ class BackboneConfig(base_config.Config):
 
 
 def check(config: BackboneConfig) -> None:
-    """Refuses settings from which no network can be built.
+    """Rejects invalid settings.
 
     Raises:
-        ConfigError: an unknown type, or a number out of range.
+        ConfigError: the type is unknown, or a number out of range.
     """
     types = sorted({field.name for field in dataclasses.fields(backbones.Backbone)} - {"type"})
     if config.backbone.type not in types:
@@ -63,7 +63,7 @@ def build(config: BackboneConfig, image_shape: Sequence[int], classes: int) -> t
     """The configured network, from images to float32 logits; see `image_models.build`.
 
     Raises:
-        ConfigError: the backbone has no such settings, or cannot take images of this shape.
+        ConfigError: the backbone does not support these settings or images of this shape.
     """
     specs = tf_keras.layers.InputSpec(shape=[None, *image_shape])
     l2 = tf_keras.regularizers.L2(config.l2) if config.l2 else None

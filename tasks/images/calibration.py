@@ -1,8 +1,8 @@
-"""How good predicted probabilities are: accuracy, likelihood, calibration.
+"""Quality of predicted probabilities: accuracy, likelihood, calibration.
 
-Every metric takes labels [batch] and logits [batch, classes]. A label below 0 marks an example of
-no known class; whatever needs a label leaves it out. All sums are additive over examples, in
-float64 where the device has it, so a result depends neither on batches nor on replicas. A metric
+Every metric takes labels [batch] and logits [batch, classes]. A label below 0 marks an example
+without a known class; metrics that need a label skip it. All sums are additive over examples, in
+float64 if the device supports it, so a result depends neither on batches nor on replicas. A metric
 that has counted nothing has no result; `is_defined` says so.
 """
 
@@ -16,25 +16,25 @@ RELIABILITY_BINS = 15
 
 
 def correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """1 where the most probable class is right, else 0; of equal ones the first counts."""
+    """1 where the most probable class is right, else 0; ties go to the first class."""
     best = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     return tf.cast(best == labels, logits.dtype)
 
 
 def correct_in_5(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """1 where the right class is among the five most probable; of equal ones the first count."""
+    """1 where the right class is among the five most probable, else 0; ties go to the first."""
     best = tf.math.top_k(logits, 5).indices
     found = tf.reduce_any(best == tf.cast(labels, best.dtype)[:, tf.newaxis], axis=-1)
     return tf.cast(found, logits.dtype)
 
 
 def negative_log_likelihood(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Minus the logarithm of the right class's probability."""
+    """The negative logarithm of the right class's probability."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def brier_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """The squared distance of the probabilities from the right ones (Brier, 1950), in [0, 2]."""
+    """The squared distance of the probabilities from the one-hot label (Brier, 1950), in [0, 2]."""
     right = tf.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
     return tf.reduce_sum(tf.square(tf.nn.softmax(logits) - right), axis=-1)
 
@@ -42,7 +42,7 @@ def brier_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 def confidence(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """The probability of the most probable class."""
     highest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    # Of so few numbers tf.nn.softmax takes ten times as long: it wakes every thread.
+    # For so few numbers tf.nn.softmax takes ten times as long: it wakes every thread.
     return 1 / tf.reduce_sum(tf.exp(logits - highest), axis=-1)
 
 
@@ -50,8 +50,8 @@ class Sums(tf_keras.metrics.Metric):
     """A metric whose state is one tensor of sums over examples.
 
     Args:
-        name: of the result.
-        shape: of the sums.
+        name: the metric's name.
+        shape: the shape of the sums.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
@@ -60,7 +60,7 @@ class Sums(tf_keras.metrics.Metric):
         self.sums = self.add_weight("sums", shape, initializer="zeros")
 
     def reset_state(self) -> None:
-        """Forgets everything."""
+        """Sets all sums to 0."""
         self.sums.assign(tf.zeros(self.sums.shape, self.dtype))
 
     @abc.abstractmethod
@@ -69,12 +69,12 @@ class Sums(tf_keras.metrics.Metric):
 
 
 class Mean(Sums):
-    """The mean of a number of each example.
+    """The mean over examples of a number.
 
     Args:
-        number: from labels and logits to [batch] numbers.
-        name: of the result.
-        of_all: count the examples of no known class, too; `number` must not look at labels.
+        number: computes [batch] numbers from labels and logits.
+        name: the metric's name.
+        of_all: also count examples without a known class; `number` must not use the labels.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Mean(Sums):
         *,
         of_all: bool = False,
     ) -> None:
-        super().__init__(name, (2,))  # the numbers, the examples
+        super().__init__(name, (2,))  # sum of the numbers, count of the examples
         self._number = number
         self._of_all = of_all
 
@@ -96,7 +96,7 @@ class Mean(Sums):
         self.sums.assign_add(tf.reduce_sum(rows, axis=1))
 
     def is_defined(self) -> tf.Tensor:
-        """Whether an example was counted."""
+        """Whether any example was counted."""
         return self.sums[1] > 0
 
     def result(self) -> tf.Tensor:
@@ -105,10 +105,10 @@ class Mean(Sums):
 
 
 class Reliability(Sums):
-    """Sums over the examples whose confidence falls in each of 15 equal parts of [0, 1].
+    """Sums over the examples whose confidence falls in each of 15 equal bins of [0, 1].
 
-    A part has its upper end and not its lower one. The result is [15, 3]: examples, the sum of
-    their confidences, and how many of them are right.
+    A bin includes its upper end but not its lower one. The result is [15, 3]: the number of
+    examples, the sum of their confidences, and how many of them are right.
     """
 
     def __init__(self, name: str = "reliability") -> None:
@@ -134,7 +134,7 @@ class Reliability(Sums):
 
 
 class ExpectedCalibrationError(Reliability):
-    """The mean distance of confidence from accuracy in 15 parts, weighted by their examples.
+    """The mean distance of confidence from accuracy in 15 bins, weighted by their examples.
 
     Guo et al., "On calibration of modern neural networks", 2017.
     """
@@ -149,11 +149,11 @@ class ExpectedCalibrationError(Reliability):
 
 
 class ConfusionMatrix(Sums):
-    """How many examples of each class (rows) were taken for each class (columns).
+    """How many examples of each class (rows) were predicted as each class (columns).
 
     Args:
-        classes: how many there are.
-        name: of the result.
+        classes: the number of classes.
+        name: the metric's name.
     """
 
     def __init__(self, classes: int, name: str = "confusion_matrix") -> None:

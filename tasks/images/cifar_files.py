@@ -1,7 +1,8 @@
-"""The binary distribution of CIFAR-10 and CIFAR-100, unpacked or as the archive it comes in.
+"""The binary distribution of CIFAR-10 and CIFAR-100, unpacked or as the original archive.
 
 Krizhevsky, "Learning multiple layers of features from tiny images", 2009. A record is a label (for
-CIFAR-100 the coarse one first), then 32x32 pixels, plane by plane: https://www.cs.toronto.edu/~kriz/.
+CIFAR-100 the coarse one first), then 32x32 pixels, channel by channel:
+https://www.cs.toronto.edu/~kriz/.
 """
 
 import tarfile
@@ -15,7 +16,7 @@ import numpy as np
 from runner.errors import ConfigError
 
 COUNTS = {"train": 50_000, "test": 10_000}
-"""How many images each subset has, of CIFAR-10 as of CIFAR-100."""
+"""The number of images in each subset, for both CIFAR-10 and CIFAR-100."""
 
 _PIXELS = 3 * 32 * 32
 
@@ -25,7 +26,7 @@ class _Layout(NamedTuple):
     classes: int
     label_bytes: int  # the last one is the label
     files: dict[str, tuple[str, ...]]
-    names: str  # the file with the names of the classes, one a line
+    names: str  # the file with the names of the classes, one per line
 
 
 _LAYOUTS = (
@@ -62,17 +63,17 @@ class Cifar(NamedTuple):
 
 
 def is_here(path: Path) -> bool:
-    """Whether a path is an archive, or a folder with any of the distribution's files."""
+    """Whether a path is an archive, or a folder with some of the distribution's files."""
     if path.is_dir():
         return any((path / name).is_file() for layout in _LAYOUTS for name in _files(layout))
     return path.name.endswith((".tar.gz", ".tgz", ".tar"))
 
 
 def read(path: Path, subset: str) -> Cifar:
-    """Reads a subset, 'train' or 'test'; of CIFAR-100 with the fine labels.
+    """Reads a subset, 'train' or 'test', with the fine labels for CIFAR-100.
 
     Raises:
-        ConfigError: a file is missing, damaged or has a label that does not exist.
+        ConfigError: a file is missing, damaged or has an invalid label.
     """
     contents = _contents(path, [name for layout in _LAYOUTS for name in _files(layout, subset)])
     for layout in _LAYOUTS:
@@ -93,13 +94,13 @@ def read(path: Path, subset: str) -> Cifar:
 
 
 def _files(layout: _Layout, subset: str = "") -> list[str]:
-    """The files of one subset, or of all, and the one with the names."""
+    """The files of one subset, or of all, and the file with the names."""
     subsets = [subset] if subset else list(layout.files)
     return [layout.names, *(name for chosen in subsets for name in layout.files[chosen])]
 
 
 def _contents(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
-    """What the wanted files hold, as far as they are there."""
+    """The content of the wanted files that exist."""
     if path.is_dir():
         return {name: (path / name).read_bytes() for name in wanted if (path / name).is_file()}
     if not path.is_file():

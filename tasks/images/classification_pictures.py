@@ -1,4 +1,4 @@
-"""Pictures of a classifier's results: which classes it confuses, and whether it knows."""
+"""Pictures of a classifier's results: which classes it confuses, and how calibrated it is."""
 
 import io
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from matplotlib.axes import Axes
 
 _DPI = 120
 _MOST_COUNTS = 20  # classes whose cells have room for numbers
-_MOST_NAMES = 100  # that there is room for
+_MOST_NAMES = 100  # above this, only every n-th class is named
 _BLUE, _RED, _GREEN, _GREY = "#4878a8", "#d1605e", "#6a9f58", "#8a8a8a"
 
 
 def confusion_matrix(counts: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    """A confusion matrix: shades are shares of a row, numbers are counts.
+    """A confusion matrix: shades show fractions of a row, numbers are counts.
 
-    The shades follow the square root of the share, so that rare mistakes are visible.
+    The shades follow the square root of the fraction, so that rare mistakes are visible.
 
     Args:
-        counts: [classes, classes], of true classes in rows and predicted ones in columns.
-        names: of the classes; without names they are numbered.
+        counts: [classes, classes], with true classes in rows and predicted ones in columns.
+        names: the classes' names; empty: they are numbered.
 
     Returns:
         uint8 [height, width, 3].
@@ -57,11 +57,11 @@ def confusion_matrix(counts: np.ndarray, names: Sequence[str] = ()) -> np.ndarra
 
 
 def reliability(bins: np.ndarray) -> np.ndarray:
-    """A reliability diagram: accuracy against confidence, and how many examples there are of each.
+    """A reliability diagram: accuracy against confidence, with the examples in each bin.
 
     Args:
-        bins: [bins, 3], over equal parts of [0, 1]: examples, the sum of their confidences, how
-            many of them are right.
+        bins: [bins, 3], over equal parts of [0, 1]: the number of examples, the sum of their
+            confidences, and how many of them are right.
 
     Returns:
         uint8 [height, width, 3].
@@ -95,14 +95,14 @@ def reliability(bins: np.ndarray) -> np.ndarray:
 def _drawing(
     width: float, height: float, heights: Sequence[int] = (1,)
 ) -> tuple[figure.Figure, list[Axes]]:
-    """A figure of some inches, without pyplot, and its axes from top to bottom."""
+    """A figure, sized in inches and made without pyplot, and its axes from top to bottom."""
     drawing = figure.Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = drawing.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
     return drawing, list(axes[:, 0])
 
 
 def _name_classes(axes: Axes, names: Sequence[str], side: float) -> None:
-    """Names rows and columns, every n-th where there are too many; `side` is in inches."""
+    """Names rows and columns, every n-th if there are too many; `side` is in inches."""
     places = range(0, len(names), -(-len(names) // _MOST_NAMES))
     shown = [names[place] for place in places]
     size = min(9.0, 55 * side / len(shown))
@@ -122,7 +122,7 @@ def _short(count: float) -> str:
 
 
 def _pixels(drawing: figure.Figure) -> np.ndarray:
-    """The figure as uint8 [height, width, 3], grown where names reach beyond it."""
+    """The figure as uint8 [height, width, 3], enlarged to fit long names."""
     encoded = io.BytesIO()
     drawing.savefig(encoded, format="png", bbox_inches="tight", pad_inches=0.15)
     return tf.io.decode_png(encoded.getvalue(), channels=3).numpy()

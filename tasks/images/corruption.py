@@ -1,9 +1,9 @@
-"""Corrupted images, as robustness is measured with: CIFAR-10-C and CIFAR-100-C, made on the fly.
+"""Corrupted images for measuring robustness: CIFAR-10-C and CIFAR-100-C, made on the fly.
 
 Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and
 perturbations", 2019. Kinds and severities are those of the code that made the published files, for
-32x32 pixels; it does the same to other sizes. What differs: the noise is other noise of the same
-distribution, the JPEG encoder is TensorFlow's, and values are rounded to 8 bits, not truncated.
+32x32 pixels, and are not scaled for other sizes. Differences: the noise has the same distribution
+but other values, the JPEG encoder is TensorFlow's, and values are rounded to 8 bits, not truncated.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from official.modeling.hyperparams import base_config
 
 from runner.errors import ConfigError
 
-_NOISE = 0x6E6F6973  # the key of all noise; its counterpart is the example's index
+_NOISE = 0x6E6F6973  # one half of every noise seed; the other is the example's index
 
 
 @dataclasses.dataclass
 class CorruptionConfig(base_config.Config):
-    """What to do to every image of an evaluation.
+    """How to corrupt every image of an evaluation.
 
     Attributes:
         kind: 'gaussian_noise', 'shot_noise', 'impulse_noise', 'defocus_blur', 'brightness',
@@ -44,18 +44,18 @@ def check(config: CorruptionConfig) -> None:
 
 
 def corrupt(images: tf.Tensor, index: tf.Tensor, config: CorruptionConfig) -> tf.Tensor:
-    """Corrupts every image, in the same way in any batch.
+    """Corrupts every image, independently of its batch.
 
     Args:
         images: [batch, height, width, channels] float32 from 0 to 1.
-        index: [batch] int64, the numbers of the examples, which key their noise.
-        config: which kind, how severe.
+        index: [batch] int64, the indices of the examples, which seed their noise.
+        config: the kind and its severity.
 
     Returns:
         Images of the same shape; each value is a multiple of 1/255.
 
     Raises:
-        ConfigError: a kind that needs colours, and images without.
+        ConfigError: the kind needs colours, but the images have none.
     """
     kind = _KINDS[config.kind]
     if images.shape[-1] not in kind.channels:
@@ -68,7 +68,7 @@ def corrupt(images: tf.Tensor, index: tf.Tensor, config: CorruptionConfig) -> tf
 
 
 class _Kind(NamedTuple):
-    change: Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]  # images, their index, how severe
+    change: Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]  # images, indices, severity
     severities: tuple[Any, ...]
     channels: tuple[int, ...] = (1, 2, 3, 4)
 
@@ -106,14 +106,14 @@ def _impulse_noise(images: tf.Tensor, index: tf.Tensor, share: float) -> tf.Tens
 
 
 def _defocus_blur(images: tf.Tensor, _: tf.Tensor, lens: tuple[float, float]) -> tf.Tensor:
-    """A disk, itself blurred a little, over an image that is mirrored at its borders."""
+    """Filters with a slightly blurred disk; the image is mirrored at its borders."""
     radius, deviation = lens
     reach = int(radius) + 1
     steps = np.arange(-reach, reach + 1)
     disk = (steps[:, np.newaxis] ** 2 + steps**2 <= radius**2).astype(np.float64)
     bell = np.exp(-(np.arange(-1, 2) ** 2) / (2 * deviation**2))
     blur = np.outer(bell, bell) / bell.sum() ** 2
-    # The disk ends one step before its frame, so that nothing of the blur is lost.
+    # The disk ends one pixel before its frame, so that its blur is not cut off.
     kernel = sum(
         blur[y + 1, x + 1] * np.roll(disk, (y, x), (0, 1)) for y in (-1, 0, 1) for x in (-1, 0, 1)
     )
@@ -121,7 +121,7 @@ def _defocus_blur(images: tf.Tensor, _: tf.Tensor, lens: tuple[float, float]) ->
     height, width = images.shape[1:3]
     rows, columns = (np.pad(np.arange(size), reach, "reflect") for size in (height, width))
     padded = tf.gather(tf.gather(images, rows, axis=1), columns, axis=2)
-    # Not a convolution: its rounding could depend on the size of the batch.
+    # Not a convolution: its rounding could depend on the batch size.
     return tf.add_n(
         [kernel[y, x] * padded[:, y : y + height, x : x + width] for y, x in np.argwhere(kernel)]
     )
@@ -154,12 +154,12 @@ def _pixelate(images: tf.Tensor, _: tf.Tensor, factor: float) -> tf.Tensor:
 
 
 def _means(images: tf.Tensor, group: np.ndarray, axis: int) -> tf.Tensor:
-    """The means along an axis of the pixels of each group."""
+    """The mean of each group of pixels along an axis."""
     parts = [
         tf.reduce_mean(tf.gather(images, np.flatnonzero(group == number), axis=axis), axis=axis)
         for number in range(group.max() + 1)
     ]
-    return tf.round(tf.stack(parts, axis=axis) * 255) / 255  # 8 bits between both axes
+    return tf.round(tf.stack(parts, axis=axis) * 255) / 255  # 8 bits after each axis
 
 
 def _jpeg_compression(images: tf.Tensor, _: tf.Tensor, quality: int) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Labelled images for training and evaluation, as a configuration asks for them."""
+"""Labelled images for training and evaluation, as configured."""
 
 import dataclasses
 
@@ -22,29 +22,29 @@ class ImageData(inputs.DataConfig):
     `is_training` must be set. `input_path` is one of
 
     - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width];
-      uint8, or floating point, which is used as it is), `labels` ([N], integers from 0) and,
-      where they are known, `class_names`;
-    - the folder of CIFAR-10's or CIFAR-100's binary version, or the .tar.gz it comes in;
+      uint8, or floating point, which is used as it is), `labels` ([N], integers from 0) and
+      optionally `class_names`;
+    - the folder of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz;
     - a folder with one folder of images per class; classes are numbered in the order of their
       names, and images have 3 channels.
 
-    Alternatively, `tfds_name` with `tfds_split` (and `tfds_data_dir`, if the data are not in its
-    usual place). With neither, the 1,797 handwritten digits of 8x8 pixels that ship inside
-    scikit-learn are read. Everything is held in memory except folders of images, whose files are
+    Alternatively, give `tfds_name` with `tfds_split` (and `tfds_data_dir`, if the data are not in
+    the default folder). With neither, the 1,797 handwritten digits of 8x8 pixels included in
+    scikit-learn are used. Everything is held in memory except folders of images, whose files are
     decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
         subset: 'train' or 'test', for CIFAR's binary version.
         image_size: the height and width to which the images of a folder are scaled (to cover it)
             and cropped (around the middle). Empty: all images have the same size.
-        split: which part of the source: 'all', 'validation' (picked at random, but always the same,
-            whatever the run's seed) or 'train' (the rest). Empty: the part of the digits that
-            `is_training` asks for, or all of any other source.
-        held_out: the share of the source that is 'validation'.
-        augment: random changes of training images.
-        corruption: what to do to every image of an evaluation.
+        split: which part of the source: 'all', 'validation' (chosen at random, but fixed; it does
+            not depend on the run's seed) or 'train' (the rest). Empty: for the digits, the part
+            that matches `is_training`; all of any other source.
+        held_out: the fraction of the source in 'validation'.
+        augment: random changes to training images.
+        corruption: how to corrupt every image of an evaluation.
         out_of_distribution: more images for an evaluation, which come last and belong to no class:
-            their labels are -1. Only those of its fields count that say where the images are.
+            their labels are -1. Only its fields that say where the images are may be set.
     """
 
     subset: str = ""
@@ -58,10 +58,10 @@ class ImageData(inputs.DataConfig):
     out_of_distribution: "ImageData | None" = None
 
     def size(self) -> int:
-        """The number of all examples; image files are not read.
+        """The number of examples; image files are not read.
 
         Raises:
-            ConfigError: as of `source_of` and `image_examples.read`.
+            ConfigError: as `source_of` and `image_examples.read` do.
         """
         source = source_of(self)
         known = len(image_examples.members(image_sources.reader(source).count(), source))
@@ -96,11 +96,11 @@ def source_of(config: ImageData) -> image_sources.Source:
 
 
 def check_apart(train: ImageData, validation: ImageData) -> None:
-    """Makes sure that nothing is scored on what was learned, unless that was asked for.
+    """Makes sure that training and validation share no images, unless that was requested.
 
     Raises:
-        ConfigError: both read the same source, and one reads all of it without both saying so, or
-            they disagree about the share that is held out.
+        ConfigError: both read the same source, and one reads all of it without both setting
+            split='all', or they disagree about `held_out`.
     """
     sources = [source_of(data) for data in (train, validation)]
     place, other = (source._replace(image_size=(), split="", held_out=0.0) for source in sources)
@@ -116,7 +116,7 @@ def check_apart(train: ImageData, validation: ImageData) -> None:
     if "all" not in splits and shares[0] != shares[1]:
         raise ConfigError(
             f"train_data.held_out={shares[0]} and validation_data.held_out={shares[1]} of {place}:"
-            " must be the same, or images would be learned and scored"
+            " must be equal, or validation would use training images"
         )
 
 
@@ -128,7 +128,7 @@ def dataset(
     """Batches of images, float32 with white as 1, and labels, int32: placed by step or in order.
 
     Raises:
-        ConfigError: the images do not suit the configuration.
+        ConfigError: the images do not match the configuration.
     """
     if config.is_training:
         return _training(examples, config, input_context)
@@ -218,13 +218,13 @@ def _check(config: ImageData) -> None:
     inputs.refuse(
         config,
         ("tfds_as_supervised", "tfds_skip_decoding_feature"),
-        "decoded images and their labels are always what is read",
+        "decoded images and their labels are always read",
     )
     inputs.refuse(config, ("num_examples",), "the images are counted")
 
 
 def _check_changes(config: ImageData) -> None:
-    """Raises ConfigError for changes that are impossible, or not for these images."""
+    """Raises ConfigError for changes that are invalid, or do not apply to these images."""
     if augmentation.is_active(config.augment) and not config.is_training:
         raise ConfigError("ImageData.augment is for train_data: evaluation images stay as they are")
     for field in ("corruption", "out_of_distribution"):
@@ -235,7 +235,7 @@ def _check_changes(config: ImageData) -> None:
     if unknown := config.out_of_distribution:
         if unknown.corruption or unknown.out_of_distribution or unknown.is_training:
             raise ConfigError(
-                "ImageData.out_of_distribution says only where images are: is_training has to be"
-                " False; corruption and out_of_distribution belong to the data around it"
+                "ImageData.out_of_distribution only says where images are: is_training must be"
+                " False; set corruption and out_of_distribution on the enclosing data"
             )
         _check(unknown)

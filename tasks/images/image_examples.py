@@ -1,4 +1,4 @@
-"""Labelled images in host memory: one split of a source, ready to be found by index."""
+"""Labelled images in host memory: one split of a source, accessed by index."""
 
 import dataclasses
 import fractions
@@ -14,13 +14,13 @@ class Examples:
     """Images and labels in host memory.
 
     Attributes:
-        images: [N, height, width, channels], uint8 or float32 as they were stored; or [N] paths
-            of image files.
+        images: [N, height, width, channels], uint8 or float32 as stored; or [N] paths of image
+            files.
         labels: [N] int32.
         image_shape: height, width, channels.
         white: the pixel value that becomes 1.
-        classes: how many there are in the source, other splits included.
-        class_names: of all classes in order, where the source has names.
+        classes: the number of classes in the source, other splits included.
+        class_names: the names of all classes in order, if the source has them.
     """
 
     images: tf.Tensor
@@ -35,7 +35,7 @@ def read(source: image_sources.Source) -> Examples:
     """Reads the source and keeps the configured split, as tensors in host memory.
 
     Raises:
-        ConfigError: something is missing or wrong in the source; the message names it.
+        ConfigError: the source is incomplete or invalid; the message says how.
     """
     stored = image_sources.reader(source).read()
     index = members(len(stored.labels), source)
@@ -51,7 +51,7 @@ def read(source: image_sources.Source) -> Examples:
 
 
 def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The images, float32 with white as 1, and the labels at these places, [batch] int64."""
+    """The images, float32 with white as 1, and the labels at `index`, [batch] int64."""
     images = tf.gather(examples.images, index)
     if images.dtype == tf.string:
         images = image_folders.decode(images, examples.image_shape)
@@ -59,10 +59,10 @@ def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def members(size: int, source: image_sources.Source) -> np.ndarray:
-    """Indices of a split's examples, in order."""
-    # Raw output of a bit generator never changes between NumPy versions, as shuffles may.
+    """The indices of a split's examples, in order."""
+    # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(size), kind="stable")
-    # The share as written: 0.29 of 100 is 29, not 28.
+    # The fraction as written: 0.29 of 100 is 29, not 28.
     held_out = int(size * fractions.Fraction(str(source.held_out)))
     first, last = {"all": (0, size), "validation": (0, held_out), "train": (held_out, size)}[
         source.split

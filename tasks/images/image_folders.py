@@ -1,4 +1,4 @@
-"""Folders of images by class: root/<class>/<image>. Images are decoded when they are needed."""
+"""Folders of images by class: root/<class>/<image>. Images are decoded when needed."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", "
 
 
 class Folder(NamedTuple):
-    """The images of a folder: [N] paths and [N] int32 labels, class by class, in order of names."""
+    """A folder's images: [N] paths and [N] int32 labels, by class, in the order of names."""
 
     paths: np.ndarray
     labels: np.ndarray
@@ -25,10 +25,10 @@ class Folder(NamedTuple):
 def scan(root: Path) -> Folder:
     """Finds the images; each folder is a class, numbered in the order of names.
 
-    Hidden files, files without an image suffix, and deeper folders are left out.
+    Hidden files, files without an image suffix, and nested folders are ignored.
 
     Raises:
-        ConfigError: there is no such folder, no class, or a class without an image.
+        ConfigError: the folder does not exist, has no classes, or a class has no images.
     """
     if not root.is_dir():
         raise ConfigError(f"there is no folder {root}")
@@ -63,7 +63,7 @@ def common_shape(paths: np.ndarray) -> tuple[int, int, int]:
 
 
 def load(path: str | Path, height: int, width: int) -> np.ndarray:
-    """An image as [height, width, 3] uint8; of another size, its middle, resampled bilinearly.
+    """An image as [height, width, 3] uint8; other sizes are scaled (bilinear) and center-cropped.
 
     Raises:
         ConfigError: the file cannot be read as an image.
@@ -80,7 +80,7 @@ def load(path: str | Path, height: int, width: int) -> np.ndarray:
 
 
 def decode(paths: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """[batch] paths -> [batch, height, width, 3] uint8; an error names a damaged file."""
+    """[batch] paths to [batch, height, width, 3] uint8; an error names the damaged file."""
     # Pillow, since TensorFlow's decoder does not say which of a million files is damaged.
     images = tf.numpy_function(
         functools.partial(_load_all, shape=shape), [paths], tf.uint8, stateful=False

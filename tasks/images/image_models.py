@@ -26,11 +26,11 @@ class MLPConfig(base_config.Config):
 
 @dataclasses.dataclass
 class CNNConfig(base_config.Config):
-    """Convolutions of 3x3, each followed by max-pooling of 2x2, and one dense layer.
+    """3x3 convolutions, each followed by 2x2 max-pooling, and one dense layer.
 
     Attributes:
         filters: the number of filters of each convolution.
-        batch_norm: normalise each convolution's output over the batch.
+        batch_norm: normalize each convolution's output over the batch.
         dropout: the rate before the dense layer, in [0, 1).
     """
 
@@ -61,10 +61,10 @@ class ModelConfig(oneof.OneOfConfig):
 
 
 def check(config: ModelConfig) -> None:
-    """Refuses settings from which no network can be built.
+    """Rejects invalid settings.
 
     Raises:
-        ConfigError: an unknown type, or a size or rate out of range.
+        ConfigError: the type is unknown, or a size or rate is out of range.
     """
     match config.type:
         case "mlp":
@@ -86,12 +86,12 @@ def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_k
     """The configured network.
 
     Args:
-        config: which, and how large; `check` has passed it.
+        config: the network and its settings, accepted by `check`.
         image_shape: height, width, channels.
         classes: number of outputs.
 
     Returns:
-        A model from images [batch, *image_shape] to logits [batch, classes], in float32 under any
+        A model from images [batch, *image_shape] to logits [batch, classes], float32 under any
         precision policy.
 
     Raises:
@@ -106,20 +106,20 @@ def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_k
             return wide_resnets.build(config.wide_resnet, image_shape, classes)
     from tasks.images import backbones  # loads all of official.vision
 
-    assert config.backbone is not None, "`check` has refused it"
+    assert config.backbone is not None, "`check` rejects this"
     return backbones.build(config.backbone, image_shape, classes)
 
 
 def standardizing(
     network: tf_keras.Model, mean: Sequence[float], std: Sequence[float]
 ) -> tf_keras.Model:
-    """`network`, given standardized images: mean subtracted, divided by the standard deviation.
+    """`network` behind a layer that standardizes images by the mean and standard deviation.
 
-    What the weights were trained with stays with them, and images come as they were stored.
+    So the model takes images as stored, and the statistics are kept with the weights.
     """
     images = tf_keras.Input(network.input_shape[1:], name="images")
     scale = tf_keras.layers.Normalization(
-        mean=list(mean), variance=[each**2 for each in std], dtype="float32", name="standardized"
+        mean=list(mean), variance=[value**2 for value in std], dtype="float32", name="standardized"
     )
     return tf_keras.Model(images, network(scale(images)), name=f"standardizing_{network.name}")
 
@@ -138,7 +138,7 @@ def cnn(config: CNNConfig, image_shape: Sequence[int], classes: int) -> tf_keras
     """A small convolutional network; see `build`."""
     images = x = tf_keras.Input(image_shape, name="images")
     for filters in config.filters:
-        # A normalised output has its own offset; a bias would be a parameter without effect.
+        # A normalized output has its own offset, so a bias would have no effect.
         x = tf_keras.layers.Conv2D(filters, 3, padding="same", use_bias=not config.batch_norm)(x)
         if config.batch_norm:
             x = tf_keras.layers.BatchNormalization(momentum=0.9)(x)

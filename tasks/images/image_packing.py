@@ -1,4 +1,4 @@
-"""A folder of images by class as one .npz, which training holds in memory."""
+"""Packs a folder of images by class into one .npz, which training holds in memory."""
 
 import concurrent.futures
 import functools
@@ -15,21 +15,21 @@ from runner.core import files
 from runner.errors import ConfigError
 from tasks.images import image_folders
 
-_CHUNK = 1000  # images between two lines of progress
+_CHUNK = 1000  # images between two progress messages
 
 
 def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str], object]) -> None:
-    """Writes all images of a folder, brought to one size, into an .npz for `ImageData.input_path`.
+    """Writes all images of a folder, scaled to one size, into an .npz for `ImageData.input_path`.
 
-    The work is kept in `<out>.<key>.part`, where the next call continues an interrupted one; the
-    key stands for the files and the size. If the .npz exists, nothing is done.
+    Partial work is kept in `<out>.<key>.part`, from which the next call resumes; the key depends on
+    the files and the size. If the .npz exists, nothing is done.
 
     Args:
         root: the folder that holds one folder per class.
         out: the .npz.
         height: the images' height in pixels.
         width: their width.
-        note: called with the progress.
+        note: called with progress messages.
 
     Raises:
         ConfigError: `out` is not an .npz; also as `image_folders.scan` and `load` do.
@@ -37,7 +37,7 @@ def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str]
     if out.suffix != ".npz":
         raise ConfigError(f"{out}: expected a name that ends in .npz")
     if out.exists():
-        note(f"{out} is there")
+        note(f"{out} already exists")
         return
     folder = image_folders.scan(root)
     key = hashlib.sha256("\n".join([f"{height}x{width}", *folder.paths]).encode()).hexdigest()
@@ -52,7 +52,7 @@ def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str]
 def _decode(
     paths: np.ndarray, part: Path, shape: tuple[int, int, int], note: Callable[[str], object]
 ) -> None:
-    """Appends to the part the pixels of the images that are not in it."""
+    """Appends the pixels of the remaining images to the part."""
     load = functools.partial(image_folders.load, height=shape[0], width=shape[1])
     size = int(np.prod(shape))
     with part.open("ab") as file, concurrent.futures.ThreadPoolExecutor() as threads:
@@ -69,7 +69,7 @@ def _decode(
 def _write(
     out: BinaryIO, pixels: Path, shape: tuple[int, int, int], folder: image_folders.Folder
 ) -> None:
-    """An .npz as np.savez writes it, without its images ever being in memory."""
+    """Writes an .npz as np.savez does, without loading the images into memory."""
     header = {"descr": "|u1", "fortran_order": False, "shape": (len(folder.labels), *shape)}
     with zipfile.ZipFile(out, "w") as archive:
         with archive.open("images.npy", "w", force_zip64=True) as file, pixels.open("rb") as source:

@@ -1,4 +1,4 @@
-"""Where labelled images come from, in any format: how many there are, and the images."""
+"""Sources of labelled images in any format: their size and their content."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from tasks.images import cifar_files, image_folders
 
 
 class Source(NamedTuple):
-    """Which examples; equal sources hold equal examples. The fields are those of `ImageData`."""
+    """Identifies examples: equal sources hold equal ones. The fields are those of `ImageData`."""
 
     input_path: str = ""
     subset: str = ""
@@ -39,15 +39,15 @@ class Source(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """All that a source holds, its splits together.
+    """The whole content of a source, all splits together.
 
     Attributes:
         images: [N, height, width, channels], uint8 or float32; or the [N] paths of image files.
         labels: [N] int32, from 0.
         image_shape: height, width, channels.
         white: the pixel value that becomes 1.
-        classes: how many there are.
-        class_names: of all classes in order, or none.
+        classes: the number of classes.
+        class_names: the names of all classes in order; empty if unknown.
     """
 
     images: np.ndarray
@@ -60,17 +60,18 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """What can be asked of a source; both raise ConfigError for what is missing or wrong in it."""
+    """Reads a source; both functions raise ConfigError if it is incomplete or invalid."""
 
     count: Callable[[], int]
     read: Callable[[], Stored]
 
 
 def reader(source: Source) -> Reader:
-    """The reader for what is found at the source's place.
+    """The reader for the source's format.
 
     Raises:
-        ConfigError: nothing is there, a field has no effect there, or one that it needs is missing.
+        ConfigError: there is no such source, a field has no effect on it, or a field that it needs
+            is missing.
     """
     path = Path(source.input_path)
     if not path.exists():
@@ -125,11 +126,11 @@ def _read_folder(path: Path, image_size: tuple[int, ...]) -> Stored:
 
 
 def _read_digits() -> Stored:
-    """The UCI digits, from the file inside scikit-learn; importing scikit-learn would be slow."""
+    """The UCI digits, from scikit-learn's data file; importing scikit-learn would be slow."""
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise ConfigError(
-            "the embedded digits ship inside scikit-learn, which is not installed:"
+            "the embedded digits are part of scikit-learn, which is not installed:"
             " `pip install scikit-learn`, or give ImageData.input_path or tfds_name"
         )
     with gzip.open(Path(package.origin).parent / "datasets/data/digits.csv.gz", "rt") as file:
@@ -144,7 +145,7 @@ def _read_npz(path: Path) -> Stored:
 
 
 def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarray]:
-    """Some arrays of a file; the others are not read."""
+    """Reads only the named arrays of a file."""
     if not zipfile.is_zipfile(path):
         raise ConfigError(f"{path} is not an .npz file, or is cut short")
     try:
@@ -155,7 +156,7 @@ def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarr
                     f"{path} has no array {' and no array '.join(missing)};"
                     f" it has {', '.join(file) or 'none'}"
                 )
-            # A member that is not an array is read as bytes.
+            # NumPy returns a member that is not an array as bytes.
             return {name: np.asarray(file[name]) for name in (*names, optional) if name in file}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
@@ -171,7 +172,7 @@ def _read_tfds(source: Source) -> Stored:
         builder.download_and_prepare()
         examples = builder.as_dataset(split=source.tfds_split, as_supervised=True)
         images, labels = next(iter(tfds.as_numpy(examples.batch(max(len(examples), 1)))))
-    except ValueError as error:  # no such data set, no such split, no pairs of image and label
+    except ValueError as error:  # no such dataset or split, or no (image, label) pairs
         raise ConfigError(f"{source}: {str(error).splitlines()[0]}") from error
     except tf.errors.InvalidArgumentError as error:
         raise ConfigError(f"{source}: the images must be of one size") from error
@@ -194,7 +195,7 @@ def _checked(
     classes: int | None = None,
     class_names: Iterable[str] = (),
 ) -> Stored:
-    """What a source holds, when nothing is wrong with it; ConfigError says what is."""
+    """A source's content after validation; raises ConfigError if it is invalid."""
     shape = list(images.shape)
     if images.ndim == 3:
         images = images[..., np.newaxis]
@@ -212,7 +213,7 @@ def _checked(
     elif not len(images):
         problem = "there are no images"
     elif labels.min() < 0:
-        problem = f"labels go down to {labels.min()}; they count from 0"
+        problem = f"labels must start from 0; the lowest is {labels.min()}"
     if problem:
         raise ConfigError(f"{name}: {problem}")
     names = tuple(str(class_name) for class_name in class_names)

@@ -1,14 +1,14 @@
-"""Telling images of unknown classes apart by the network's confidence.
+"""Metrics for detecting images of unknown classes by the network's confidence.
 
-Metrics as in `tasks.images.calibration`; a label below 0 is that of an example of no known class.
+They work as in `tasks.images.calibration`; a label below 0 marks an unknown class.
 """
 
 import tensorflow as tf
 
 from tasks.images import calibration
 
-# Confidences are told apart by their log-odds, from those of 160,000 equally probable classes up to
-# where a float32 can hardly hold the least probable ones.
+# Confidences are binned by their log-odds, from those of 160,000 equally probable classes up to
+# where a float32 can barely represent the least probable ones.
 _LOWEST, _STEP, _BINS = -12.0, 0.002, 41_000
 
 
@@ -19,9 +19,9 @@ def entropy(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 class _Detection(calibration.Sums):
-    """Histograms of the confidence in examples of known class and of none.
+    """Histograms of the confidence in examples of known and of unknown classes.
 
-    What is computed of them is exact for confidences whose log-odds are rounded down to 0.002.
+    Results are exact for confidences whose log-odds are rounded down to a multiple of 0.002.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,11 +41,11 @@ class _Detection(calibration.Sums):
 
 
 class DetectionAUROC(_Detection):
-    """How often confidence in an example of known class exceeds that in one of none; ties are half.
+    """How often confidence is higher for a known than for an unknown class; ties count half.
 
     The area under the receiver operating characteristic (Hendrycks and Gimpel, "A baseline for
     detecting misclassified and out-of-distribution examples", 2017). The error is at most half the
-    share of such pairs whose log-odds agree to 0.002.
+    fraction of pairs whose log-odds agree to 0.002.
     """
 
     def __init__(self, name: str = "ood_auroc") -> None:
@@ -60,13 +60,13 @@ class DetectionAUROC(_Detection):
 
 
 class DetectionAUPRC(_Detection):
-    """The average precision of finding examples of no known class by their low confidence."""
+    """The average precision of detecting examples of unknown classes by their low confidence."""
 
     def __init__(self, name: str = "ood_auprc") -> None:
         super().__init__(name)
 
     def result(self) -> tf.Tensor:
-        """A scalar, 0 where there is nothing to find."""
+        """A scalar, 0 if there are no examples of unknown classes."""
         _, unknown = tf.unstack(self.sums)
         precision = tf.math.divide_no_nan(
             tf.cumsum(unknown), tf.cumsum(tf.reduce_sum(self.sums, axis=0))
@@ -75,7 +75,7 @@ class DetectionAUPRC(_Detection):
 
 
 def _log_odds(logits: tf.Tensor) -> tf.Tensor:
-    """Of the most probable class, [batch]; exact where its probability rounds to 1."""
+    """The most probable class's log-odds, [batch]; exact even if its probability rounds to 1."""
     best = tf.one_hot(tf.argmax(logits, axis=-1), logits.shape[-1], on_value=True, off_value=False)
     others = tf.reduce_logsumexp(tf.where(best, -float("inf"), logits), axis=-1)
     return tf.reduce_max(logits, axis=-1) - others

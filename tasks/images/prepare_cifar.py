@@ -2,7 +2,7 @@
 
     runner-prepare-cifar cifar10 data
 
-leaves the folder data/cifar-10-batches-bin for ImageData.input_path. Run it again to continue an
+creates the folder data/cifar-10-batches-bin for ImageData.input_path. Run it again to resume an
 interrupted download; once the folder exists, it does nothing.
 """
 
@@ -16,7 +16,7 @@ from runner.core import console
 from runner.errors import RunnerError
 from tasks.files import fetching
 
-# Sizes and checksums are those that TensorFlow Datasets keeps (url_checksums/cifar10*.txt).
+# Sizes and checksums are from TensorFlow Datasets (url_checksums/cifar10*.txt).
 ARCHIVES = {
     "cifar10": (
         "cifar-10-batches-bin",
@@ -48,7 +48,7 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
     local = archive.replace(path=str(folder / archive.path))
     fetching.fetch([local])
     part = folder / f"{name}.part"
-    shutil.rmtree(part, ignore_errors=True)  # of an interrupted call
+    shutil.rmtree(part, ignore_errors=True)  # from an interrupted call
     with tarfile.open(local.path) as file:
         file.extractall(part, filter="data")
     (part / name).rename(unpacked)

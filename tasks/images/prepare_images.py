@@ -2,9 +2,9 @@
 
     runner-prepare-images flowers/train flowers_train.npz --height=64 --width=64
 
-Run it again to continue after an interruption; once the file is complete, it does nothing. Training
-holds an .npz in memory. From a folder it decodes each image every time it is needed, which suits
-folders whose pixels do not fit in memory.
+Run it again to resume after an interruption; once the file is complete, it does nothing. Training
+holds an .npz in memory. Images in a folder are decoded each time they are needed, for datasets
+whose pixels do not fit in memory.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="holds one folder of images per class")
+    parser.add_argument("folder", type=Path, help="the folder with one folder of images per class")
     parser.add_argument("out", type=Path, help="the .npz to write")
     parser.add_argument("--height", type=int, required=True, help="in pixels")
     parser.add_argument("--width", type=int, required=True, help="in pixels")

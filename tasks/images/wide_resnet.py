@@ -1,7 +1,7 @@
 """Wide residual networks (Zagoruyko and Komodakis, "Wide residual networks", 2016).
 
-Built as in the deterministic CIFAR baseline of uncertainty-baselines (Nado et al., 2021), whose
-weight penalties may differ by group of layers (Wenzel et al., "Hyperparameter ensembles for
+Built like the deterministic CIFAR baseline of uncertainty-baselines (Nado et al., 2021), in which
+weight penalties may differ between groups of layers (Wenzel et al., "Hyperparameter ensembles for
 robustness and uncertainty quantification", 2020).
 """
 
@@ -58,10 +58,10 @@ class WideResNetConfig(base_config.Config):
 
 
 def check(config: WideResNetConfig) -> None:
-    """Refuses settings from which no network can be built.
+    """Rejects invalid settings.
 
     Raises:
-        ConfigError: a size or penalty out of range, or not exactly one kind of penalty.
+        ConfigError: a size or penalty is out of range, or not exactly one kind of penalty is given.
     """
     if config.depth < 10 or config.depth % 6 != 4:
         raise ConfigError(
@@ -84,7 +84,7 @@ def check(config: WideResNetConfig) -> None:
 def build(config: WideResNetConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
     """The configured network, from images to float32 logits; see `image_models.build`.
 
-    Each block normalises before it convolves, and projects its input where the shape changes.
+    Each block normalizes before it convolves, and projects its input where the shape changes.
     """
     l2 = _penalties(config)
     images = tf_keras.Input(image_shape, name="images")

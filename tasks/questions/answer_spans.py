@@ -1,4 +1,4 @@
-"""The best span of each window, in the graph, and of each question, over all its windows."""
+"""The best span in each window, computed in the graph, and for each question, over its windows."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import numpy as np
 import tensorflow as tf
 
 IMPOSSIBLE = -1e9
-"""The logit of a place where no answer can start or end; finite, so that its gradient is."""
+"""The logit of a position where no answer can start or end; finite, so that gradients are, too."""
 
 
 class Span(NamedTuple):
-    """A span of tokens in a window, and the logit of there being none.
+    """A span of tokens in a window, and the score of there being no answer.
 
-    Tensors, [batch] each, or a window's own numbers.
+    The fields are [batch] tensors, or numbers for a single window.
 
     Attributes:
-        score: the logit of its start and that of its end.
+        score: the sum of the logits of its start and end.
         start: its first token, counted from 1.
-        end: its last one.
-        none: the logits of no answer, which stand at 0.
+        end: its last token.
+        none: the sum of the no-answer logits, which are at position 0.
     """
 
     score: tf.Tensor
@@ -29,14 +29,14 @@ class Span(NamedTuple):
 
 
 def best(logits: tf.Tensor, longest: int) -> Span:
-    """The span of the highest score, which is the most probable one of the window.
+    """The span with the highest score, which is the window's most probable one.
 
     Args:
         logits: [batch, 1 + tokens, 2] of start and end; at 0, of no answer.
-        longest: how many tokens a span may have.
+        longest: the maximum number of tokens in a span.
     """
     starts, ends = logits[:, 1:, 0], logits[:, 1:, 1]
-    # From each start, the ends within reach: [batch, tokens, longest].
+    # For each start, the possible ends: [batch, tokens, longest].
     reach = tf.pad(ends, [[0, 0], [0, longest - 1]], constant_values=IMPOSSIBLE)
     reach = tf.signal.frame(reach, longest, 1)
     scores = starts + tf.reduce_max(reach, -1)
@@ -53,22 +53,22 @@ def best(logits: tf.Tensor, longest: int) -> Span:
 def choose(
     spans: Mapping[str, np.ndarray], questions: np.ndarray, threshold: float | None
 ) -> dict[int, tuple[int, int, int]]:
-    """The best span of each question over all of its windows, in whatever order they come.
+    """The best span for each question over all of its windows, in any order.
 
-    Windows are compared by logits: their probabilities do not compare, since those of each sum to 1
-    (Clark and Gardner, "Simple and effective multi-paragraph reading comprehension", 2018,
+    Windows are compared by logits: probabilities are not comparable, as they sum to 1 within each
+    window (Clark and Gardner, "Simple and effective multi-paragraph reading comprehension", 2018,
     section 4).
 
     Args:
-        spans: the fields of `Span`, and `window`, the windows' numbers; all [n].
+        spans: the fields of `Span`, and `window`, the windows' indices; all [n].
         questions: [windows] the question of each window.
-        threshold: no answer is given where its logits are, in every window, above the best score by
-            more than this; None: one is always given.
+        threshold: an answer is given unless, in every window, the score of no answer minus the best
+            score exceeds this; None: always.
 
     Returns:
-        Question -> window, start, end; start and end are 0 where no answer is given.
+        Question -> window, start, end; start and end are 0 if no answer is given.
     """
-    order = np.lexsort((spans["window"], -spans["score"]))  # of equal ones the first window's
+    order = np.lexsort((spans["window"], -spans["score"]))  # ties: the first window
     asked = questions[spans["window"]]
     lowest: dict[int, float] = {}
     for question, none in zip(asked.tolist(), spans["none"].tolist(), strict=True):
@@ -77,7 +77,7 @@ def choose(
     for place in order.tolist():
         question = int(asked[place])
         if question not in chosen:
-            given = threshold is None or lowest[question] - spans["score"][place] <= threshold
-            span = (int(spans["start"][place]), int(spans["end"][place])) if given else (0, 0)
+            answered = threshold is None or lowest[question] - spans["score"][place] <= threshold
+            span = (int(spans["start"][place]), int(spans["end"][place])) if answered else (0, 0)
             chosen[question] = (int(spans["window"][place]), *span)
     return chosen

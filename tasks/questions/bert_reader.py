@@ -14,7 +14,7 @@ from official.nlp.configs import encoders
 from tasks.questions import answer_spans
 from tasks.text import bert, wordpiece
 
-SPECIAL = 3  # pieces that are neither of the question nor of the context
+SPECIAL = 3  # pieces that belong to neither the question nor the context
 
 
 @dataclasses.dataclass
@@ -39,14 +39,14 @@ def build(
     """The network.
 
     Args:
-        config: the encoder's sizes.
-        vocabulary: of pieces.
-        unanswerable: whether it may find that there is no answer.
+        config: the encoder's settings.
+        vocabulary: the WordPiece vocabulary.
+        unanswerable: whether it may predict that there is no answer.
 
     Returns:
-        From `question` [batch, pieces] int32 and `context`, both padded with the vocabulary's pad,
-        to float32 logits [batch, 1 + context's pieces, 2], of the answer's start and end; at 0, of
-        no answer.
+        A model from `question` [batch, pieces] int32 and `context`, both padded with the
+        vocabulary's pad, to float32 logits [batch, 1 + context's pieces, 2] of the answer's start
+        and end; at 0, of no answer.
     """
     question, context = (
         tf_keras.Input((None,), dtype=tf.int32, name=name) for name in ("question", "context")
@@ -66,14 +66,14 @@ def build(
 
 
 class Join(tf_keras.layers.Layer):
-    """Question and context, padded each, as one sequence that is padded at its end."""
+    """Joins padded questions and contexts to one sequence that is padded at its end."""
 
     def __init__(self, vocabulary: wordpiece.WordPiece, *, name: str) -> None:
         super().__init__(name=name)
         self._cls, self._sep, self._pad = vocabulary.cls, vocabulary.sep, vocabulary.pad
 
     def call(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What official's encoders take, each [batch, SPECIAL + pieces] int32."""
+        """The inputs of official's encoders, each [batch, SPECIAL + pieces] int32."""
         rows = tf.shape(question)[0]
         cls, sep = (tf.fill([rows, 1], piece) for piece in (self._cls, self._sep))
         asked, told = (
@@ -90,15 +90,15 @@ class Join(tf_keras.layers.Layer):
 
 
 class Places(tf_keras.layers.Layer):
-    """The logits of no answer, at [CLS], and those of the context's pieces."""
+    """Selects the logits of no answer, at [CLS], and those of the context's pieces."""
 
     def __init__(self, pad: int, unanswerable: bool, *, name: str) -> None:
-        super().__init__(name=name, dtype="float32")  # too low for half precision
+        super().__init__(name=name, dtype="float32")  # logits of padding exceed half precision
         self._pad = pad
         self._unanswerable = unanswerable
 
     def call(self, scores: tf.Tensor, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
-        """[batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
+        """From [batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
         asked = tf.reduce_sum(tf.cast(question != self._pad, tf.int32), -1, keepdims=True)
         places = asked + 2 + tf.range(tf.shape(context)[1])
         # Padding is masked; it may lie past the end of the sequence.

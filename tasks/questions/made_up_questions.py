@@ -1,4 +1,4 @@
-"""Made-up questions, in SQuAD's layout, that any reader should nearly solve.
+"""Made-up questions in SQuAD's format, easy enough for any reader.
 
 The old bridge was built by Anna Berg near Lund in 1872. It rained for days. ...
 Who built the old bridge? Where was the old bridge built? When was the old bridge built?
@@ -23,9 +23,9 @@ _FILLERS = (
 
 
 def document(count: int, *, seed: int) -> dict[str, Any]:
-    """So many questions, three on each context, as `json.load` would return them.
+    """`count` questions, three on each context, as `json.load` would return them.
 
-    Equal arguments give equal questions; of one seed, fewer are the first ones of more.
+    Equal arguments give equal questions; for the same seed, a smaller `count` gives a prefix.
     """
     paragraphs: list[dict[str, Any]] = []
     for number in range(-(-count // 3)):
@@ -36,7 +36,7 @@ def document(count: int, *, seed: int) -> dict[str, Any]:
 
 def _paragraph(draw: random.Random, name: str) -> dict[str, Any]:
     def one(of: tuple[str, ...]) -> str:
-        return of[int(draw.random() * len(of))]  # unlike `choice` the same in every Python
+        return of[int(draw.random() * len(of))]  # unlike `choice`, the same in every Python version
 
     thing = f"the {one(_ADJECTIVES)} {one(_THINGS)}"
     answers = {

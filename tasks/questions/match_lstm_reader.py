@@ -1,10 +1,10 @@
-"""A reader over word vectors, in the family of Match-LSTM and R-Net, that is quick on a CPU.
+"""A reader over word vectors, related to Match-LSTM and R-Net, that is fast on a CPU.
 
-Vectors, exact matches and the question aligned to each word, as Chen et al., "Reading Wikipedia to
-answer open-domain questions", 2017; an LSTM over what the question says to each word of the
-context, as Wang and Jiang, "Machine comprehension using Match-LSTM and answer pointer", 2016; the
-pointer of Wang et al., "Gated self-matching networks for reading comprehension" (R-Net), 2017,
-section 3.4.
+It combines word vectors, exact matches and the question aligned to each word, as in Chen et al.,
+"Reading Wikipedia to answer open-domain questions", 2017; an LSTM over the context's words, each
+with its attention over the question, as in Wang and Jiang, "Machine comprehension using Match-LSTM
+and answer pointer", 2016; and the pointer of Wang et al., "Gated self-matching networks for reading
+comprehension" (R-Net), 2017, section 3.4.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class MatchLSTMConfig(base_config.Config):
-    """Its size.
+    """The reader's settings.
 
     Attributes:
         words: the word vectors.
         units: the size of each LSTM in each direction.
-        dropout: the rate before each LSTM and before the pointer, with the same features left out
-            for all words of a text, in [0, 1).
+        dropout: the rate before each LSTM and before the pointer, in [0, 1). It drops the same
+            features for all words of a text.
     """
 
     words: embeddings.EmbeddingConfig = dataclasses.field(
@@ -42,16 +42,16 @@ def build(
     """The network.
 
     Args:
-        config: its size.
-        vectors: of words.
-        unanswerable: whether it may find that there is no answer.
+        config: the settings.
+        vectors: the word vectors.
+        unanswerable: whether it may predict that there is no answer.
 
     Returns:
-        From `question` [batch, tokens, word_features.COLUMNS] and `context` to float32 logits
-        [batch, 1 + tokens, 2], of the answer's start and end; at 0, of no answer.
+        A model from `question` [batch, tokens, word_features.COLUMNS] and `context` to float32
+        logits [batch, 1 + tokens, 2] of the answer's start and end; at 0, of no answer.
 
     Raises:
-        ConfigError: a size or a share out of range.
+        ConfigError: a size or a rate is out of range.
     """
     if config.units < 1 or not 0 <= config.dropout < 1:
         raise ConfigError(
@@ -85,19 +85,19 @@ def build(
 
 
 class Embed(tf_keras.layers.Layer):
-    """Rows of `word_features` [batch, tokens, COLUMNS] to vectors [batch, tokens, dimension]."""
+    """Embeds `word_features` [batch, tokens, COLUMNS] as vectors [batch, tokens, dimension]."""
 
     def __init__(self, vectors: embeddings.Embeddings, *, trainable: bool, name: str) -> None:
         super().__init__(name=name)
         self._vectors = embeddings.layer(vectors, trainable=trainable)
 
     def call(self, rows: tf.Tensor) -> tf.Tensor:
-        """Without Keras's mask, under which an LSTM is several times as slow."""
+        """Sets no Keras mask, which would make an LSTM several times slower."""
         return tf.identity(self._vectors(word_features.ids(rows)))
 
 
 class BiLSTM(tf_keras.layers.Layer):
-    """An LSTM that reads [batch, tokens, features] forwards, and one that reads it backwards."""
+    """Two LSTMs that read [batch, tokens, features] forwards and backwards."""
 
     def __init__(self, units: int, *, name: str) -> None:
         super().__init__(name=name)
@@ -105,7 +105,7 @@ class BiLSTM(tf_keras.layers.Layer):
         self._backwards = tf_keras.layers.LSTM(units, return_sequences=True, name="backwards")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, 2 * units]; 0 outside the mask, [batch, tokens] of whole prefixes."""
+        """[batch, tokens, 2 * units]; 0 outside the mask [batch, tokens], which keeps prefixes."""
         length = tf.reduce_sum(tf.cast(mask, tf.int32), -1)
         reverse = tf.reverse_sequence(x, length, seq_axis=1)
         backwards = tf.reverse_sequence(self._backwards(reverse), length, seq_axis=1)
@@ -114,39 +114,39 @@ class BiLSTM(tf_keras.layers.Layer):
 
 
 class Attend(tf_keras.layers.Layer):
-    """For each token of a text the mean of another one's, weighted by likeness."""
+    """For each token of a text, the mean of another text's tokens, weighted by similarity."""
 
     def __init__(self, units: int, *, name: str) -> None:
         super().__init__(name=name)
         self._project = tf_keras.layers.Dense(units, activation="relu", name="project")
 
     def call(self, x: tf.Tensor, other: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, features] of x's tokens, but of the other's features and its mask."""
+        """[batch, x's tokens, features]: means of `other` within its mask."""
         scores = tf.matmul(self._project(x), self._project(other), transpose_b=True)
         return tf.matmul(_softmax(scores, mask[:, tf.newaxis]), other)
 
 
 class Summarize(tf_keras.layers.Layer):
-    """The mean of a text's tokens, weighted by what each of them is."""
+    """The mean of a text's tokens, with learned weights."""
 
     def __init__(self, *, name: str) -> None:
         super().__init__(name=name)
         self._score = tf_keras.layers.Dense(1, name="score")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, features] to [batch, features]."""
+        """From [batch, tokens, features] to [batch, features]."""
         return _mean(x, _softmax(self._score(x)[..., 0], mask))
 
 
 class Pointer(tf_keras.layers.Layer):
-    """Points at the start, and, having read what may stand there, at the end."""
+    """Points at the start and, given a summary of the likely starts, at the end."""
 
     def __init__(self, unanswerable: bool, *, name: str) -> None:
         super().__init__(name=name)
         self._unanswerable = unanswerable
 
     def build(self, shape: tf.TensorShape) -> None:
-        """Sizes follow the tokens' features, [batch, tokens, features]."""
+        """Takes its sizes from `shape`, [batch, tokens, features]."""
         features = shape[-1]
         self._start = tf_keras.layers.Dense(features, name="start")
         self._end = tf_keras.layers.Dense(features, name="end")
@@ -156,9 +156,9 @@ class Pointer(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, features], their mask, [batch, features] to [batch, 1 + tokens, 2]."""
+        """From [batch, tokens, features], mask and [batch, features] to [batch, 1 + tokens, 2]."""
         nothing = tf.zeros_like(query)
-        if self._unanswerable:  # one more token, made of the question and what it finds at best
+        if self._unanswerable:  # one more token, from the question and its best match
             found = _mean(x, _softmax(tf.einsum("btf,bf->bt", x, self._start(query)), mask))
             nothing = self._nothing(tf.concat([query, found], -1))
         x = tf.concat([nothing[:, tf.newaxis], x], 1)
@@ -178,7 +178,7 @@ def _mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def _masked(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """In float32: half precision does not hold so low a number."""
+    """In float32, as half precision cannot represent so low a number."""
     return tf.where(mask, tf.cast(scores, tf.float32), answer_spans.IMPOSSIBLE)
 
 

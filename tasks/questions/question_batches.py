@@ -1,4 +1,4 @@
-"""Question answering's batches: questions and windows, padded to the longest of each batch."""
+"""Question answering's batches: questions and windows, padded to the longest in each batch."""
 
 import numpy as np
 import tensorflow as tf
@@ -18,20 +18,20 @@ def dataset(
     pad: int = 0,
     number: int = 0,
 ) -> tf.data.Dataset:
-    """Batches, each padded to its own longest: of like lengths in training, else in order.
+    """Batches, each padded to its longest text: grouped by length in training, else in order.
 
     Args:
         questions: the data.
-        config: batch size, seed and the like.
-        input_context: of `distribute_datasets_from_function`; None is one replica.
-        table: [ids, columns] int32, what a reader is given of each id; None: the id itself.
+        config: batch size, seed and so on.
+        input_context: from `distribute_datasets_from_function`; None: one replica.
+        table: [ids, columns] int32, a reader's features for each id; None: the id itself.
         pad: the id of padding.
-        number: what to mark the examples with.
+        number: identifies the data in each example.
 
     Returns:
-        Pairs of `question` [batch, tokens(, columns)] and `context`, the same, both int32; and
-        `start` and `end` [batch] as of `Windows`, `window` [batch], its number, and `data` [batch],
-        the given `number`.
+        Pairs of features and labels. Features are `question` and `context`, both
+        [batch, tokens(, columns)] int32; labels are `start` and `end` as in `Windows`, `window`,
+        the index of the window, and `data`, the given `number`, all [batch].
     """
     windows, tokens = questions.windows, questions.tokens
     lengths = np.minimum(np.diff(tokens.questions.first), config.max_question)
@@ -59,12 +59,12 @@ def dataset(
 
 
 class _Texts:
-    """Stretches of many tokens.
+    """Texts, as slices of one long array of tokens.
 
     Args:
         ids: [tokens] int32.
-        first: [texts] where each begins.
-        length: [texts] how many tokens it has.
+        first: [texts] the index of each text's first token.
+        length: [texts] the number of tokens in each.
         pad: the id of padding.
     """
 
@@ -74,7 +74,7 @@ class _Texts:
             self._ids = tf.constant(np.append(ids, pad))
 
     def padded(self, index: tf.Tensor) -> tf.Tensor:
-        """The ids of some texts, [batch, tokens]; at least one token, which may be padding."""
+        """The ids of the texts at `index`, [batch, tokens]; at least one token, maybe padding."""
         first, length = tf.gather(self._first, index), tf.gather(self._length, index)
         column = tf.range(tf.maximum(tf.reduce_max(length), 1))
         place = first[:, tf.newaxis] + column

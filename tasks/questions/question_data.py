@@ -1,4 +1,4 @@
-"""Question answering's data: SQuAD's JSON, as tokens and windows in memory."""
+"""Question answering's data: SQuAD's JSON as tokens and windows in memory."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from runner.errors import ConfigError
 from tasks.files import fetching
 from tasks.questions import made_up_questions, question_tokens, question_windows, squad
 
-_MADE_UP = {True: (3000, 1), False: (150, 2)}  # training or not: how many, and their seed
+_MADE_UP = {True: (3000, 1), False: (150, 2)}  # is_training: count and seed
 
 
 @dataclasses.dataclass
@@ -22,22 +22,21 @@ class QuestionData(inputs.DataConfig):
     """Which questions to read, and how.
 
     `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
-    stands for made-up questions that any reader should nearly solve: 3,000 to train, 150 to
-    evaluate. An example is a window of a context, with a question about it.
+    means made-up questions that are easy for any reader: 3,000 for training, 150 for evaluation.
+    An example is a window of a context, with a question about it.
 
     Attributes:
         vocab_file: a WordPiece vocabulary, for BERT; empty: words.
         lower_case: whether WordPiece lower-cases the text.
-        max_context: the tokens of a window.
-        stride: the tokens from the start of one window to that of the next.
-        max_question: the tokens of a question; later ones are cut off.
-        unanswerable: whether contexts may hold no answer, as in version 2. Windows without an
-            answer are then learned from, too, and if there is no answer, an empty prediction is
-            right.
+        max_context: the maximum number of tokens in a window.
+        stride: the number of tokens between the starts of consecutive windows.
+        max_question: the maximum number of tokens in a question; the rest is cut off.
+        unanswerable: whether contexts may hold no answer, as in version 2. Training then includes
+            windows without an answer, and if there is no answer, an empty prediction is right.
         wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' trains
-            without it, 'mend' takes the nearest place with its text, 'refuse' stops.
-        predictions: a file for the answers of each complete evaluation, in SQuAD's format of
-            predictions (JSON), relative to the folder of the evaluating process. Empty: none.
+            without it, 'mend' takes the nearest occurrence of its text, 'refuse' stops.
+        predictions: a file for the answers of each complete evaluation, in SQuAD's prediction
+            format (JSON), relative to the working folder of the evaluating process. Empty: none.
         fetch: files to download first if they are missing.
         cache_folder: a folder in which tokens are cached; empty: none.
     """
@@ -54,7 +53,7 @@ class QuestionData(inputs.DataConfig):
     cache_folder: str = ""
 
     def size(self) -> int:
-        """The number of windows; of training data, those that are learned from.
+        """The number of windows; for training data, only those used in training.
 
         Raises:
             ConfigError: as `read` does.
@@ -67,9 +66,9 @@ class Questions:
     """Data in host memory.
 
     Attributes:
-        name: where they come from.
+        name: their source.
         squad: contexts and questions.
-        tokens: of both.
+        tokens: the tokens of both.
         windows: the examples.
     """
 
@@ -79,7 +78,7 @@ class Questions:
     windows: question_windows.Windows
 
     def text(self, window: int, start: int, end: int) -> str:
-        """The text from one token of a window to another, counted from 1; empty from 0."""
+        """The text from token `start` to `end` of a window, counted from 1; empty for 0."""
         if not start or not self.windows.length[window]:
             return ""
         contexts, first = self.tokens.contexts, self.windows.first[window] - 1
@@ -88,12 +87,12 @@ class Questions:
         return context[contexts.starts[first + start] : contexts.ends[first + end]]
 
     def by_id(self, texts: Mapping[int, str]) -> dict[str, str]:
-        """Texts by their questions' ids, in the questions' order, not their numbers."""
+        """Texts by question id instead of question number, in the questions' order."""
         return {self.squad.questions[number].id: texts[number] for number in sorted(texts)}
 
 
 class _Source(NamedTuple):
-    """Where questions come from; equal sources hold equal questions."""
+    """Identifies questions: equal sources hold equal ones."""
 
     input_path: str
     is_training: bool
@@ -104,16 +103,16 @@ class _Source(NamedTuple):
     unanswerable: bool
     wrong_offsets: str
     cache_folder: str
-    changed: tuple[int, ...]  # when each file was
+    changed: tuple[int, ...]  # modification time of each file
 
 
 def read(config: QuestionData) -> Questions:
-    """Reads and tokenizes what the configuration names; once, while the files stay as they are.
+    """Reads and tokenizes the configured questions; only once as long as the files do not change.
 
-    Faulty data that can be left out are counted, and reported in a line on stderr.
+    Faulty data that can be skipped are counted and reported in a line on stderr.
 
     Raises:
-        ConfigError: settings out of range, or what `squad` and the tokenizer say of the files.
+        ConfigError: a setting is out of range, or a file is missing or invalid.
     """
     _check(config)
     fetching.fetch(config.fetch)
@@ -138,7 +137,7 @@ def _check(config: QuestionData) -> None:
     if not 0 < config.stride <= config.max_context:
         raise ConfigError(
             f"QuestionData.stride={config.stride}: from 1 to max_context={config.max_context},"
-            " or windows leave something out"
+            " or windows would leave gaps"
         )
     if config.wrong_offsets not in squad.WRONG_OFFSETS:
         raise ConfigError(
@@ -183,7 +182,7 @@ def _read(source: _Source) -> Questions:
 def _without(
     data: squad.Squad, windows: question_windows.Windows, source: _Source, skipped: int
 ) -> tuple[int, str]:
-    """How many questions cannot be used, and what happens to them."""
+    """The number of questions that cannot be used, and what happens to them."""
     if source.is_training:
         missing = len(data.questions) - len(np.unique(windows.question))
         lacking, fate = "in place to learn from", "without an answer in place: left out"

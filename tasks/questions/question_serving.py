@@ -9,12 +9,12 @@ from tasks.questions import answer_spans, question_data, word_features
 from tasks.text import embeddings, serving, wordpiece, words
 
 Tokens = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""Texts [batch] to what a reader takes, [batch, tokens(, columns)], padded; and where each token
-starts and ends in its text, [batch, (tokens)] each, in bytes of UTF-8."""
+"""From texts [batch] to a reader's inputs, [batch, tokens(, columns)], padded, and the starts and
+ends of tokens in their texts, [batch, (tokens)] each, in UTF-8 bytes."""
 
 
 class WordTokens(tf.Module):
-    """Texts to rows of `word_features`; see `Tokens`."""
+    """Converts texts to rows of `word_features`; see `Tokens`."""
 
     def __init__(self, vocabulary: embeddings.Vocabulary) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class WordTokens(tf.Module):
 
 
 class PieceTokens(tf.Module):
-    """Texts to ids of pieces; see `Tokens`."""
+    """Converts texts to ids of pieces; see `Tokens`."""
 
     def __init__(self, vocabulary: wordpiece.WordPiece) -> None:
         super().__init__()
@@ -42,15 +42,15 @@ class PieceTokens(tf.Module):
 
 
 class QuestionServing(serving.StringServing):
-    """Questions and contexts to answers.
+    """Answers questions about contexts.
 
     Args:
-        data: the windows that contexts are cut into, and whether there may be no answer.
+        data: how contexts are cut into windows, and whether there may be no answer.
         model: from `question` and `context` to logits.
-        tokens: of the model's reader.
+        tokens: the tokenizer of the model's reader.
         pad: the id of padding.
-        max_answer: how many tokens an answer may have.
-        threshold: as of `answer_spans.choose`, where there may be no answer.
+        max_answer: the maximum number of tokens in an answer.
+        threshold: as for `answer_spans.choose`; used if there may be no answer.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class QuestionServing(serving.StringServing):
 
         Args:
             question: [batch].
-            context: [batch], what each is asked about.
+            context: [batch], the text that each is about.
 
         Returns:
-            `answer`, [batch] strings, empty for none; `start` and `end`, [batch] int64, the bytes
-            of the context where it stands; `score`, [batch] float32, the logit of its start and
-            that of its end.
+            `answer`, [batch] strings, empty for no answer; `start` and `end`, [batch] int64, its
+            offsets in bytes in the context; `score`, [batch] float32, the sum of the logits of its
+            start and end.
         """
         asked = self._tokens(question)[0][:, : self.params.max_question]
-        told, starts, ends = self._tokens(context)
+        features, starts, ends = self._tokens(context)
         length = tf.cast(starts.row_lengths(), tf.int32)
-        windows, used = self._windows(told, length)
+        windows, used = self._windows(features, length)
         count = tf.shape(used)[1]
         shape = tf.concat([[tf.size(used)], tf.shape(windows)[2:]], 0)
         logits = self.inference_step(
@@ -96,35 +96,35 @@ class QuestionServing(serving.StringServing):
         score = tf.where(used, score, tf.float32.min)
         window = tf.argmax(score, axis=1, output_type=tf.int32)
         score, start, end = (tf.gather(x, window, batch_dims=1) for x in (score, start, end))
-        given = length > 0
+        answered = length > 0
         if self.params.unanswerable:
             lowest = tf.reduce_min(tf.where(used, none, tf.float32.max), axis=1)
-            given &= lowest - score <= self._threshold
+            answered &= lowest - score <= self._threshold
         first = tf.cast(starts.row_starts(), tf.int32) + window * self.params.stride - 1
         nowhere = tf.size(starts.values)
         start, end = (
-            tf.gather(tf.pad(offsets.values, [[0, 1]]), tf.where(given, token, nowhere))
+            tf.gather(tf.pad(offsets.values, [[0, 1]]), tf.where(answered, token, nowhere))
             for offsets, token in ((starts, first + start), (ends, first + end))
         )
         answer = tf.strings.substr(context, start, end - start, unit="BYTE")
         return {"answer": answer, "start": start, "end": end, "score": score}
 
-    def _windows(self, told: tf.Tensor, length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _windows(self, features: tf.Tensor, length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Cuts contexts as `question_windows.cut` does.
 
         Args:
-            told: [batch, tokens(, columns)].
-            length: [batch] how many tokens each context has.
+            features: [batch, tokens(, columns)].
+            length: [batch] the number of tokens in each context.
 
         Returns:
-            [batch, windows, tokens(, columns)], as many for each context, and whether it needs
-            each, [batch, windows].
+            [batch, windows, tokens(, columns)], the same number of windows for each context, and
+            whether the context needs them, [batch, windows] bool.
         """
-        size, stride, most = self.params.max_context, self.params.stride, tf.shape(told)[1]
+        size, stride, most = self.params.max_context, self.params.stride, tf.shape(features)[1]
         number = tf.range(1 - tf.minimum(size - most, 0) // stride)
         place = number[:, tf.newaxis] * stride + tf.range(tf.clip_by_value(most, 1, size))
         missing = tf.reduce_max(place) + 1 - most
-        padding = [[0, 0], [0, missing], *[[0, 0]] * (told.shape.rank - 2)]
-        windows = tf.gather(tf.pad(told, padding, constant_values=self._pad), place, axis=1)
+        padding = [[0, 0], [0, missing], *[[0, 0]] * (features.shape.rank - 2)]
+        windows = tf.gather(tf.pad(features, padding, constant_values=self._pad), place, axis=1)
         used = (number - 1) * stride + size < length[:, tf.newaxis]
         return windows, used | (number == 0)

@@ -1,4 +1,4 @@
-"""Contexts and questions as tokens, each with its place in the text."""
+"""Contexts and questions as tokens, each with its position in the text."""
 
 import dataclasses
 import functools
@@ -12,18 +12,18 @@ from tasks.questions import squad
 from tasks.text import wordpiece, words
 
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, starts, ends of a text's tokens
-_VERSION = 1  # of what caches hold; raise it when tokens change
+_VERSION = 1  # of the cached data; raise it when tokens change
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """The tokens of many texts, one text after the other.
+    """The concatenated tokens of many texts.
 
     Attributes:
         ids: [tokens] int32.
-        starts: [tokens] int32, the character of its text where each starts.
+        starts: [tokens] int32, each token's first character in its text.
         ends: [tokens] int32, the character after its last.
-        first: [texts + 1] int64, the number of each text's first token.
+        first: [texts + 1] int64, the index of each text's first token.
     """
 
     ids: np.ndarray
@@ -32,19 +32,19 @@ class Tokens:
     first: np.ndarray
 
     def of(self, text: int) -> slice:
-        """Where the tokens of a text stand."""
+        """The slice of a text's tokens."""
         return slice(int(self.first[text]), int(self.first[text + 1]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokenized:
-    """What a source holds, as tokens.
+    """A source's texts as tokens.
 
     Attributes:
-        contexts: of each context.
-        questions: of each question.
-        words: [kinds] the words that ids are numbers of, 0 being padding; none where ids are those
-            of a WordPiece vocabulary.
+        contexts: the contexts' tokens.
+        questions: the questions' tokens.
+        words: [distinct words] the word of each id, 0 being padding; empty if ids refer to a
+            WordPiece vocabulary.
     """
 
     contexts: Tokens
@@ -64,13 +64,13 @@ def tokenize(
 
     Args:
         data: contexts and questions.
-        files: what they were read from; empty: they are not cached.
+        files: the files they were read from; empty: the result is not cached.
         vocab_file: WordPiece's vocabulary; empty: words.
-        lower_case: whether WordPiece reads lower case.
-        cache_folder: of the cache; empty for none.
+        lower_case: whether WordPiece lower-cases texts.
+        cache_folder: the cache's folder; empty: none.
 
     Raises:
-        ConfigError: as of `wordpiece.WordPiece`.
+        ConfigError: as `wordpiece.WordPiece` does.
     """
     if vocab_file:
         files = [*files, Path(vocab_file)] if files else files
@@ -121,7 +121,7 @@ def _pieces(data: squad.Squad, vocab_file: str, lower_case: bool) -> dict[str, n
 def _packed(
     data: squad.Squad, parts: Callable[[Sequence[str]], list[_Columns]]
 ) -> dict[str, np.ndarray]:
-    """Both kinds of texts as flat arrays, under the names that `_unpacked` looks for."""
+    """Both kinds of texts as flat arrays, by the names that `_unpacked` expects."""
     packed = {}
     questions = [question.text for question in data.questions]
     for kind, texts in (("contexts", data.contexts), ("questions", questions)):

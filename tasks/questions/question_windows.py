@@ -1,4 +1,4 @@
-"""Windows: what a reader sees at a time of a long context, and where the answer stands in it."""
+"""Windows: the parts of a long context that a reader sees one at a time, with their answers."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ import numpy as np
 
 from tasks.questions import question_tokens, squad
 
-NOWHERE = 0  # the place of an answer that a window does not hold, as SQuAD v2 wants it to be told
-UNKNOWN = -1  # where nobody says where the answer stands
+NOWHERE = 0  # the position of an answer outside the window, as for "no answer" in SQuAD v2
+UNKNOWN = -1  # the position of the answer is not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,10 +16,10 @@ class Windows:
     """Windows in the order of their questions; all arrays are [windows] int32.
 
     Attributes:
-        question: the number of its question.
-        first: the number of its first token, among those of all contexts.
-        length: how many tokens it has.
-        start: the answer's first token, counted from 1 within the window, or one of the above.
+        question: the index of its question.
+        first: the index of its first token, among those of all contexts.
+        length: the number of tokens.
+        start: the answer's first token, counted from 1 within the window, or NOWHERE or UNKNOWN.
         end: the same for its last token.
     """
 
@@ -33,7 +33,7 @@ class Windows:
         return len(self.question)
 
     def only(self, kept: np.ndarray) -> "Windows":
-        """Those whose member of `kept`, [windows] bool, is true."""
+        """The windows for which `kept`, [windows] bool, is true."""
         return Windows(*(getattr(self, field.name)[kept] for field in dataclasses.fields(self)))
 
 
@@ -50,11 +50,11 @@ def cut(
 
     Args:
         data: the questions.
-        contexts: tokens of their contexts.
-        spans: where an answer stands in the context, in characters; None where that is unknown.
-        size: tokens of a window.
-        stride: tokens from the start of a window to that of the next.
-        unanswerable: whether a window without the answer says so.
+        contexts: the tokens of their contexts.
+        spans: for each question its answer's characters in the context; None if unknown.
+        size: the maximum number of tokens in a window.
+        stride: the number of tokens between the starts of consecutive windows.
+        unanswerable: whether a window without the answer is labelled NOWHERE.
     """
     rows: list[tuple[int, int, int, int, int]] = []
     for number, (question, span) in enumerate(zip(data.questions, spans, strict=True)):
@@ -70,7 +70,7 @@ def cut(
 
 
 def _parts(length: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
-    """The first token of each window and the one after its last: at least one window."""
+    """The first token of each window and the one after its last; at least one window."""
     first = 0
     while True:
         yield first, min(first + size, length)
@@ -82,14 +82,14 @@ def _parts(length: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
 def _tokens_of(
     span: tuple[int, int], starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int] | None:
-    """The first and the last token that a span of characters touches, None where it is blank."""
+    """The first and the last token that a span of characters touches; None if it is blank."""
     first = int(np.searchsorted(ends, span[0], side="right"))
     last = int(np.searchsorted(starts, span[1], side="left")) - 1
     return (first, last) if first <= last else None
 
 
 def _place(answer: tuple[int, int] | None, first: int, end: int) -> tuple[int, int] | None:
-    """The answer's tokens, counted from 1 within a window; None where it does not hold them all."""
+    """The answer's tokens, counted from 1 within a window; None unless it holds them all."""
     if answer is None or answer[0] < first or answer[1] >= end:
         return None
     return answer[0] - first + 1, answer[1] - first + 1

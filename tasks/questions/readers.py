@@ -1,4 +1,4 @@
-"""Readers: a network that finds answers, and how it is given texts."""
+"""Readers: networks that find answers, and the conversion of texts to their inputs."""
 
 import dataclasses
 import functools
@@ -40,7 +40,7 @@ class ReaderConfig(oneof.OneOfConfig):
 
 
 class Reader(Protocol):
-    """Makes a network, and what it takes.
+    """Makes a network and its inputs.
 
     Attributes:
         pad: the id of padding.
@@ -49,16 +49,16 @@ class Reader(Protocol):
     pad: int
 
     def check(self, data: question_data.QuestionData) -> None:
-        """Raises ConfigError where data are read otherwise than the network expects."""
+        """Raises ConfigError if the data's settings do not match the network's."""
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:
-        """What the network takes for each id of some data, [ids, columns]; None: the id itself."""
+        """The network's input for each id of the data, [ids, columns]; None: the id itself."""
 
     def tokens(self) -> question_serving.Tokens:
-        """Makes from texts, in a graph, what the network takes."""
+        """Converts texts to the network's inputs, in a graph."""
 
     def network(self) -> tf_keras.Model:
-        """From `question` and `context`, [batch, tokens(, columns)], to logits.
+        """A model from `question` and `context`, [batch, tokens(, columns)], to logits.
 
         They are float32 [batch, 1 + tokens, 2], of the answer's start and end; at 0, of no answer.
         """
@@ -68,11 +68,11 @@ def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
     """The configured reader.
 
     Args:
-        config: which, and its settings.
-        data: what it learns from, and further data whose words it should know.
+        config: its type and settings.
+        data: the training data, then further data whose words the vocabulary should include.
 
     Raises:
-        ConfigError: an unknown type, or data whose tokens are of another kind.
+        ConfigError: the type is unknown, or the data have another kind of tokens.
     """
     reader: Reader
     match config.type:
@@ -82,13 +82,13 @@ def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
             reader = PieceReader(config.bert, data[0])
         case unknown:
             raise ConfigError(f"ReaderConfig.type={unknown!r}: expected 'match_lstm' or 'bert'")
-    for each in data:
-        reader.check(each)
+    for source in data:
+        reader.check(source)
     return reader
 
 
 class WordReader:
-    """Reads words, by the vectors of those that some data have."""
+    """Reads words, as vectors for the words of the given data."""
 
     pad = 0
 
@@ -116,18 +116,18 @@ class WordReader:
         return question_serving.WordTokens(self.vectors.vocabulary)
 
     def network(self) -> tf_keras.Model:
-        """As of `match_lstm_reader.build`."""
+        """See `match_lstm_reader.build`."""
         unanswerable = self._data[0].unanswerable
         return match_lstm_reader.build(self._config, self.vectors, unanswerable=unanswerable)
 
     @functools.cached_property
     def vectors(self) -> embeddings.Embeddings:
-        """Those of every word of the data."""
+        """The vectors of all words of the data."""
         return embeddings.load(self._config.words, _words(self._data))
 
 
 class PieceReader:
-    """Reads the pieces of a vocabulary, by BERT."""
+    """Reads WordPieces, with BERT."""
 
     def __init__(
         self, config: bert_reader.BertReaderConfig, data: question_data.QuestionData
@@ -149,8 +149,8 @@ class PieceReader:
         if pieces > places:
             raise ConfigError(
                 f"QuestionData.max_question={data.max_question} and max_context={data.max_context}"
-                f" make {pieces} pieces with {bert_reader.SPECIAL} special ones; the encoder reads"
-                f" {places} (BertEncoderConfig.max_position_embeddings)"
+                f" and {bert_reader.SPECIAL} special pieces make {pieces}; the encoder reads"
+                f" at most {places} (BertEncoderConfig.max_position_embeddings)"
             )
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:
@@ -163,7 +163,7 @@ class PieceReader:
         return question_serving.PieceTokens(self.vocabulary)
 
     def network(self) -> tf_keras.Model:
-        """As of `bert_reader.build`."""
+        """See `bert_reader.build`."""
         unanswerable = self._data.unanswerable
         return bert_reader.build(self._config, self.vocabulary, unanswerable=unanswerable)
 
@@ -181,7 +181,7 @@ def _check_alike(
 
 def _words(data: Iterable[question_data.QuestionData]) -> Iterator[str]:
     """Every word of the data, as often as it occurs."""
-    for each in data:
-        tokens = question_data.read(each).tokens
+    for source in data:
+        tokens = question_data.read(source).tokens
         for texts in (tokens.contexts, tokens.questions):
             yield from tokens.words[texts.ids].tolist()

@@ -1,4 +1,4 @@
-"""Questions in SQuAD's JSON, version 1.1 or 2, and the places of their answers.
+"""Questions in SQuAD's JSON, version 1.1 or 2, and the positions of their answers.
 
 Rajpurkar et al., "SQuAD: 100,000+ questions for machine comprehension of text", 2016; "Know what
 you don't know: unanswerable questions for SQuAD", 2018.
@@ -15,7 +15,7 @@ WRONG_OFFSETS = ("skip", "mend", "refuse")
 
 
 class Answer(NamedTuple):
-    """A right answer: its text, and the character of the context where it is said to start."""
+    """A right answer: its text, and the file's offset of it in the context, in characters."""
 
     text: str
     start: int
@@ -26,10 +26,10 @@ class Question(NamedTuple):
 
     Attributes:
         id: the key of its prediction.
-        text: what is asked.
-        context: the number of its context.
-        answers: the right ones; none where nobody gave one, or `impossible`.
-        impossible: whether the context is said to hold no answer (version 2).
+        text: the question itself.
+        context: the index of its context.
+        answers: the right ones; empty if none was given, or `impossible`.
+        impossible: whether it is marked as unanswerable (version 2).
     """
 
     id: str
@@ -40,20 +40,20 @@ class Question(NamedTuple):
 
 
 class Squad(NamedTuple):
-    """What a file holds: contexts, and questions on them."""
+    """The content of a file: contexts, and questions about them."""
 
     contexts: list[str]
     questions: list[Question]
 
 
 class Placed(NamedTuple):
-    """Where answers stand.
+    """The positions of answers.
 
     Attributes:
-        spans: for each question the first character of an answer and the one after its last; None
-            where there is none in place. Of several answers it is the first one in place.
-        mended: how many answers stood elsewhere, and were found.
-        skipped: how many stood elsewhere, and were left out.
+        spans: for each question the first character of its first usable answer and the one after
+            the last; None without a usable answer.
+        mended: how many answers had a wrong offset, and were found elsewhere.
+        skipped: how many had a wrong offset, and were skipped.
     """
 
     spans: list[tuple[int, int] | None]
@@ -65,8 +65,8 @@ def read(path: Path) -> Squad:
     """Reads a file.
 
     Raises:
-        ConfigError: it is missing, not JSON in UTF-8, or not laid out like SQuAD; the message names
-            the place.
+        ConfigError: it is missing, not JSON in UTF-8, or not in SQuAD's format; the message says
+            where.
     """
     if not path.is_file():
         raise ConfigError(f"QuestionData.input_path: there is no file {path}")
@@ -83,11 +83,11 @@ def parse(document: Any, name: str) -> Squad:
     """The contexts and questions of a document.
 
     Args:
-        document: what `json.load` returns.
-        name: of the document, for messages.
+        document: as returned by `json.load`.
+        name: the document's name, for messages.
 
     Raises:
-        ConfigError: as `read` does; also for two questions with one id.
+        ConfigError: as `read` does; also for two questions with the same id.
     """
     squad, seen = Squad([], []), set()
     for article, where in _each(document, "data", name):
@@ -96,23 +96,23 @@ def parse(document: Any, name: str) -> Squad:
             for item, place in _each(paragraph, "qas", here):
                 question = _question(item, len(squad.contexts) - 1, place)
                 if question.id in seen:
-                    raise ConfigError(f"{place}: the id {question.id!r} was given before")
+                    raise ConfigError(f"{place}: duplicate id {question.id!r}")
                 seen.add(question.id)
                 squad.questions.append(question)
     return squad
 
 
 def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
-    """Finds an answer of each question in its context.
+    """Locates an answer to each question in its context.
 
     Args:
         squad: contexts and questions.
         wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' leaves
-            it out, 'mend' takes the nearest place with its text, 'refuse' raises.
-        name: of the source, for messages.
+            it out, 'mend' takes the nearest occurrence of its text, 'refuse' raises.
+        name: the source's name, for messages.
 
     Raises:
-        ConfigError: 'refuse', and an answer stands elsewhere.
+        ConfigError: with 'refuse', if an offset does not match.
     """
     spans: list[tuple[int, int] | None] = []
     mended = skipped = 0
@@ -123,9 +123,9 @@ def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
             if not _stands(text, start, context):
                 if wrong_offsets == "refuse":
                     raise ConfigError(
-                        f"{name}: question {question.id!r}: the answer {text!r} does not stand at"
-                        f" character {start} of its context; QuestionData.wrong_offsets='skip' or"
-                        " 'mend' would go on"
+                        f"{name}: question {question.id!r}: the answer {text!r} is not at character"
+                        f" {start} of its context; to continue, set"
+                        " QuestionData.wrong_offsets='skip' or 'mend'"
                     )
                 found = _nearest(text, start, context) if wrong_offsets == "mend" else None
                 mended += found is not None
@@ -152,16 +152,16 @@ def _question(item: Any, context: int, where: str) -> Question:
 
 
 def _each(parent: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
-    """The members of a list, each with its place."""
+    """The members of a list, each with its path for messages."""
     for number, item in enumerate(_get(parent, key, list, where)):
         yield item, f"{where}: {key}[{number}]" if key == "data" else f"{where}.{key}[{number}]"
 
 
 def _get(parent: Any, key: str, kind: type, where: str) -> Any:
-    """A value of a JSON object; ConfigError where it is missing or of another kind."""
+    """A value of a JSON object; ConfigError if it is missing or of another type."""
     if not isinstance(parent, dict) or not isinstance(parent.get(key), kind):
         names = {str: "text", list: "list", int: "whole number"}
-        raise ConfigError(f"{where} has no {names[kind]} {key!r}: SQuAD's JSON is expected")
+        raise ConfigError(f"{where} has no {names[kind]} {key!r}: expected SQuAD's JSON")
     return parent[key]
 
 

@@ -11,7 +11,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Score(NamedTuple):
-    """How well one prediction or many do: each a mean from 0 to 100."""
+    """The scores of one prediction, or means over many, from 0 to 100."""
 
     exact_match: float
     f1: float
@@ -24,12 +24,12 @@ def normalize(text: str) -> str:
 
 
 def score(prediction: str, answers: Sequence[str]) -> Score:
-    """A prediction against the answer that suits it best, by exact match and by F1 separately.
+    """A prediction's scores against the best matching answer, for exact match and F1 separately.
 
     Args:
-        prediction: a text; empty: there is no answer.
-        answers: the right ones; none where the question cannot be answered (SQuAD v2): then only
-            an empty prediction is right.
+        prediction: a text; empty: no answer.
+        answers: the right ones; empty if the question has no answer (SQuAD v2): then only an empty
+            prediction is right.
     """
     if not answers:
         right = 100.0 * (not normalize(prediction))
@@ -41,7 +41,7 @@ def score(prediction: str, answers: Sequence[str]) -> Score:
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """The mean over questions; 0 where there are none."""
+    """The mean over questions; 0 if there are none."""
     if not scores:
         return Score(0.0, 0.0)
     exact, f1 = zip(*scores, strict=True)
@@ -49,7 +49,7 @@ def mean(scores: Sequence[Score]) -> Score:
 
 
 def _f1(prediction: str, answer: str) -> float:
-    """Of the words that both have, counted as often as both have them."""
+    """F1 of the words that both have, counted with multiplicity."""
     predicted, right = normalize(prediction).split(), normalize(answer).split()
     common = (Counter(predicted) & Counter(right)).total()
     # Equal to the harmonic mean of precision and recall.

@@ -1,9 +1,9 @@
-"""What a reader of words is given of each: whole numbers, the same in training and in serving.
+"""A word reader's features of each word: integers, computed identically in training and serving.
 
     id of its vector | hashes of its spelling, its lower case, its stem | capital? number? sign?
 
-Exact match, and alignment beside it, are the features of Chen et al., "Reading Wikipedia to answer
-open-domain questions", 2017, section 3.2; the last three stand in for their parts of speech.
+Exact match, and alignment with it, are the features of Chen et al., "Reading Wikipedia to answer
+open-domain questions", 2017, section 3.2; the last three replace their part-of-speech tags.
 """
 
 import numpy as np
@@ -15,20 +15,20 @@ COLUMNS = 7
 _FORMS = slice(1, 4)
 _SHAPES = slice(4, 7)
 
-# English endings, cut where three letters stay: a rough stem, which joins "built" to nothing but
-# "bridges" to "bridge".
+# English endings, removed if three letters remain: a rough stem, which matches "bridges" to
+# "bridge", but "built" only to itself.
 _ENDING = r"^(.{3,}?)(?:ies|es|s|ed|ing|ly|e|y)$"
 _LARGEST = 2**31 - 2
 
 
 def table(words: np.ndarray, vocabulary: embeddings.Vocabulary) -> np.ndarray:
-    """The rows of some words, [n, COLUMNS] int32.
+    """The feature rows of words, [n, COLUMNS] int32.
 
     Args:
         words: [n] strings; an empty one is padding.
-        vocabulary: of the vectors.
+        vocabulary: the words that have vectors.
     """
-    # Half a surrogate pair, which JSON may hold, has no UTF-8.
+    # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
     encoded = tf.constant([word.encode("utf-8", "replace") for word in words.tolist()], tf.string)
     return rows(encoded, tf.constant(vocabulary.ids(words.tolist()))).numpy()
 
@@ -38,7 +38,7 @@ def rows(words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
     Args:
         words: [n] strings, valid UTF-8.
-        ids: [n] int32, of their vectors.
+        ids: [n] int32, the ids of their vectors.
     """
     lower = tf.strings.lower(words, encoding="utf-8")
     stem = tf.strings.regex_replace(lower, _ENDING, r"\1")
@@ -52,17 +52,17 @@ def rows(words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def ids(rows: tf.Tensor) -> tf.Tensor:
-    """The ids of vectors, [..., tokens] of [..., tokens, COLUMNS]; 0 is padding."""
+    """From rows [..., tokens, COLUMNS] to the ids of their vectors, [..., tokens]; 0 is padding."""
     return rows[..., 0]
 
 
 def shapes(rows: tf.Tensor) -> tf.Tensor:
-    """Whether a word has a capital at its head, holds a digit, is a sign: [..., 3] float32."""
+    """Whether a word starts with a capital, contains a digit, is a sign: [..., 3] float32."""
     return tf.cast(rows[..., _SHAPES], tf.float32)
 
 
 def matches(context: tf.Tensor, question: tf.Tensor) -> tf.Tensor:
-    """Whether the question has a word of the context: its spelling, its lower case, its stem.
+    """Whether each context word occurs in the question, by spelling, lower case and stem.
 
     Args:
         context: [batch, tokens, COLUMNS].

@@ -1,4 +1,4 @@
-"""Official's BERT encoder in models of ours, and the pretrained weights that it may begin with."""
+"""Official's BERT encoder in our models, and its pretrained weights."""
 
 import tensorflow as tf
 import tf_keras
@@ -12,7 +12,7 @@ _WORDS = f"layer_with_weights-0/embeddings{tf_internals.VALUE}"
 
 
 class BertModel(tf_keras.Model):
-    """A functional model whose encoder a pretrained checkpoint fills."""
+    """A functional model whose encoder can be loaded from a pretrained checkpoint."""
 
     def __init__(
         self,
@@ -27,20 +27,20 @@ class BertModel(tf_keras.Model):
 
     @property
     def checkpoint_items(self) -> dict[str, tf_keras.Model]:
-        """What `init_checkpoint` may hold, by official's names."""
+        """What `init_checkpoint` may contain, by official's names."""
         return {"encoder": self._encoder}
 
 
 def encoder(
     config: encoders.BertEncoderConfig, vocabulary: wordpiece.WordPiece, *, pooled: bool
 ) -> tf_keras.Model:
-    """Official's encoder, as large as the vocabulary.
+    """Official's encoder, with the vocabulary's size.
 
     Args:
-        config: its other sizes.
-        vocabulary: of pieces.
-        pooled: whether the pooled output is used; if not, its layer is not trained: each step
-            would warn of a missing gradient.
+        config: its other settings.
+        vocabulary: the WordPiece vocabulary.
+        pooled: whether the pooled output is used; if not, its layer is frozen, or each step would
+            warn about a missing gradient.
     """
     bert = config.replace(vocab_size=vocabulary.size)
     made = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
@@ -49,19 +49,19 @@ def encoder(
 
 
 def initializer(config: encoders.BertEncoderConfig) -> tf_keras.initializers.Initializer:
-    """Of layers on top of an encoder, as of its own."""
+    """The encoder's initializer, for the layers on top of it."""
     return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
 def check_vocabulary(checkpoint: str, vocabulary: wordpiece.WordPiece) -> None:
-    """Refuses an encoder that was trained with another vocabulary.
+    """Rejects an encoder that was trained with another vocabulary.
 
     Args:
-        checkpoint: `init_checkpoint`; where there is none, nothing is said here.
-        vocabulary: of the model.
+        checkpoint: `init_checkpoint`; a missing one is not reported here.
+        vocabulary: the model's vocabulary.
 
     Raises:
-        ConfigError: the encoder has vectors for another number of pieces.
+        ConfigError: the encoder was trained with another number of pieces.
     """
     path = tf.train.latest_checkpoint(checkpoint) if checkpoint else ""
     path = path or checkpoint.removesuffix(".index")

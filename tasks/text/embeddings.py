@@ -1,11 +1,11 @@
-"""Vectors of words, from GloVe's text format.
+"""Word vectors, from GloVe's text format.
 
-    found = embeddings.load(config, words_of_the_data)
-    ids = found.vocabulary.ids(["the", "food"])
-    embed = embeddings.layer(found, trainable=config.trainable)  # [batch, length] ids to vectors
+    vectors = embeddings.load(config, words_of_the_data)
+    ids = vectors.vocabulary.ids(["the", "food"])
+    embed = embeddings.layer(vectors, trainable=config.trainable)  # [batch, length] ids to vectors
 
 GloVe: Pennington et al., "Global vectors for word representation", 2014. The text formats of
-word2vec and fastText, which open with a line of two counts, are read, too.
+word2vec and fastText, which start with a line of two counts, are supported, too.
 """
 
 import collections
@@ -28,13 +28,13 @@ _FIRST = 2  # the id of the first word
 
 @dataclasses.dataclass
 class EmbeddingConfig(base_config.Config):
-    """Vectors of words.
+    """Word vectors.
 
     Attributes:
-        path: a file with a word and its numbers on each line, separated by blanks. Empty: vectors
-            start at random, and `trainable` must be set.
-        dimension: how many numbers make a vector.
-        trainable: whether training changes them.
+        path: a file with a word and its vector on each line, separated by blanks. Empty: vectors
+            are initialized at random, and `trainable` must be set.
+        dimension: the size of a vector.
+        trainable: whether training changes the vectors.
         lower_case: whether words are looked up in lower case, as most files need.
     """
 
@@ -45,10 +45,10 @@ class EmbeddingConfig(base_config.Config):
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 stands for every word that is not here.
+    """Words and their ids: 0 is padding, 1 any unknown word.
 
     Args:
-        words: in the order of their ids, which begin at 2; in lower case if `lower_case`.
+        words: in the order of their ids, which start at 2; in lower case if `lower_case`.
         lower_case: whether tokens are looked up in lower case.
     """
 
@@ -61,7 +61,7 @@ class Vocabulary:
         return _FIRST + len(self.words)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """[n] tokens to [n] int32."""
+        """The ids of tokens, [n] int32."""
         cased = (token.lower() for token in tokens) if self.lower_case else tokens
         return np.array([self._ids.get(token, UNKNOWN) for token in cased], np.int32)
 
@@ -71,7 +71,7 @@ class Vocabulary:
 
 
 class Table(tf.Module):
-    """A vocabulary in a graph. What is exported has to hold it, as it owns a resource."""
+    """A vocabulary in a graph. An exported module must track it, as it owns a resource."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Table(tf.Module):
         )
 
     def __call__(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-        """[batch, (tokens)] strings to ids, int32."""
+        """From [batch, (tokens)] strings to ids, int32."""
         if self._lower_case:
             tokens = tf.strings.lower(tokens, encoding="utf-8")
         return tf.ragged.map_flat_values(self._table.lookup, tokens)
@@ -91,15 +91,15 @@ class Table(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """The vectors that some data need.
+    """The vectors of the words in a dataset.
 
     Attributes:
-        vocabulary: the words that have one.
-        dimension: how many numbers make a vector.
+        vocabulary: the words that have vectors.
+        dimension: the size of a vector.
         matrix: [len(vocabulary), dimension] float32: zeros for padding, for unknown words the mean
-            of all others; None where vectors are random at first.
-        missing: how many distinct words of the data have no vector.
-        total: how many distinct words the data have.
+            of all others; None if vectors are initialized at random.
+        missing: the number of distinct words of the data without a vector.
+        total: the number of distinct words in the data.
     """
 
     vocabulary: Vocabulary
@@ -112,16 +112,16 @@ class Embeddings:
 def load(
     config: EmbeddingConfig, words: Iterable[str], *, note: console.Note = console.say
 ) -> Embeddings:
-    """Reads the vectors of the words that the data need, and says how many have none.
+    """Reads the vectors of the data's words, and reports how many words have none.
 
     Args:
-        config: where they are.
-        words: of the data; repeated words count as often as they occur.
-        note: called with the share of words that have no vector.
+        config: the source of the vectors.
+        words: the words of the data, with repetitions.
+        note: called with a message about words without a vector.
 
     Raises:
-        ConfigError: no file, lines that do not fit, or no vector for any word; vectors that are
-            neither read nor trained.
+        ConfigError: the file is missing, has invalid lines, or has no vector for any of the words;
+            or the vectors are neither read nor trained.
     """
     if config.dimension < 1:
         raise ConfigError(f"EmbeddingConfig.dimension={config.dimension}: must be above 0")
@@ -136,25 +136,25 @@ def load(
     vectors = _read(Path(config.path), config.dimension, counts.keys())
     if not vectors:
         raise ConfigError(f"{config.path} has a vector for none of {len(counts):,} words")
-    found = [word for word in counts if word in vectors]
-    rows = np.stack([vectors[word] for word in found])
+    covered = [word for word in counts if word in vectors]
+    rows = np.stack([vectors[word] for word in covered])
     matrix = np.concatenate([np.zeros_like(rows[:1]), rows.mean(axis=0, keepdims=True), rows])
-    missing = len(counts) - len(found)
-    unread = counts.total() - sum(counts[word] for word in found)
+    missing = len(counts) - len(covered)
+    unread = counts.total() - sum(counts[word] for word in covered)
     note(
         f"{config.path}: no vector for {missing:,} of {len(counts):,} words,"
         f" {unread / counts.total():.1%} of the text"
     )
-    vocabulary = Vocabulary(found, lower_case=config.lower_case)
+    vocabulary = Vocabulary(covered, lower_case=config.lower_case)
     return Embeddings(vocabulary, config.dimension, matrix, missing, len(counts))
 
 
 def layer(
     embeddings: Embeddings, *, trainable: bool, name: str = "words"
 ) -> tf_keras.layers.Embedding:
-    """Ids [batch, length] to vectors [batch, length, dimension], with padding masked.
+    """A layer from ids [batch, length] to vectors [batch, length, dimension], masking padding.
 
-    Fixed vectors are saved in checkpoints, too: a restored or exported model needs no other file.
+    Checkpoints include fixed vectors, too, so a restored or exported model needs no other file.
     """
     return tf_keras.layers.Embedding(
         len(embeddings.vocabulary),
@@ -167,7 +167,7 @@ def layer(
 
 
 class _Rows(tf_keras.initializers.Initializer):
-    """Given rows, or random ones with zeros for padding; never part of a saved configuration."""
+    """The given rows, or random ones with zeros for padding; not saved in a Keras configuration."""
 
     def __init__(self, rows: np.ndarray | None) -> None:
         self._rows = rows
@@ -180,9 +180,9 @@ class _Rows(tf_keras.initializers.Initializer):
 
 
 def _read(path: Path, dimension: int, wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """The vectors of wanted words, [dimension] float32 each; of a word twice in the file the first.
+    """The vectors of the wanted words, [dimension] float32 each; a word's first line counts.
 
-    Other lines are not parsed: files have millions of them.
+    Other lines are not parsed, as files have millions of them.
     """
     if not path.is_file():
         raise ConfigError(f"EmbeddingConfig.path: there is no file {path}")
@@ -200,11 +200,11 @@ def _read(path: Path, dimension: int, wanted: Iterable[str]) -> dict[str, np.nda
 
 
 def _bytes(word: str) -> bytes:
-    return word.encode("utf-8", "surrogatepass")  # halves of pairs, which JSON may hold, included
+    return word.encode("utf-8", "surrogatepass")  # JSON may contain halves of surrogate pairs
 
 
 def _is_header(line: bytes, dimension: int, place: str) -> bool:
-    """Whether a line is the two counts that word2vec and fastText open with."""
+    """Whether a line holds the two counts that word2vec and fastText files start with."""
     fields = line.split(b" ")
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return False
@@ -216,7 +216,7 @@ def _is_header(line: bytes, dimension: int, place: str) -> bool:
 
 
 def _word(line: bytes, dimension: int, place: str) -> bytes:
-    """A line's word, which may hold blanks itself; GloVe's largest file has such."""
+    """A line's word, which may contain blanks, as in GloVe's largest file."""
     blanks = line.count(b" ") - dimension  # within the word
     parts = line.split(b" ", blanks + 1)[:-1] if blanks >= 0 else []
     if not parts or (blanks and all(map(_is_number, parts[1:]))):

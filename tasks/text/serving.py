@@ -1,4 +1,4 @@
-"""What exported models that take strings have in common."""
+"""The common part of exported models that take strings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,19 @@ STRINGS = tf.TensorSpec([None], tf.string)
 
 
 class StringServing(export_base.ExportModule):
-    """A model behind `serve`, which a subclass makes a `tf.function` with a signature.
+    """A model behind `serve`, which a subclass defines as a `tf.function` with a signature.
 
-    Import `tensorflow_text` before loading it; none of our code is needed.
+    To load the export, only `tensorflow_text` must be imported first, none of our code.
     """
 
     def __init__(self, params: base_config.Config, model: tf_keras.Model) -> None:
         super().__init__(params, model)
-        # What is saved: the weights and `serve`. As an attribute that TensorFlow tracks, the model
-        # would be saved as a Keras model, too, and each of its layers be traced several times.
+        # Only the weights and `serve` are saved. If TensorFlow tracked the model as an attribute,
+        # it would also save it as a Keras model, tracing each of its layers several times.
         self._weights = model.variables
         del self.model
         object.__setattr__(self, "model", model)
 
     def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
-        """The signature of `serve`, by the name that `function_keys` gives it."""
+        """The signature of `serve`, by its name in `function_keys`."""
         return {function_keys["serve"]: self.serve.get_concrete_function()}

@@ -1,11 +1,11 @@
-"""WordPiece with a user's vocabulary, in memory and in a graph, through TensorFlow Text.
+"""WordPiece with a given vocabulary, in memory and in a graph, using TensorFlow Text.
 
     tokenizer = wordpiece.WordPiece("vocab.txt")
     ids, starts, ends = tokenizer.encode(["Beyoncé sang"])[0]
 
-Without `lower_case` the ids are those of BERT's own Python code. With it they are those of Model
-Garden's layers and of TensorFlow Hub's preprocessing for BERT, which also fold what is compatible
-(NFKC: "ﬁ" becomes "fi", "…" three dots), where that code only lower-cases.
+Without `lower_case` the ids equal those of BERT's original Python code. With it they equal those of
+Model Garden's layers and of TensorFlow Hub's preprocessing for BERT, which also apply NFKC ("ﬁ"
+becomes "fi", "…" three dots), whereas the original code only lower-cases.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 class Pieces(NamedTuple):
-    """The pieces of one text; those of a single character share its place.
+    """The pieces of one text; several pieces of one character share its position.
 
     Attributes:
         ids: [n] int32, without [CLS] and [SEP].
@@ -36,7 +36,7 @@ class Pieces(NamedTuple):
 
 
 class WordPiece:
-    """Texts into ids of a vocabulary.
+    """Converts texts to ids of a vocabulary.
 
     Args:
         vocab_file: UTF-8, one piece per line; pieces that continue a word begin with ##.
@@ -44,12 +44,12 @@ class WordPiece:
 
     Attributes:
         path: the vocabulary file.
-        size: how many pieces there are.
+        size: the number of pieces.
         pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
 
     Raises:
-        ConfigError: no such file, invalid UTF-8, a special piece missing, an empty line or one
-            that is there twice.
+        ConfigError: the file is missing, not UTF-8, lacks a special piece, or has an empty or a
+            duplicate line.
     """
 
     def __init__(self, vocab_file: str, *, lower_case: bool = True) -> None:
@@ -63,14 +63,14 @@ class WordPiece:
                 token_out_type=tf.int32,
                 lower_case_nfd_strip_accents=lower_case,
             )
-        except RuntimeError as error:  # nothing but special pieces
+        except RuntimeError as error:  # only special pieces
             raise ConfigError(f"the vocabulary {vocab_file}: {error}") from error
 
     def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """The pieces of each text; a word that cannot be made of pieces is one [UNK]."""
+        """The pieces of each text; a word that cannot be split into pieces is one [UNK]."""
         if not texts:
             return []
-        # Half a surrogate pair, which JSON may hold, has no UTF-8.
+        # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
         encoded = [text.encode("utf-8", "replace") for text in texts]
         found = self._tokenizer.tokenize_with_offsets(tf.constant(encoded))
         ids, starts, ends = (part.values.numpy() for part in found)
@@ -81,7 +81,7 @@ class WordPiece:
         ]
 
     def in_graph(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids that `encode` gives, as TensorFlow ops, for serving.
+        """The same ids as `encode`, computed by TensorFlow ops, for serving.
 
         Args:
             texts: [batch] strings, valid UTF-8.
@@ -94,7 +94,7 @@ class WordPiece:
     def in_graph_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """The same, and where each piece starts and ends: int64, in bytes of UTF-8.
+        """The same, and the start and end of each piece: int64, in UTF-8 bytes.
 
         A piece that is only the beginning of a character ends where it starts.
         """
@@ -102,7 +102,7 @@ class WordPiece:
 
 
 def _pieces(text: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Pieces:
-    """Offsets in bytes as offsets in characters."""
+    """Converts offsets in bytes to offsets in characters."""
     begins = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80  # bytes that begin a character
     characters = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
     first = characters[starts]
@@ -120,10 +120,10 @@ def _read(path: Path) -> dict[str, int]:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}:{number}: not UTF-8: {line!r}") from error
         if not piece:
-            raise ConfigError(f"{path}:{number}: an empty line; expected one piece a line")
+            raise ConfigError(f"{path}:{number}: an empty line; expected one piece per line")
         if piece in vocabulary:
             raise ConfigError(
-                f"{path}:{number}: {piece!r} is on line {vocabulary[piece] + 1} already"
+                f"{path}:{number}: {piece!r} is already on line {vocabulary[piece] + 1}"
             )
         vocabulary[piece] = number - 1
     missing = [piece for piece in _SPECIAL if piece not in vocabulary]

@@ -3,10 +3,10 @@
     words.tokenize("Beyoncé didn't pay $1,000.")
     # Beyoncé | did | n't | pay | $ | 1,000 | .
 
-Words and numbers stay whole; hyphens, slashes, quotes and other signs stand alone, so that an
-answer marked in a text nearly always begins and ends where a token does. Contractions are split as
-in the Penn Treebank, which GloVe's vectors were trained on. An ideograph is a word, as in BERT.
-Marks and joiners without a width of their own belong to the character before them.
+Words and numbers stay whole; hyphens, slashes, quotes and other signs are separate tokens, so an
+annotated answer nearly always starts and ends at token boundaries. Contractions are split as in the
+Penn Treebank, as for GloVe's vectors. An ideograph is a word, as in BERT. Zero-width marks and
+joiners belong to the character before them.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Tokens in a graph: [batch, (tokens)] strings, and int64 offsets in bytes of UTF-8."""
+    """Tokens in a graph: [batch, (tokens)] strings, and int64 offsets in UTF-8 bytes."""
 
     texts: tf.RaggedTensor
     starts: tf.RaggedTensor
@@ -37,7 +37,7 @@ class Words(NamedTuple):
 
 _APOSTROPHE = "['\u2019]"
 _NOT = f"[nN]{_APOSTROPHE}[tT]"
-# Beside white space: what has no width but parts words, where other such characters join; and NUL.
+# Besides white space: zero-width characters that separate words, unlike others that join; and NUL.
 _MORE_BLANKS = "\u200b\ufeff\0"
 _IDEOGRAPH = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -46,7 +46,7 @@ _IDEOGRAPH = re.compile(
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text, in order; only blanks lie between them."""
+    """The tokens of a text, in order; between them are only blanks."""
     token, negation = (re.compile(pattern, re.ASCII) for pattern in _patterns()[:2])
     tokens = []
     for match in token.finditer(text):
@@ -63,7 +63,7 @@ def in_graph(texts: tf.Tensor) -> Words:
         texts: [batch] strings, valid UTF-8.
     """
     token, negation, blank = _patterns()
-    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # where the splitting would end
+    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # at which splitting would stop
     whole, starts, _ = tf_text.regex_split_with_offsets(texts, f"{token}|{blank}", token)
     parts, begins, ends = tf_text.regex_split_with_offsets(whole, negation, negation)
     origin = starts[..., tf.newaxis]
@@ -72,9 +72,9 @@ def in_graph(texts: tf.Tensor) -> Words:
 
 @functools.cache
 def _patterns() -> tuple[str, str, str]:
-    """A token, a negation at a token's end, and blanks: in Python's re and in RE2 alike.
+    """Patterns of a token, a negation at its end, and blanks, for both Python's re and RE2.
 
-    Character classes are spelt out, as the two know different editions of Unicode.
+    Character classes are spelled out, as the two use different versions of Unicode.
     """
     kinds = "".join(_kind(chr(code)) for code in range(sys.maxunicode + 1))
     letter, digit, mark, blank, rest = (
@@ -97,7 +97,7 @@ def _patterns() -> tuple[str, str, str]:
 
 
 def _kind(character: str) -> str:
-    """L for letters, N for digits, M for what joins them, Z for blanks; - stands alone."""
+    """L for letters, N for digits, M for joining marks, Z for blanks, - for other signs."""
     category = unicodedata.category(character)
     if character.isspace() or character in _MORE_BLANKS:
         return "Z"

@@ -96,7 +96,7 @@ def test_numbers_may_be_the_names_of_polarities(write):
 def test_a_polarity_that_is_not_known_is_refused_with_its_line_and_those_that_are(write):
     examples = read(write(FOOD + SERVICE.replace("Negative", "negative")))
     with pytest.raises(
-        ConfigError, match=r"x\.seg:6: .*'negative' .* known are Negative, Positive"
+        ConfigError, match=r"x\.seg:6: .*'negative'; expected one of Negative, Positive"
     ):
         aspect_data.numbers(examples, ("Negative", "Positive"))
 

@@ -177,8 +177,8 @@ def test_a_file_that_is_there_but_not_as_described_is_refused_and_stays():
 @pytest.mark.parametrize(
     ("check", "message"),
     [
-        ({"size": 7}, "what was fetched has 3,000,000 bytes, expected 7"),
-        ({"sha256": "a" * 64}, f"what was fetched has the SHA-256 {SHA256}, expected {'a' * 64}"),
+        ({"size": 7}, "the download has 3,000,000 bytes, expected 7"),
+        ({"sha256": "a" * 64}, f"the download has the SHA-256 {SHA256}, expected {'a' * 64}"),
     ],
 )
 def test_what_was_fetched_but_is_not_as_described_is_removed(check, message):
@@ -340,7 +340,7 @@ class Fetcher(threading.Thread):
             self.failure = error
 
     def said(self, line):
-        if line == "waiting for another process, which fetches to data/x.bin.part":
+        if line == "waiting for another process that is fetching data/x.bin.part":
             self.waits.set()
 
 

@@ -36,7 +36,7 @@ def test_a_packed_folder_holds_the_images_labels_and_names_of_the_folder(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "x.npz"]
 
     written = (tmp_path / "x.npz").stat().st_mtime_ns
-    assert pack(root, tmp_path / "x.npz") == [f"{tmp_path / 'x.npz'} is there"]
+    assert pack(root, tmp_path / "x.npz") == [f"{tmp_path / 'x.npz'} already exists"]
     assert (tmp_path / "x.npz").stat().st_mtime_ns == written
 
 

@@ -137,7 +137,7 @@ def test_what_tensorflow_datasets_cannot_give_is_refused(tfds_data_dir, fields, 
     ("arrays", "message"),
     [
         ({"labels": np.zeros(19, int)}, "20 images but 19 labels"),
-        ({"labels": np.full(20, -1)}, "labels go down to -1"),
+        ({"labels": np.full(20, -1)}, "the lowest is -1"),
         ({"labels": np.zeros(20)}, r"labels are float64 \[20\]; expected whole numbers"),
         ({"labels": np.zeros((20, 3), int)}, r"labels are int64 \[20, 3\]"),
         ({"labels": np.array([{}] * 20)}, "cannot be read: Object arrays"),

@@ -138,7 +138,7 @@ def test_wrong_offsets_are_counted_and_skipped_or_mended(tmp_path, capsys):
     _, size, said = messages(tmp_path, capsys, paragraph, wrong_offsets="mend")
     assert size == 2
     assert "1 answer not where the file says: found elsewhere" in said
-    with pytest.raises(ConfigError, match="'Bo' does not stand at character 0"):
+    with pytest.raises(ConfigError, match="'Bo' is not at character 0"):
         messages(tmp_path, capsys, paragraph, wrong_offsets="refuse")
 
 

@@ -62,9 +62,7 @@ def test_a_text_that_stands_nowhere_cannot_be_mended():
 
 
 def test_a_wrong_offset_can_be_refused():
-    with pytest.raises(
-        ConfigError, match=r"question '1': the answer 'Bo' does not stand at char.* 7"
-    ):
+    with pytest.raises(ConfigError, match=r"question '1': the answer 'Bo' is not at char.* 7"):
         place(answer("Bo", 7), wrong_offsets="refuse")
 
 
@@ -94,7 +92,7 @@ def test_another_layout_is_refused_with_the_place(data, message):
 def test_an_id_that_comes_twice_is_refused():
     data = document()
     data["data"] *= 2
-    with pytest.raises(ConfigError, match=r"x: data\[1\].*: the id '1' was given before"):
+    with pytest.raises(ConfigError, match=r"x: data\[1\].*: duplicate id '1'"):
         squad.parse(data, "x")
 
 

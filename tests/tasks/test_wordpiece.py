@@ -129,7 +129,7 @@ def test_no_texts_are_no_pieces(vocabulary):
     [
         (b"[PAD]\n[UNK]\n[CLS]\na\n", r"has no \[SEP\]"),
         (b"a\n", r"has no \[PAD\] and no \[UNK\] and no \[CLS\] and no \[SEP\]"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\na\n", r"vocab.txt:7: 'a' is on line 5 already"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\na\n", r"vocab.txt:7: 'a' is already on line 5"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ncaf\xe9\n", r"vocab.txt:5: not UTF-8: b'caf\\xe9'"),
         (b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: an empty line"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"vocab.txt: No valid vocab tokens"),
