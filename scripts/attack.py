@@ -1,16 +1,16 @@
-"""Attacks on the promise that nothing is lost: interruptions, wrong clocks, hosts without locks.
+"""Tests the promise that nothing is lost: interruptions, wrong clocks, hosts without locks.
 
     python scripts/attack.py                       # all of them, an hour on two cores
     python scripts/attack.py --only=clocks,hosts
 
 chaos   100 interruptions of digits, CIFAR, aspects and a run that diverges: SIGKILL, SIGTERM, and
         SIGSTOP with a takeover, in random order (`chaos.py`). CIFAR needs its files (--cifar)
-nan     5 SIGKILLs and 5 SIGTERMs of a run with one image that is not a number
+nan     5 SIGKILLs and 5 SIGTERMs of a run with one image of NaNs
 clocks  three evaluators of every checkpoint, two of them with clocks an hour off (needs faketime)
-hosts   a trainer is suspended, taken over by another host that sees no locks, and woken up (needs
+hosts   a trainer is suspended, taken over by another host without locks, and resumed (needs
         unshare, as root)
 
-The exit code is 0 only if every attack failed.
+The exit code is 0 only if the run withstands every attack.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from sklearn import datasets
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
 
 from runner.core import files
 from runner.run_folder import status
@@ -48,7 +48,7 @@ CHECKPOINTS = 40
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
-    """Flags for the length of a run and its intervals."""
+    """Flags for a run's length and intervals."""
     values = {
         "train_steps": steps,
         "validation_interval": evaluation,
@@ -87,7 +87,7 @@ def chaos(folder: Path, cifar: Path | None) -> bool:
 
 
 def nan(folder: Path, _: Path | None) -> bool:
-    """Rollbacks must be those of an undisturbed run."""
+    """Rollbacks must equal those of an undisturbed run."""
     flags = [*_poisoned(folder), *every(400, evaluation=40, checkpoint=20, summary=10)]
     return _struck(folder / "nan", 5, 5, 0, flags)
 
@@ -119,7 +119,7 @@ def clocks(folder: Path, _: Path | None) -> bool:
 
 
 def hosts(folder: Path, _: Path | None) -> bool:
-    """The process that wakes up must write nothing, and say why it ends."""
+    """The resumed process must write nothing, and say why it exits."""
     flags = [
         *("--mode=train_and_eval", "--gin_file=digits.gin", EMA),
         *every(3000, evaluation=500, checkpoint=100, summary=20),
@@ -142,7 +142,7 @@ def hosts(folder: Path, _: Path | None) -> bool:
     changed = [path.name for path, before in kept.items() if path.read_bytes() != before]
     parts = comparison.compare(once, both)
     print(comparison.render(parts))
-    print(f"hosts: the one that was suspended ended with {code} ({said}); it changed {changed}")
+    print(f"hosts: the suspended process exited with {code} ({said}); files it changed: {changed}")
     state = status.read(both)
     return not (comparison.differing(parts) or changed) and code == 1 and state.state == "done"
 
@@ -155,9 +155,9 @@ def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[st
 
 
 def _poisoned(folder: Path) -> list[str]:
-    """Flags for digits with one image that is not a number.
+    """Flags for digits with one image of NaNs.
 
-    Each epoch of 23 batches diverges once, so commits must be closer together than that.
+    Each epoch of 23 batches diverges once, so commits must be closer together than an epoch.
     """
     digits = datasets.load_digits()
     images = (digits.images / 16).astype(np.float32)
@@ -173,7 +173,7 @@ def _poisoned(folder: Path) -> list[str]:
 
 
 def _on(host: str) -> list[str]:
-    """A command that runs another one as if on a host of this name."""
+    """A command prefix that runs another command as if on a host of this name."""
     return ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"]
 
 

@@ -1,27 +1,27 @@
-"""The runner against the barest code that does the same, and against what it replaces.
+"""Compares the runner with minimal code that does the same, and with what it replaces.
 
     python scripts/benchmark.py [--only=loop,start] [--models=mlp,cnn,bert] [--loops=1,10,100]
         [--repeats=9] [--seconds=0.3] [--json=FILE]
 
 - loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`, all
   with the same kind of Adam. Few rounds contain a commit; the section `checkpoints` measures those.
-- graph: the loop alone, against the bare loop in the same process: without rows, checkpoints and
+- graph: only the loop, against the bare loop in the same process: no rows, no checkpoints, and no
   differences between processes.
 - start: from the start of the command to the row of its first step, for the first of the models;
   against a bare script.
-- checkpoints: how long a commit holds training up (stall), and what training loses until everything
-  is written (in all), against a synchronous save.
+- checkpoints: how long a commit blocks training (stall), and the time that training loses until
+  everything is written (in all), against a synchronous save.
 - evaluation: against a `tf.function` over the same batches.
 - inputs: placed by step, against a shuffle buffer.
-- memory: its growth over 2,000 loops and 500 evaluations, beside bare loops, and both with a single
-  malloc arena. It starts after the waits for input have been timed, which takes another graph.
+- memory: its growth over 2,000 loops and 500 evaluations, against bare loops, and both with a
+  single malloc arena. It starts after the input waits have been timed, which needs another graph.
 - growth: opening a history of 10,000 evaluations, and adding one to it.
 
-Contenders take turns, and a ratio is that of one round, so that drifts in the machine's speed do
-not decide it: medians, with the quartiles in brackets. Such drifts last seconds, so rounds of
-training and evaluation are short. Two processes of the same program differ, too, so each is started
-three times, with this many rounds each. **Bold** marks what misses its goal. It takes about half an
-hour on two cores, and needs them for itself.
+Contenders take turns, and ratios are computed within a round, so that drifts in the machine's speed
+cancel out; shown are medians, with quartiles in brackets. Such drifts last seconds, so rounds of
+training and evaluation are short. Processes of the same program differ, too, so each is started
+three times, with `--repeats` rounds each. Ratios that miss their goal are **bold**. It takes about
+half an hour on two cores that do nothing else.
 """
 
 import argparse
@@ -49,10 +49,8 @@ def main() -> None:
     parser.add_argument("--loops", default="1,10,100")
     parser.add_argument("--repeats", type=int, default=9, help="rounds per set of processes")
     parser.add_argument("--seconds", type=float, default=0.3, help="seconds of training per round")
-    parser.add_argument(
-        "--evaluations", type=int, default=500, help="how many, for the section memory"
-    )
-    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser.add_argument("--evaluations", type=int, default=500, help="for the section memory")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     flags = parser.parse_args()
     options = sections.Options(
         models=chosen(parser, flags.models, _MODELS),
@@ -76,21 +74,21 @@ def main() -> None:
 
 
 def chosen(parser: argparse.ArgumentParser, text: str, known: Iterable[str]) -> list[str]:
-    """The names in `text`, or the end where one is unknown."""
+    """The names in `text`; exits with an error if one is unknown."""
     known, names = list(known), text.split(",")
     for name in names:
         if name not in known:
-            parser.error(f"{name!r} is none of {', '.join(known)}")
+            parser.error(f"unknown name {name!r}; expected some of {', '.join(known)}")
     return names
 
 
 def machine() -> dict[str, Any]:
-    """The machine, and the date."""
+    """The machine and the date."""
     cpus = Path("/proc/cpuinfo").read_text().splitlines()
     code = provenance.code(Path(__file__).parent)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": next(each.split(": ")[1] for each in cpus if each.startswith("model name")),
+        "cpu": next(line.split(": ")[1] for line in cpus if line.startswith("model name")),
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
@@ -101,7 +99,7 @@ def machine() -> dict[str, Any]:
 
 
 def described(where: dict[str, Any]) -> str:
-    """The machine in a line."""
+    """The machine in one line."""
     return (
         f"{where['cpu']}, {where['cores']} cores, TensorFlow {where['versions']['tensorflow']}, "
         f"{where['date'][:10]}"
@@ -109,7 +107,7 @@ def described(where: dict[str, Any]) -> str:
 
 
 def line(comparison: figures.Comparison) -> str:
-    """A comparison in a line."""
+    """A comparison in one line."""
     what, *others = comparison.cells().items()
     return "  ".join([what[1], *(f"{name} {cell}" for name, cell in others)])
 

@@ -1,11 +1,11 @@
-"""The runner against Keras `fit`: the same small network, schedule and augmentation on CIFAR-10.
+"""Compares the runner with Keras `fit`: same small network, schedule, augmentation on CIFAR-10.
 
     python scripts/benchmark_cifar.py --train=train.npz --test=test.npz [--seeds=3] [--epochs=10]
 
 Both train what cifar10_small.gin describes, each in its own process, taking turns, seed by seed.
-Keras reads the images through `tf.data` as its guides recommend. Images per second count training
-alone, without the first epoch; the accuracy is that of all test images after the last epoch. Scores
-on images other than CIFAR-10's own cannot be compared with published ones.
+Keras reads the images through `tf.data` as its guides recommend. Images per second cover only
+training, without the first epoch; the accuracy is that on all test images after the last epoch.
+Scores on images other than CIFAR-10's own cannot be compared with published ones.
 """
 
 import argparse
@@ -26,10 +26,10 @@ Result = dict[str, float]
 
 
 def main() -> None:
-    """Prints a line for each training, then what they say together."""
+    """Prints a line for each training, then a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train", required=True, help=".npz of images and labels to learn")
-    parser.add_argument("--test", required=True, help=".npz of images and labels to score")
+    parser.add_argument("--train", required=True, help=".npz of training images and labels")
+    parser.add_argument("--test", required=True, help=".npz of test images and labels")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--one", choices=CONTENDERS, help="train this one, once, and print JSON")
@@ -46,12 +46,12 @@ def main() -> None:
     pairs = list(zip(found["runner"], found["keras"], strict=True))
     ratios = [ours["images_per_second"] / theirs["images_per_second"] for ours, theirs in pairs]
     gains = [ours["accuracy"] - theirs["accuracy"] for ours, theirs in pairs]
-    print(f"images a second, runner / keras: {spread(ratios)}")
+    print(f"images per second, runner / keras: {spread(ratios)}")
     print(f"accuracy, runner - keras: {spread(gains)}, mean {statistics.mean(gains):+.4f}")
 
 
 def trained(name: str, seed: int) -> Result:
-    """One training in a process of its own."""
+    """One training run in its own process."""
     start = time.perf_counter()
     command = [sys.executable, *sys.argv, f"--one={name}", f"--seed={seed}"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -60,10 +60,10 @@ def trained(name: str, seed: int) -> Result:
 
 
 def described(result: Result) -> str:
-    """A result in words."""
+    """A result as text."""
     return (
         f"accuracy {result['accuracy']:.4f}  {result['images_per_second']:,.0f} images/s"
-        f"  {result['seconds']:.0f} s in all"
+        f"  {result['seconds']:.0f} s in total"
     )
 
 
@@ -74,7 +74,7 @@ def spread(values: Iterable[float]) -> str:
 
 
 def experiment(flags: argparse.Namespace) -> Any:
-    """What both train."""
+    """The experiment that both train."""
     import runner
 
     return runner.load(
@@ -91,7 +91,7 @@ def experiment(flags: argparse.Namespace) -> Any:
 
 
 def with_runner(config: Any) -> Result:
-    """As a user starts it."""
+    """Trains as a user would."""
     import runner
 
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def with_runner(config: Any) -> Result:
 
 
 def with_keras(config: Any) -> Result:
-    """The same model and optimizer, by `fit`."""
+    """Trains the same model with the same optimizer, by `fit`."""
     import numpy as np
     import tensorflow as tf
     import tf_keras

@@ -1,15 +1,15 @@
-"""An evaluator beside training, in real processes: five figures.
+"""Measures an evaluator beside training, in real processes.
 
     python scripts/benchmark_evaluator.py [--rounds=3] [--checkpoints=400]
 
-- From a checkpoint's last file, or the end of the previous evaluation if that is later, to the
-  start of its evaluation (policy `latest`).
-- From the end of training, or of the last evaluation if that is later, to the end of the
-  evaluator's process.
-- The share of a core that a waiting evaluator uses.
-- Checkpoints missed by the policy `every` while training keeps only one and saves faster than the
-  evaluator evaluates; how much faster is printed.
-- How resident memory grows with evaluations in that case; the first hundred are left out.
+- The delay from a checkpoint's last file, or the end of the previous evaluation if that is later,
+  to the start of its evaluation (policy `latest`).
+- The delay from the end of training, or of the last evaluation if that is later, to the exit of the
+  evaluator.
+- The CPU usage of a waiting evaluator, as a fraction of a core.
+- The number of checkpoints missed by the policy `every` while training keeps only one and saves
+  faster than the evaluator evaluates; how much faster is printed.
+- The growth of resident memory per evaluation in that case, without the first hundred.
 
 The task is digits.gin. It takes about four minutes on two cores.
 """
@@ -40,7 +40,9 @@ WAIT_SECONDS = 20
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="of training and a quick evaluator")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds of training with a fast evaluator"
+    )
     parser.add_argument("--checkpoints", type=int, default=400, help="for a slow evaluator")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +56,7 @@ def main() -> None:
 
 
 class Process:
-    """A runner's process; what it says goes to a file beside the run's folder."""
+    """A runner process; its output goes to a file beside the run's folder."""
 
     def __init__(self, mode: str, model_dir: Path, *params: str, **trainer: int) -> None:
         self.log = model_dir.with_name(f"{model_dir.name}-{mode}.log")
@@ -73,32 +75,32 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
     def finish(self) -> float:
-        """Waits for a good end, and returns when that was."""
+        """Waits for it to succeed, and returns the time of its exit."""
         if code := self._process.wait():
             sys.exit(f"exit code {code}:\n{self.log.read_text()}")
         return time.time()
 
     def waits(self) -> None:
-        """Returns when it waits for training."""
+        """Returns once it is waiting for training."""
         while self.runs and "; waiting" not in self.log.read_text():
             time.sleep(0.1)
 
     def cpu_seconds(self) -> float:
-        """What it has taken of all cores."""
+        """Its CPU time so far, on all cores."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> float:
-        """What it has of the memory."""
+        """Its resident memory."""
         return memory.resident_mib(self._process.pid)
 
 
 def follow(model_dir: Path) -> float:
-    """Trains beside an evaluator; returns how many seconds after all work the evaluator ended."""
+    """Trains beside an evaluator; returns how many seconds after all work was done it exited."""
     with Process("continuous_eval", model_dir) as evaluator:
         evaluator.waits()
         with Process("train", model_dir, **TRAINER) as training:
@@ -108,7 +110,7 @@ def follow(model_dir: Path) -> float:
 
 
 def delays(model_dir: Path) -> list[float]:
-    """Seconds until each evaluation, from when there was its checkpoint and nothing else to do."""
+    """Seconds to each evaluation since its checkpoint existed and the evaluator was idle."""
     found, free = [], 0.0
     for row in ledger(model_dir):
         complete = (model_dir / f"{row['checkpoint']}.index").stat().st_mtime
@@ -118,7 +120,7 @@ def delays(model_dir: Path) -> list[float]:
 
 
 def waiting(model_dir: Path) -> float:
-    """The share of a core that an evaluator takes that has evaluated all, and waits for more."""
+    """The fraction of a core that an idle evaluator uses while it waits for checkpoints."""
     status.StatusFile(model_dir).write("preempted", STEPS)
     with Process("continuous_eval", model_dir) as evaluator:
         evaluator.waits()
@@ -138,7 +140,7 @@ def every(model_dir: Path, checkpoints: int) -> None:
             while evaluator.runs:
                 if len(ledger(model_dir)) > len(resident):
                     now = evaluator.resident_mib()
-                    resident += [now] if now else []  # nothing of it is left once it has ended
+                    resident += [now] if now else []  # 0 once it has exited
                 time.sleep(0.02)
             training.finish()
         evaluator.finish()
@@ -147,13 +149,13 @@ def every(model_dir: Path, checkpoints: int) -> None:
     begun = (model_dir / "overview.json").stat().st_mtime
     saved = (end_of(model_dir) - begun) / checkpoints
     print(
-        f"policy every: {checkpoints - len(rows)} missed in {checkpoints}; a save took "
-        f"{saved:.3f} s, an evaluation {apart:.3f} s, {apart / saved:.1f} times as long"
+        f"policy every: {checkpoints - len(rows)} missed in {checkpoints}; saving took "
+        f"{saved:.3f} s, evaluating {apart:.3f} s, {apart / saved:.1f} times as long"
     )
     counted = resident[WARM_UP:]
     rise, error = memory.slope(counted)
     print(
-        f"resident memory: {1024 * rise:+.1f} ± {1024 * error:.1f} KiB an evaluation over "
+        f"resident memory: {1024 * rise:+.1f} ± {1024 * error:.1f} KiB per evaluation over "
         f"{len(counted)}, "
         f"from {counted[0]:.1f} to {counted[-1]:.1f} MiB"
     )
@@ -172,7 +174,7 @@ def ledger(model_dir: Path) -> Sequence[dict[str, Any]]:
 
 
 def show(what: str, seconds: Sequence[float], *, most: float) -> None:
-    """Prints the median and the worst."""
+    """Prints the median and the maximum."""
     print(
         f"{what}: median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s "
         f"of {len(seconds)} (at most {most} s)",

@@ -1,4 +1,4 @@
-"""Figures of several rounds: medians, paired ratios and their spread, in Markdown and as JSON."""
+"""Results of several rounds: medians, paired ratios and their spread, as Markdown and JSON."""
 
 import dataclasses
 import math
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """One contender's figure over another's.
+    """The ratio of two contenders' figures.
 
     Attributes:
         ours: The numerator.
-        others: The denominator; of several contenders, the one with the highest median.
-        least: The median should be at least this; None: no goal.
-        most: The median should be at most this; None: no goal.
+        others: The denominator; if several contenders, the one with the highest median.
+        least: The minimum that the median should reach; None: no goal.
+        most: The maximum that the median should not exceed; None: no goal.
     """
 
     ours: str
@@ -35,13 +35,13 @@ class Ratio:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What contenders found, round by round.
+    """The contenders' figures, round by round.
 
     Attributes:
-        what: Was measured.
-        unit: Of the figures.
+        what: What was measured.
+        unit: The unit of the figures.
         rounds: By contender, a figure for each round.
-        ratios: What is set against what, round by round.
+        ratios: The ratios to compute in each round.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Comparison:
         return [ours / theirs for ours, theirs in pairs]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The comparison as JSON types."""
         return {
             "what": self.what,
             "unit": self.unit,
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def cells(self) -> dict[str, str]:
-        """By column, medians and ratios; a ratio that misses its goal is bold."""
+        """Medians and ratios by column; a ratio that misses its goal is bold."""
         shown = {name: number(statistics.median(each)) for name, each in self.rounds.items()}
         for ratio in self.ratios:
             found = self._described(ratio)
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """Between them lies the middle half."""
+    """The lower and the upper quartile."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -99,7 +99,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
-    """One table, with a column for whatever any of them has."""
+    """One table, with a column for everything that occurs in any comparison."""
     lines = [comparison.cells() for comparison in comparisons]
     names = list(dict.fromkeys(name for line in lines for name in line))
     plain = [name for name in names if " / " not in name]
@@ -110,6 +110,6 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def number(value: float) -> str:
-    """With three digits that count, or all of them before the point."""
+    """With three significant digits, or all digits before the decimal point."""
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
     return f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""What a long history costs: to open it, and to record one more evaluation.
+"""The cost of a long history: opening it, and recording one more evaluation.
 
 python scripts/benchmark_growth.py [--evaluations=100,10000] [--rounds=7]
 """
@@ -43,13 +43,13 @@ def main() -> None:
 
 
 class Ledger:
-    """The history of a run, and all that follows from it: decisions, the best checkpoint.
+    """A run's history and what follows from it: decisions, the best checkpoint.
 
-    Seconds are of CPU time: waiting for the disk is as long in any run.
+    Seconds are CPU time: waiting for the disk does not depend on the length.
 
     Args:
-        folder: The run's.
-        length: How many evaluations there are.
+        folder: The run's folder.
+        length: The number of evaluations.
     """
 
     def __init__(self, folder: Path, length: int) -> None:
@@ -78,13 +78,13 @@ class Ledger:
         self.record()
 
     def open(self) -> float:
-        """The seconds until the history is in memory."""
+        """The seconds to load the history into memory."""
         start = time.process_time()
         history.History(self._folder / "history.jsonl")
         return time.process_time() - start
 
     def record(self) -> float:
-        """The seconds for the row of one evaluation, and for what follows from it."""
+        """The seconds to record one evaluation and update what follows from it."""
         seconds = []
         for _ in range(_RECORDED):
             row = self._row()

@@ -1,9 +1,9 @@
-"""Placed inputs against a shuffle buffer, and their first batch at step 0, a million, a billion.
+"""Placed inputs against a shuffle buffer, and the time to the first batch at later steps.
 
     python scripts/benchmark_inputs.py [--examples=50000] [--batch=128] [--rounds=7]
 
-Both read the same uint8 images of 32x32x3 from memory, in turns, in one process: the ratio
-is that of each round, so that a machine whose speed drifts does not decide it.
+Both read the same uint8 images of 32x32x3 from memory, in turns, in one process; ratios are
+computed within a round, so that drifts in the machine's speed cancel out.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class Images:
         self._batch = batch
 
     def placed(self, step: int = 0) -> tf.data.Dataset:
-        """By the runner, from the batch of `step` on."""
+        """Read by the runner, from the batch of `step` on."""
         config = inputs.DataConfig(
             is_training=True, global_batch_size=self._batch, start_step=step, seed=1
         )
@@ -71,14 +71,14 @@ class Images:
         return inputs.place(self._examples, load, config=config)
 
     def buffered(self) -> tf.data.Dataset:
-        """By a shuffle buffer of all examples."""
+        """Read through a shuffle buffer of all examples."""
         dataset = tf.data.Dataset.from_tensor_slices((self._images, self._labels))
         dataset = dataset.shuffle(self._examples).repeat().batch(self._batch, drop_remainder=True)
         return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def reader(dataset: tf.data.Dataset, batches: int) -> Callable[[], None]:
-    """Reads that many batches in a graph, as a training loop does; warmed up."""
+    """A function that reads `batches` batches in a graph, as a training loop does; warmed up."""
     iterator = iter(dataset)
 
     @tf.function
@@ -94,7 +94,7 @@ def reader(dataset: tf.data.Dataset, batches: int) -> Callable[[], None]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """The duration of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

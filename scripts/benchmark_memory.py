@@ -1,4 +1,4 @@
-"""How much memory a process has, and whether it grows."""
+"""A process's memory, and its growth."""
 
 import os
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ def resident_mib(pid: int | None = None) -> float:
 
 
 def slope(values: Sequence[float]) -> tuple[float, float]:
-    """How much a value is above the one before, and the standard error of that.
+    """The mean increase from one value to the next, and its standard error.
 
-    The line goes through the means of 15 blocks: values next to each other are so alike that each
-    by itself would count too much.
+    The line is fitted to the means of 15 blocks: neighbouring values are so correlated that single
+    ones would make the error too small.
     """
     blocks = min(_BLOCKS, len(values))
     size = len(values) // blocks

@@ -1,11 +1,11 @@
-"""Processes that measure in turns: each waits while another one has the machine.
+"""Processes that measure in turns: each waits while another one uses the machine.
 
-A script whose contenders measure ends with `serve(CONTENDERS)`. A contender is a function
+A script with contenders ends with `serve(CONTENDERS)`. A contender is a function
 
     def contender(folder: Path, pause: Pause, **case: Any) -> None
 
-that calls `pause(found)` at the end of each round; `pause` returns when the next one is to begin.
-The first one builds and warms up, and what it found is dropped.
+that calls `pause(result)` at the end of each round; `pause` returns when the next one begins. The
+first round builds and warms up, and its result is dropped.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any, Self
 
 Pause = Callable[[Any], None]
-"""Hands over what a round found; returns when the next one begins, or raises `CaseOverError`."""
+"""Sends a round's result; returns when the next one begins, or raises `CaseOverError`."""
 
 Measure = Callable[..., None]
 """A contender."""
 
 Rounds = dict[str, list[Any]]
-"""By contender, what each round found."""
+"""The result of each round, by contender."""
 
 
 class CaseOverError(Exception):
-    """Raised by `pause`: there is no further round."""
+    """Raised by `pause` after the last round."""
 
 
 class Contender:
@@ -38,8 +38,8 @@ class Contender:
 
     Args:
         script: A file beside this one.
-        name: Of its `CONTENDERS`.
-        **environment: Variables that it gets beside those of this process.
+        name: A key of its `CONTENDERS`.
+        **environment: Variables to set in addition to those of this process.
     """
 
     def __init__(self, script: str, name: str, **environment: str) -> None:
@@ -60,15 +60,15 @@ class Contender:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:
             self._process.kill()
-        self._process.communicate()  # closes its stdin: it clears its folder away, and ends
+        self._process.communicate()  # closes its stdin: it removes its folder and exits
         self._log.close()
 
     def begin(self, **case: Any) -> None:
-        """Has it build and warm up; `take` returns when that is done."""
+        """Starts building and warming up; `take` returns when that is done."""
         self._tell(json.dumps(case))
 
     def round(self) -> Any:
-        """What its next round finds."""
+        """Runs its next round and returns the result."""
         self._tell("go")
         return self.take()
 
@@ -77,12 +77,12 @@ class Contender:
         self._tell("end")
 
     def take(self) -> Any:
-        """Its next answer."""
+        """Waits for its next answer."""
         assert self._process.stdout
         answer = self._process.stdout.readline()
         if not answer:
             self._log.seek(0)
-            sys.exit(f"{self._name} has ended:\n{self._log.read()}")
+            sys.exit(f"{self._name} has exited:\n{self._log.read()}")
         return json.loads(answer)
 
     def _tell(self, line: str) -> None:
@@ -92,7 +92,7 @@ class Contender:
 
 
 def alternate(contenders: Mapping[str, Contender], repeats: int, **case: Any) -> Rounds:
-    """Builds side by side, measures one after the other; every second round runs backwards."""
+    """Builds concurrently, measures one after the other, in reverse order every second round."""
     for contender in contenders.values():
         contender.begin(**case)
     for contender in contenders.values():
@@ -107,8 +107,8 @@ def alternate(contenders: Mapping[str, Contender], repeats: int, **case: Any) ->
 
 
 def serve(contenders: Mapping[str, Measure]) -> None:
-    """Answers stdin's orders with what the contender that the command line names finds."""
-    answers = os.fdopen(os.dup(1), "w")  # what contenders print is not the answer
+    """Runs the contender named on the command line, on requests from stdin."""
+    answers = os.fdopen(os.dup(1), "w")  # kept apart from what contenders print
     os.dup2(2, 1)
 
     def pause(found: Any) -> None:

@@ -1,4 +1,4 @@
-"""The sections of `benchmark.py`: which processes measure what, and what is set against what."""
+"""The sections of `benchmark.py`: what each process measures, and what is compared."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ import benchmark_rounds as rounds
 from benchmark_figures import Comparison, Ratio
 
 _OTHERS = ("garden", "keras", "keras3")
-_SETS = 3  # of processes: by chance, two of the very same program differ by 1 or 2 %
+_SETS = 3  # of processes: two processes of the same program differ by 1 or 2 %
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Options:
 
     Attributes:
         models: Networks of `benchmark_task.MODELS`.
-        loops: Steps an inner loop.
+        loops: Steps per inner loop.
         repeats: Rounds of each measurement, in each set of processes.
-        seconds: The least that a round of training lasts.
-        evaluations: Whose memory is looked at.
+        seconds: The minimum duration of a round of training.
+        evaluations: How many the memory section runs.
     """
 
     models: Sequence[str]
@@ -57,7 +57,7 @@ def loop(options: Options) -> Iterator[Comparison]:
 
 
 def graph(options: Options) -> Iterator[Comparison]:
-    """The loop alone, beside the bare one in the same process."""
+    """Only the loop, beside the bare one in the same process."""
     name = "side_by_side"
     for model in options.models:
         for steps in options.loops:
@@ -80,7 +80,7 @@ def start(options: Options) -> Iterator[Comparison]:
 
 
 def checkpoints(options: Options) -> Iterator[Comparison]:
-    """What a commit costs training."""
+    """The cost of a commit to training."""
     ours, theirs = "save_by_runner", "save_synchronously"
     with _processes("benchmark_stages.py", ours, theirs) as contenders:
         found = rounds.alternate(contenders, options.repeats)
@@ -110,10 +110,10 @@ def inputs(options: Options) -> Iterator[Comparison]:
 
 
 def resident(options: Options) -> Iterator[Comparison]:
-    """How memory grows with evaluations; there are four loops to each.
+    """The growth of memory with evaluations, with four loops per evaluation.
 
     By default malloc has eight arenas per core, and threads allocate from different ones over time,
-    so memory grows for long in any program. With one arena, only what is really kept remains.
+    so memory grows for a long time in any program. With one arena, only real leaks remain.
     """
     for what, arenas in (("", {}), (", one arena of malloc", {"MALLOC_ARENA_MAX": "1"})):
         found: rounds.Rounds = {"runner": [], "its error": [], "bare": []}
@@ -123,14 +123,14 @@ def resident(options: Options) -> Iterator[Comparison]:
             found["its error"].append(error)
             found["bare"].append(_slope("remember_barely", options.evaluations, arenas)[0])
         ratios = (
-            Ratio("runner", ("its error",), most=2),  # up to there it may as well be none
+            Ratio("runner", ("its error",), most=2),  # less may be noise
             Ratio("runner", ("bare",)),
         )
         yield Comparison(f"resident memory{what}", "KiB an evaluation", found, ratios)
 
 
 def _slope(name: str, count: int, environment: dict[str, str]) -> tuple[float, float]:
-    """KiB an evaluation, and the standard error."""
+    """KiB per evaluation, and the standard error."""
     with rounds.Contender("benchmark_stages.py", name, **environment) as contender:
         contender.begin(evaluations=count)
         rise, error = memory.slope(contender.take())
@@ -138,7 +138,7 @@ def _slope(name: str, count: int, environment: dict[str, str]) -> tuple[float, f
 
 
 def growth(options: Options) -> Iterator[Comparison]:
-    """What a history of 10,000 evaluations costs at the start and at an evaluation."""
+    """The cost of a history of 10,000 evaluations, at the start and per evaluation."""
     few, many = 100, 10_000
     with _processes("benchmark_stages.py", "keep_ledgers") as contenders:
         found = rounds.alternate(contenders, options.repeats, lengths=[few, many])["keep_ledgers"]
@@ -166,7 +166,7 @@ SECTIONS: dict[str, Section] = {
 
 
 def _sets(script: str, names: Sequence[str], repeats: int, **case: Any) -> rounds.Rounds:
-    """The rounds of several sets of processes, which begin anew."""
+    """The rounds of several sets of new processes."""
     found: rounds.Rounds = {name: [] for name in names}
     for _ in range(_SETS):
         with _processes(script, *names) as contenders:
@@ -182,12 +182,12 @@ def _processes(script: str, *names: str) -> Iterator[dict[str, rounds.Contender]
 
 
 def _trains(name: str, model: str) -> bool:
-    """Whether a contender can train a model: Model Garden's encoder is none of Keras 3."""
+    """Whether a contender can train a model: Model Garden's encoder is not for Keras 3."""
     return (name, model) != ("keras3", "bert")
 
 
 def _first_step_of_runner(model: str) -> float:
-    """Of the command; its row of the first step is there soon after the step."""
+    """The command's time to its first step; the step's row appears soon after it."""
     scripts = Path(__file__).parent
     command = [sys.executable, "-m", "runner", "--mode=train"]
     command += [
@@ -205,7 +205,7 @@ def _first_step_of_runner(model: str) -> float:
         ) as process:
             while not row.exists() or not row.stat().st_size:
                 if process.poll():
-                    sys.exit(f"{' '.join(command)} has ended with {process.returncode}")
+                    sys.exit(f"{' '.join(command)} exited with {process.returncode}")
                 time.sleep(0.001)
             return time.perf_counter() - start
 

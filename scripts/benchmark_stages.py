@@ -1,6 +1,6 @@
-"""What `benchmark.py` measures beside training loops: saving, evaluating, reading, remembering.
+"""What `benchmark.py` measures besides training loops: saving, evaluating, reading, memory.
 
-As in contenders.py, each contender has a process of its own.
+As in contenders.py, each contender has its own process.
 """
 
 import os
@@ -24,17 +24,17 @@ import contenders
 from runner.core import files
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
-_COMMITS = 3  # of a round: the steps beside a commit vary
-_WARM_UP = 200  # evaluations, about as many as the runner makes before it times its inputs
-_EVALUATED = {"mlp": 4000, "cnn": 750, "bert": 50}  # batches: half a second's or less
+_COMMITS = 3  # per round, as the steps near a commit vary
+_WARM_UP = 200  # evaluations, about as many as the runner does before it times its inputs
+_EVALUATED = {"mlp": 4000, "cnn": 750, "bert": 50}  # batches: at most half a second
 
 
 class Stall:
-    """Ends a round in the middle between two commits, with the seconds that one costs: medians.
+    """Ends a round midway between two commits, with the median seconds that a commit costs.
 
     Args:
         pause: Ends a round.
-        interval: Steps from one commit to the next; each loop is one step.
+        interval: Steps between commits; each loop is one step.
     """
 
     def __init__(self, pause: rounds.Pause, interval: int) -> None:
@@ -46,7 +46,7 @@ class Stall:
         self._last = time.perf_counter()
 
     def __call__(self, _: Any) -> None:
-        """After a step, and before the commit that may be due."""
+        """Called after a step, before the commit that may be due."""
         self._seconds.append(time.perf_counter() - self._last)
         self._step += 1
         if self._step % (2 * self._half) == self._half and self._step > self._half:
@@ -57,10 +57,10 @@ class Stall:
         self._last = time.perf_counter()
 
     def _cost(self, seconds: list[float]) -> dict[str, float]:
-        """What training stands still for a commit, and what it loses until all is written.
+        """How long a commit blocks training, and what training loses until all is written.
 
-        The step before a commit ends with a look at all variables; the one after it begins with the
-        copy, and runs beside the writing as the next three do.
+        The step before a commit ends with a check of all variables; the step after it begins with
+        the copy and, like the next three, runs while the files are written.
         """
         usual = statistics.median(seconds[: self._half - 1])
         before, after, *beside = seconds[self._half - 1 :]
@@ -101,9 +101,9 @@ def save_synchronously(folder: Path, pause: rounds.Pause) -> None:
 
 
 def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None:
-    """Examples a second of the runner's evaluations, one after each step of training.
+    """Examples per second of the runner's evaluations, one after each training step.
 
-    The checkpoint is written before, not meanwhile: what that costs is measured elsewhere.
+    The checkpoint is written before, not concurrently: that cost is measured elsewhere.
     """
     import runner
 
@@ -127,7 +127,7 @@ def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None
 
 
 def evaluate_barely(_: Path, pause: rounds.Pause, *, model: str) -> None:
-    """Examples a second of a `tf.function` over all batches, which reads the metrics."""
+    """Examples per second of a `tf.function` over all batches, which reads the metrics."""
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
     task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
     evaluate = _bare_evaluation(task, task.build_model())
@@ -154,7 +154,7 @@ def _bare_evaluation(task: tasks.StepTask, network: tf_keras.Model) -> Callable[
 
 
 def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
-    """Batches a second of placed inputs, and of a shuffle buffer."""
+    """Batches per second of placed inputs, and of a shuffle buffer."""
     images = benchmark_inputs.Images(50_000, 128)
     placed = benchmark_inputs.reader(images.placed(), batches)
     buffered = benchmark_inputs.reader(images.buffered(), batches)
@@ -165,9 +165,9 @@ def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
 
 
 def remember(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
-    """Resident memory in MiB, after each of many evaluations; there are four loops to each.
+    """Resident memory in MiB after each of many evaluations, with four loops per evaluation.
 
-    It begins once the runner has timed how long it waits for inputs, which takes a new graph.
+    It starts once the runner has timed its waits for inputs, which needs a new graph.
     """
     import runner
 
@@ -192,7 +192,7 @@ def remember(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
 
 
 def remember_barely(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
-    """The same of bare loops beside TensorFlow's own manager of checkpoints, asynchronous too."""
+    """The same for bare loops with TensorFlow's own checkpoint manager, also asynchronous."""
     task, optimizer = tasks.StepTask(tasks.task_config("mlp")), tasks.optimizer()
     network = task.build_model()
     train = contenders.bare_training(task, network, optimizer, loop=1)
@@ -212,7 +212,7 @@ def remember_barely(folder: Path, pause: rounds.Pause, *, evaluations: int) -> N
 
 
 def keep_ledgers(folder: Path, pause: rounds.Pause, *, lengths: list[int]) -> None:
-    """Seconds of CPU to open histories of these lengths, and of one more evaluation in each."""
+    """CPU seconds to open histories of these lengths, and to add one more evaluation to each."""
     ledgers = [benchmark_growth.Ledger(folder / str(length), length) for length in lengths]
     pause(None)
     while True:

@@ -1,6 +1,6 @@
-"""What the benchmark trains: random examples, and a task whose every step is cheap.
+"""What the benchmark trains: random examples, and a task with cheap steps.
 
-`runner.config` is imported only where the runner runs, so that a bare script starts without it.
+`runner.config` is imported only where the runner is used, so that a bare script starts without it.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH = 2400  # four layers of this width have 23 million parameters
 OPTIMIZER = {
-    "optimizer": {"type": "adam_experimental"},  # what Keras 2 calls Adam; "adam" is its old one
+    "optimizer": {"type": "adam_experimental"},  # Keras 2's current Adam; "adam" is the legacy one
     "learning_rate": {"type": "constant", "constant": {"learning_rate": 1e-3}},
 }
 
@@ -32,10 +32,10 @@ class Model:
     """A network with ten classes.
 
     Attributes:
-        build: Makes it with `tf_keras`, or with Keras 3 where it is made of layers of either.
-        batch: How many examples make a batch.
-        examples: Makes a few, of which all others are copies.
-        epoch: The steps between two checkpoints: some seconds.
+        build: Builds it with `tf_keras`, or with Keras 3 if its layers exist there.
+        batch: The batch size.
+        examples: Generates a few examples, of which all others are copies.
+        epoch: The number of steps between checkpoints, which take some seconds.
     """
 
     build: Callable[[Any], Any]
@@ -114,7 +114,7 @@ class StepTask(base_task.Task):
     """Learns random labels."""
 
     def build_model(self) -> tf_keras.Model:
-        """The model by its name."""
+        """The model with the configured name."""
         return MODELS[self.task_config.model].build(tf_keras)
 
     def build_inputs(
@@ -146,7 +146,7 @@ class StepTask(base_task.Task):
 
 
 def task_config(model: str, *, evaluated: int = 0) -> StepConfig:
-    """The task, and how many examples an evaluation has; 0: each once."""
+    """The task; `evaluated` is the number of examples in an evaluation, 0 for each once."""
     batch = MODELS[model].batch
     return StepConfig(
         model=model,
@@ -158,7 +158,7 @@ def task_config(model: str, *, evaluated: int = 0) -> StepConfig:
 
 
 def optimizer() -> tf_keras.optimizers.Optimizer:
-    """What `OPTIMIZER` describes, built by official's factory as for every other contender."""
+    """The optimizer of `OPTIMIZER`, built by official's factory as for every other contender."""
     factory = optimization.OptimizerFactory(cfg.OptimizationConfig(OPTIMIZER))
     return factory.build_optimizer(factory.build_learning_rate())
 
@@ -167,8 +167,8 @@ def experiment(model: str, *, evaluated: int = 0, **trainer: int) -> "config.Exp
     """The configuration, for the runner and for Model Garden.
 
     Args:
-        model: Of `MODELS`.
-        evaluated: How many examples an evaluation has.
+        model: A key of `MODELS`.
+        evaluated: The number of examples in an evaluation.
         **trainer: Fields of `TrainerConfig`.
     """
     from runner import config

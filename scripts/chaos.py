@@ -1,4 +1,4 @@
-"""Kills a run over and over, at any moment, and compares it with an undisturbed one.
+"""Kills a run repeatedly, at random moments, and compares it with an undisturbed one.
 
     python scripts/chaos.py --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin \
         --gin_params="OptimizationConfig.ema=@EMAConfig()" \
@@ -7,12 +7,11 @@
 
 Other flags are passed on to the runner. The training is cut into as many slices as there are
 interruptions, and each interruption waits for a random step in its slice, so they cover the whole
-run and it still advances. Some then wait for a checkpoint that is being written, or for an
-evaluation; others come while the run is still starting. A start takes a few seconds, fifty kills
-about ten minutes.
+run and it still advances. Some then wait for a checkpoint write or an evaluation; others hit while
+the run is still starting. A start takes a few seconds, fifty kills about ten minutes.
 
-A process that was suspended with SIGSTOP is taken over by the next start, as if from another host
-(`chaos_host.py`). Once that one trains, the first is woken up, and must end without writing
+The folder of a process suspended with SIGSTOP is taken over by the next start, as if from another
+host (`chaos_host.py`). Once that one trains, the first is resumed, and must exit without writing
 anything.
 
 The exit code is 0 only if no bit differs, no row is lost or duplicated, and the files that describe
@@ -34,13 +33,13 @@ from pathlib import Path
 
 import yaml
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
 
 from runner.core import files
 from runner.run_folder import claim_file, status
 from runner.verification import child_run, comparison
 
-# What to aim at, and how often. Saves take milliseconds; chance alone would miss them.
+# What to aim at, and how often. Saves take milliseconds, so chance alone would miss them.
 AIMS = {"start-up": 2, "training": 3, "saving": 3, "evaluation": 2}
 SAVE_SECONDS = 0.01
 
@@ -62,7 +61,7 @@ class Life:
         every: Steps from one evaluation to the next; 0: no evaluations.
         start: Seconds to the first training row.
         row: Seconds from one row to the next.
-        evaluation: Seconds of an evaluation.
+        evaluation: The duration of an evaluation in seconds.
     """
 
     steps: int
@@ -73,7 +72,7 @@ class Life:
 
 
 class Suspended:
-    """Processes suspended by SIGSTOP, which look dead to others."""
+    """Processes suspended by SIGSTOP, which appear dead to others."""
 
     def __init__(self, folder: Path) -> None:
         self._claim = folder / "claim.json"
@@ -81,12 +80,12 @@ class Suspended:
         self._woken: list[child_run.ChildRun] = []
 
     def add(self, start: child_run.ChildRun) -> None:
-        """Suspends a process, to be woken up later."""
+        """Suspends a process, to be resumed later."""
         start.process.send_signal(signal.SIGSTOP)
         self._starts.append(start)
 
     def wake(self) -> None:
-        """Wakes up those whose folder another process has taken over."""
+        """Resumes those whose folder another process has taken over."""
         seen = claim_file.look(self._claim) if self._starts else None
         for start in [s for s in self._starts if seen and seen.holder.pid != s.process.pid]:
             start.process.send_signal(signal.SIGCONT)
@@ -94,14 +93,14 @@ class Suspended:
             self._woken.append(start)
 
     def end(self) -> list[int]:
-        """Wakes up the rest; the exit codes of all."""
+        """Resumes the rest, and returns the exit codes of all."""
         for start in self._starts:
             start.process.send_signal(signal.SIGCONT)
         return [start.process.wait() for start in (*self._woken, *self._starts)]
 
 
 class Watched:
-    """One start of the run that is killed, seen from outside."""
+    """One start of the run that is killed, observed through its files."""
 
     def __init__(self, folder: Path, life: Life) -> None:
         self._folder = folder
@@ -114,12 +113,12 @@ class Watched:
         return max(child_run.last_row(self._folder), child_run.committed(self._folder))
 
     def trains(self) -> bool:
-        """Training has begun: a row is there that no earlier start has written."""
+        """Whether training has begun: there is a row that no earlier start wrote."""
         rows = self._written()
         return bool(rows) and rows[-1] not in self._rows
 
     def saves(self) -> bool:
-        """A checkpoint is not yet whole, or not yet pointed to."""
+        """Whether a checkpoint is incomplete, or not yet listed."""
         new = self._listed() - self._names
         steps = [int(name[5:-6]) for name in new if name.endswith(".index")]
         return any("_temp" in name for name in new) or bool(
@@ -127,7 +126,7 @@ class Watched:
         )
 
     def evaluates(self) -> bool:
-        """An evaluation is due, and not yet recorded."""
+        """Whether an evaluation is due but not yet recorded."""
         step, every = self.step(), self._life.every
         if not every or (step % every and step != self._life.steps):
             return False
@@ -135,7 +134,7 @@ class Watched:
         return all(row["step"] != step for row in history)
 
     def phase(self) -> str:
-        """What it is at, or was when it was killed."""
+        """What it is doing, or was doing when it was killed."""
         if not self.trains():
             return "start-up"
         here = {"saving": self.saves(), "evaluation": self.evaluates()}
@@ -145,20 +144,20 @@ class Watched:
         return {path.name for path in self._folder.glob("*")}
 
     def _written(self) -> list[bytes]:
-        """The whole lines of train.jsonl; each tells its own speed, so no two starts write one."""
+        """The complete lines of train.jsonl; each has its own speed, so they differ per start."""
         path = self._folder / "train.jsonl"
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
 @dataclasses.dataclass(frozen=True)
 class Blow:
-    """An interruption to come.
+    """A planned interruption.
 
     Attributes:
         number: The signal.
         aim: A key of `AIMS`.
-        step: Not before this training row.
-        share: How far into what is aimed at, from 0 to 1.
+        step: The step of the training row to wait for.
+        share: How far into the targeted phase, from 0 to 1.
     """
 
     number: signal.Signals
@@ -171,7 +170,7 @@ def main() -> int:
     """Runs the command and returns its exit code."""
     flags, command = parse()
     once, killed = flags.folder / "once", flags.folder / "killed"
-    print(f"left alone, in {once}:", flush=True)
+    print(f"undisturbed, in {once}:", flush=True)
     life = live(command, once)
     print(f"  {life.steps} steps, {life.start:.1f} s to the first row", flush=True)
     print(f"killed, in {killed}:\n{HEADER}", flush=True)
@@ -186,20 +185,20 @@ def main() -> int:
         start.wait_for(lambda: suspended.wake() or False)
         start.finish()
     codes = suspended.end()
-    told = ", ".join(f"{count} in {phase}" for phase, count in phases.most_common())
-    print(f"\n{phases.total()} interruptions in {time.monotonic() - begun:.0f} s: {told}\n")
+    counts = ", ".join(f"{count} in {phase}" for phase, count in phases.most_common())
+    print(f"\n{phases.total()} interruptions in {time.monotonic() - begun:.0f} s: {counts}\n")
     parts = comparison.compare(once, killed)
     print(comparison.render(parts))
     bits, lost = (sum(getattr(part, name) for part in parts) for name in ("bits", "missing"))
-    print(f"{bits} differing bits, {lost} lost or doubled rows; taken over and ended: {len(codes)}")
+    print(f"{bits} differing bits, {lost} lost or duplicate rows; {len(codes)} takeovers")
     wrong = others(once, killed)
-    wrong += [f"one that was taken over ended with {code}" for code in codes if code != LOST]
+    wrong += [f"a process that was taken over exited with {code}" for code in codes if code != LOST]
     print(*wrong, sep="\n")
     return 1 if wrong or comparison.differing(parts) else 0
 
 
 def others(once: Path, killed: Path) -> list[str]:
-    """The faults in the files that describe the run."""
+    """The problems with the files that describe the run."""
     wrong = [
         f"{name} differs"
         for name in DESCRIPTIONS
@@ -210,14 +209,14 @@ def others(once: Path, killed: Path) -> list[str]:
 
 
 def parse() -> tuple[argparse.Namespace, list[str]]:
-    """Our flags, and the runner's command."""
+    """Our flags and the runner's command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--kills", type=int, default=50, help="SIGKILLs")
     parser.add_argument("--terms", type=int, default=0, help="SIGTERMs among them")
     parser.add_argument("--stops", type=int, default=0, help="SIGSTOPs and takeovers besides")
-    parser.add_argument("--seed", type=int, default=0, help="of what falls where")
+    parser.add_argument("--seed", type=int, default=0, help="of the interruptions' times")
     parser.add_argument("--mode", default="train_and_eval", help="train or train_and_eval")
-    parser.add_argument("--folder", type=Path, help="where both runs go; a temporary folder")
+    parser.add_argument("--folder", type=Path, help="for both runs; default: a temporary folder")
     flags, rest = parser.parse_known_args()
     flags.folder = flags.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
     program = [HOST] if flags.stops else ["-m", "runner"]
@@ -225,7 +224,7 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
 
 
 def live(command: Sequence[str], folder: Path) -> Life:
-    """Trains to the end, and measures."""
+    """Trains to the end, undisturbed, and measures."""
     begun = time.monotonic()
     with child_run.ChildRun(command, folder) as start:
         start.wait_for(lambda: child_run.last_row(folder) > 0)
@@ -244,7 +243,7 @@ def live(command: Sequence[str], folder: Path) -> Life:
 
 
 def blows(flags: argparse.Namespace, life: Life) -> list[Blow]:
-    """The interruptions to come: a slice of the training each."""
+    """The planned interruptions, one in each slice of the training."""
     chance = random.Random(flags.seed)
     numbers = [signal.SIGKILL] * flags.kills + [signal.SIGTERM] * flags.terms
     numbers += [signal.SIGSTOP] * flags.stops
@@ -256,7 +255,7 @@ def blows(flags: argparse.Namespace, life: Life) -> list[Blow]:
         Blow(number, aim, int((index + chance.random()) * width), chance.random())
         for index, (number, aim) in enumerate(zip(numbers, aims, strict=True))
     ]
-    return [  # one that is still starting has no claim that could be taken over
+    return [  # a process that is still starting has no claim to take over
         dataclasses.replace(blow, aim="training") if blow.number == signal.SIGSTOP else blow
         for blow in found
     ]
@@ -270,7 +269,7 @@ def strike(
     life: Life,
     suspended: Suspended,
 ) -> str:
-    """Starts the run, interrupts it, prints a line of the table, and returns where it fell."""
+    """Starts the run, interrupts it, prints a line of the table, and returns the phase it hit."""
     run = Watched(folder, life)
     begun = time.monotonic()
 
@@ -291,7 +290,7 @@ def strike(
         phase, step, sent = run.phase(), run.step(), time.monotonic()
         if blow.number == signal.SIGSTOP and came and start.process.poll() is None:
             suspended.add(start)
-            stack.pop_all()  # it lives on
+            stack.pop_all()  # keeps the process
             interrupted = True
         else:
             interrupted = came and start.interrupt(blow.number)

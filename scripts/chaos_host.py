@@ -1,9 +1,9 @@
-"""The runner as if on another host, on a share without locks, for `chaos.py` and `attack.py`.
+"""Runs the runner as if on another host, on a share without locks; for `chaos.py` and `attack.py`.
 
     python scripts/chaos_host.py --mode=train --gin_file=digits.gin --model_dir=runs/x
 
-Nothing tells it whether another process lives but the heartbeat in claim.json, which it does not
-wait for as long as the runner does.
+Only the heartbeat in claim.json shows whether another process is alive, and this script waits for
+it less long than the runner does.
 """
 
 import errno
@@ -13,18 +13,18 @@ import os
 import sys
 from typing import NoReturn
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
 
 from runner import main
 from runner.core import heartbeat
 from runner.run_folder import claim, claim_file
 
-SECONDS = 0.5  # from one heartbeat to the next
+SECONDS = 0.5  # between heartbeats
 PATIENCE = 3.0
 
 
 def refuse(*_: object) -> NoReturn:
-    """What a file system without locks does."""
+    """Fails as a file system without locks does."""
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 

@@ -1,9 +1,9 @@
-"""Training loops that `benchmark.py` compares, each in a process of its own.
+"""Training loops that `benchmark.py` compares, each in its own process.
 
 All of them train the same model with the same optimizer, loss and accuracy on the same batches, and
-look at the clock after each inner loop. Each has a checkpoint every `Model.epoch` steps but
-"bare", which is the least that a person could write: nothing but a `tf.function` around the steps
-and around reading and resetting the metrics. "keras3" has an Adam of its own.
+check the clock after each inner loop. All save a checkpoint every `Model.epoch` steps except
+"bare", the minimum one could write: a `tf.function` around the steps, and around reading and
+resetting the metrics. "keras3" has its own Adam.
 """
 
 import os
@@ -22,17 +22,17 @@ import benchmark_rounds as rounds
 import benchmark_task as tasks
 
 _ENDLESS = 10**8  # steps; the benchmark ends it
-_STEPS = {"mlp": 2000, "cnn": 200, "bert": 20}  # of a short round
+_STEPS = {"mlp": 2000, "cnn": 200, "bert": 20}  # in a short round
 _SUMMARY = 100  # steps between two rows of history and TensorBoard
 
 
 class Clock:
-    """Ends a round after the loop in which its time ran out, with the steps a second.
+    """Ends a round after the loop in which its time runs out, with the steps per second.
 
     Args:
-        pause: Ends a round. The first one warms up, and its figure is dropped.
-        loop: Steps an inner loop.
-        seconds: The least that a round lasts.
+        pause: Ends a round. The first one warms up, and its result is dropped.
+        loop: Steps per inner loop.
+        seconds: The minimum duration of a round.
     """
 
     def __init__(self, pause: rounds.Pause, *, loop: int, seconds: float) -> None:
@@ -46,7 +46,7 @@ class Clock:
         self._start = time.perf_counter()
 
     def __call__(self, _: Any = None) -> None:
-        """After a loop."""
+        """Called after each loop."""
         self._steps += self._loop
         seconds = time.perf_counter() - self._start
         if seconds >= self._seconds:
@@ -55,7 +55,7 @@ class Clock:
 
 
 def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """A `tf.function` of so many steps, which reads and resets the metrics."""
+    """A `tf.function` of `loop` steps, which reads and resets the metrics."""
     train, clock = bare_loop(model, loop), Clock(pause, loop=loop, seconds=seconds)
     while True:
         train()
@@ -63,7 +63,7 @@ def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float)
 
 
 def bare_loop(model: str, loop: int) -> Callable[[], Any]:
-    """The least that trains."""
+    """A minimal training loop."""
     task = tasks.StepTask(tasks.task_config(model))
     return bare_training(task, task.build_model(), tasks.optimizer(), loop)
 
@@ -103,10 +103,10 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 
 
 def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) -> None:
-    """Steps a second of the runner's loop and of the bare one, both built in this process.
+    """Steps per second of the runner's loop and of the bare one, both built in this process.
 
-    It leaves out what a run does beside its loops, and how processes differ. Neither has
-    deterministic ops: a process has one or the other.
+    This excludes what a run does besides its loops, and differences between processes. Neither has
+    deterministic ops, as that setting applies to a whole process.
     """
     from runner.core import signals
     from runner.history import history
@@ -122,7 +122,7 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     )
     config.override({"run": {"deterministic": False}})
     bare = bare_loop(model, loop)
-    bare()  # traced before layers draw from generators, as by itself
+    bare()  # traced before layers draw from generators, as when alone
     trainer, _ = build.build_trainer(
         config,
         folder,
@@ -174,7 +174,7 @@ def keras3(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 
 
 def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, clock: Clock) -> None:
-    """Trains with TensorBoard and a checkpoint an epoch."""
+    """Trains with TensorBoard and a checkpoint per epoch."""
     network = tasks.MODELS[model].build(library)
     network.compile(
         optimizer=optimizer,
@@ -183,7 +183,7 @@ def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, cloc
         steps_per_execution=loop,
     )
     watch = library.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: clock())
-    watch._supports_tf_logs = True  # without it, Keras 2 would read all metrics for it
+    watch._supports_tf_logs = True  # or Keras 2 would read all metrics for it
     config = tasks.task_config(model)
     network.fit(
         tasks.StepTask(config).build_inputs(config.train_data),

@@ -1,13 +1,13 @@
-"""Runs Model Garden's registered experiments under its own trainer and under this runner.
+"""Runs Model Garden's registered experiments with its own trainer and with this runner.
 
     python scripts/model_garden.py --folder=/tmp/garden --write=docs/model_garden.md
 
-Every experiment of official.vision and official.nlp is made small by overrides (small pictures,
-few layers, batches of two), fed a few made-up examples, and run twice for two steps of
-`train_and_eval`, each in a process of its own: by `official.core.train_lib.run_experiment`, and by
-the command `runner`, which gets the same overrides as a file. Both start from the same seed with
-the same kind of random generator, and all examples are alike, so that losses can be compared. It
-takes about an hour on two cores; what has been run already in the folder is not run again.
+Every experiment of official.vision and official.nlp is made small by overrides (small images, few
+layers, batches of two), given a few made-up examples, and run twice for two steps of
+`train_and_eval`, each in its own process: by `official.core.train_lib.run_experiment`, and by the
+command `runner`, which gets the same overrides as a file. Both start from the same seed with the
+same kind of random generator, and all examples are equal, so that losses can be compared. It takes
+about an hour on two cores; runs that the folder already contains are not repeated.
 """
 
 import argparse
@@ -42,11 +42,11 @@ from runner.configuration import registry
 
 MARK = "<!-- scripts/model_garden.py writes what follows -->"
 SEED = 0
-SECONDS = 900  # for one run of one experiment
+SECONDS = 900  # limit for one run of one experiment
 
 
 def there(name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """Under Model Garden's own trainer."""
+    """Runs with Model Garden's own trainer."""
     tf_keras.backend.experimental.enable_tf_random_generator()  # as the runner does
     tf_keras.utils.set_random_seed(SEED)
     params = exp_factory.get_exp_config(name)
@@ -72,14 +72,14 @@ def there(name: str, file: Path, folder: Path) -> dict[str, Any]:
 
 
 def _pictures(params: cfg.ExperimentConfig, folder: Path) -> Any:
-    """What official's command for vision makes where a task draws pictures."""
+    """The summary manager that official's vision command makes for tasks that draw pictures."""
     if not hasattr(params.task, "allow_image_summary"):
         return None
     return summary_manager.maybe_build_eval_summary_manager(params=params, model_dir=str(folder))
 
 
 def here(name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """Under this runner's command."""
+    """Runs with this runner's command."""
     flags = [f"--experiment={name}", f"--config_file={file}", f"--model_dir={folder}"]
     code = main.main(["--mode=train_and_eval", f"--gin.RunConfig.seed={SEED}", *flags])
     if code:
@@ -89,7 +89,7 @@ def here(name: str, file: Path, folder: Path) -> dict[str, Any]:
 
 
 def forked(run: Any, name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """What `run` returns, in a process of its own; `error` is in it where it failed."""
+    """The result of `run` in its own process; it has the key `error` if `run` failed."""
     result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
     if result.exists():
         return json.loads(result.read_text())
@@ -104,7 +104,7 @@ def forked(run: Any, name: str, file: Path, folder: Path) -> dict[str, Any]:
         if time.monotonic() - start > SECONDS:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            result.write_text(json.dumps({"error": f"no end after {SECONDS} s"}))
+            result.write_text(json.dumps({"error": f"still running after {SECONDS} s"}))
             break
         time.sleep(0.2)
     if not result.exists():
@@ -127,8 +127,8 @@ def _child(run: Any, name: str, file: Path, folder: Path) -> None:
     try:
         result.write_text(json.dumps(run(name, file, folder)))
     except SystemExit:
-        lines = [each for each in log.read_text(errors="replace").splitlines() if each[:1] != "{"]
-        said = [each for each in lines if each.startswith("runner: ")]
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line[:1] != "{"]
+        said = [line for line in lines if line.startswith("runner: ")]
         result.write_text(json.dumps({"error": "\n".join(said[-1:] or lines[-1:])}))
     except BaseException as error:
         traceback.print_exc()
@@ -140,7 +140,7 @@ def _child(run: Any, name: str, file: Path, folder: Path) -> None:
 
 
 def same(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """Whether the losses of the steps are the same, as well as floats can be."""
+    """Whether the losses of the steps are equal, up to rounding."""
     if "error" in theirs or "error" in ours:
         return ""
     pairs = list(zip(theirs["losses"], ours["losses"], strict=True))
@@ -158,7 +158,7 @@ def ran(found: dict[str, Any]) -> str:
 
 
 def run_all(folder: Path, pattern: str) -> list[tuple[str, ...]]:
-    """Runs what matches `pattern`; the rows of the table."""
+    """Runs the experiments that match `pattern`, and returns the rows of the table."""
     data = folder / "data"
     if not (data / "pieces.model").exists():
         alone(lambda: generate(data))
@@ -177,7 +177,7 @@ def run_all(folder: Path, pattern: str) -> list[tuple[str, ...]]:
 
 
 def alone(work: Callable[[], object]) -> None:
-    """Does something in a process of its own: TensorFlow is not to start in this one."""
+    """Calls `work` in its own process, so that TensorFlow does not start in this one."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -191,7 +191,7 @@ def alone(work: Callable[[], object]) -> None:
 
 
 def write_table(path: Path, rows: list[tuple[str, ...]]) -> None:
-    """Puts the table below its mark in a file, in the place of what is there."""
+    """Writes the table below its mark in a file, replacing what follows the mark."""
     head, mark, _ = path.read_text().partition(MARK)
     lines = ["| experiment | ran there | ran here | same losses |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -202,7 +202,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--folder", type=Path, required=True, help="for data and runs")
     parser.add_argument("--only", default="*", help="a pattern of names: bert/*")
-    parser.add_argument("--write", type=Path, help="a file that has the table")
+    parser.add_argument("--write", type=Path, help="the file that contains the table")
     given = parser.parse_args()
     if context.context()._initialized:
         raise SystemExit("TensorFlow has started in this process: its forks would hang")

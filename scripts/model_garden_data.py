@@ -10,15 +10,15 @@ import sentencepiece
 import tensorflow as tf
 from PIL import Image
 
-SIDE = 160  # of pictures, in pixels
+SIDE = 160  # of images, in pixels
 LENGTH = 16  # of texts, in tokens
-MASKED = 4  # of them, to be guessed
+MASKED = 4  # tokens to predict
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(55))]
 SENTENCE = "word1 word2 word3 word4 word5 word6"
 
 
 def generate(folder: Path) -> None:
-    """Writes the examples: pictures of one colour, so that no random crop or flip changes them."""
+    """Writes the examples: images of one colour, so that random crops and flips change nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     picture = {
         "image/encoded": [_encoded(np.full((SIDE, SIDE, 3), 90), "JPEG")],
@@ -60,14 +60,14 @@ def generate(folder: Path) -> None:
 
 
 def _encoded(pixels: np.ndarray, kind: str) -> bytes:
-    """A picture as a file."""
+    """An image, encoded as a file."""
     file = io.BytesIO()
     Image.fromarray(pixels.astype(np.uint8)).save(file, kind)
     return file.getvalue()
 
 
 def _tokens() -> dict[str, list[Any]]:
-    """One text in pieces, with everything that any task asks of it."""
+    """One tokenized text, with the features that any of the tasks needs."""
     ids = [2, *range(5, LENGTH + 3), 3]
     return {
         "input_ids": ids,
@@ -97,7 +97,7 @@ def _example(features: dict[str, list[Any]]) -> tf.train.Example:
 
 
 def _write(path: Path, message: Any) -> None:
-    """Four examples, all alike, so that their order changes nothing."""
+    """Writes four equal examples, so that their order does not matter."""
     with tf.io.TFRecordWriter(str(path)) as file:
         for _ in range(4):
             file.write(message.SerializeToString())

@@ -1,4 +1,4 @@
-"""Overrides that make Model Garden's experiments small: see model_garden.py."""
+"""Overrides that make Model Garden's experiments small; see model_garden.py."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ STEPS = 2
 
 
 def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
-    """What makes an experiment small, nested as in YAML.
+    """Overrides that make an experiment small, nested as in YAML.
 
     Args:
-        params: The experiment as it is registered.
+        params: The registered experiment.
         data: The folder of the generated examples.
     """
     task = params.task
@@ -28,7 +28,7 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
             "checkpoint_interval": STEPS,
             "validation_interval": STEPS,
             "validation_steps": 1 if _is_endless(task, kind) else -1,
-            "recovery_max_trials": -1,  # no bound of the loss
+            "recovery_max_trials": -1,  # no upper bound on the loss
             "optimizer_config": _schedule(params),
         },
         "task": {
@@ -36,33 +36,35 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
             "validation_data": {"global_batch_size": 2},
         },
     }
-    if kind != "mock_task":  # which needs no more: its data have no end
+    if kind != "mock_task":  # which needs nothing else: its data are endless
         _merge(made["task"], _MAKE[kind](task, data))
     for name in ("train_data", "validation_data"):
         described = vars(getattr(task, name))
         if described.get("tfds_name"):
             _merge(made["task"][name], {"tfds_name": "", "tfds_split": ""})
     if params.runtime.enable_xla:
-        made["runtime"]["enable_xla"] = False  # on CPUs only the runner compiles: other dropout
+        made["runtime"]["enable_xla"] = (
+            False  # on CPUs only the runner compiles, which changes dropout
+        )
     if "init_checkpoint" in vars(task) and task.init_checkpoint:
         made["task"]["init_checkpoint"] = None
     return made
 
 
 def _is_endless(task: Any, kind: str) -> bool:
-    """Whether its validation data repeat, which is how some experiments are registered."""
+    """Whether its validation data repeat, as in some registered experiments."""
     return kind == "mock_task" or (
         task.validation_data.is_training and kind != "question_answering"
     )
 
 
 def _averages(params: cfg.ExperimentConfig) -> bool:
-    """Whether it keeps averages, which Model Garden's trainer swaps in a strategy only."""
+    """Whether it averages weights, which Model Garden's trainer swaps only within a strategy."""
     return params.trainer.optimizer_config.ema is not None
 
 
 def _schedule(params: cfg.ExperimentConfig) -> dict[str, Any]:
-    """The lengths that some experiments leave for the user to fill in."""
+    """The lengths that some experiments leave to the user."""
     options, found = params.trainer.optimizer_config, {}
     for choice, lengths in (
         ("learning_rate", ("decay_steps", "total_decay_steps")),
@@ -81,7 +83,7 @@ def _schedule(params: cfg.ExperimentConfig) -> dict[str, Any]:
 
 
 def _merge(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Puts nested values into others."""
+    """Merges nested values into others."""
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(base.get(name), dict):
             _merge(base[name], value)
@@ -91,12 +93,12 @@ def _merge(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _both(values: dict[str, Any]) -> dict[str, Any]:
-    """The same for the training and for the validation data."""
+    """The same values for the training and the validation data."""
     return {"train_data": dict(values), "validation_data": dict(values)}
 
 
 def _backbone(model: Any) -> dict[str, Any]:
-    """The smallest network of the kind that an experiment has."""
+    """The smallest network of the experiment's kind."""
     kind = model.backbone.type
     smallest = {
         "resnet": {"model_id": 10},
@@ -295,4 +297,4 @@ _MAKE = {
     "tagging": _tagging,
     "translation": _translation,
 }
-"""By the module of a task, the values that make it small."""
+"""The values that make a task small, by its module."""
