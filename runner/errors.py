@@ -27,7 +27,7 @@ class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeErro
     exit_code = 3
 
 
-# What a disk may refuse, and what permissions and kinds of files may: no fault of the program.
+# Errors from disks, permissions and kinds of files, which are not the program's fault.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _FILES = (
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
@@ -37,7 +37,7 @@ _REFUSED = re.compile(f".+({'|'.join(re.escape(os.strerror(number)) for number i
 
 
 def readable(error: BaseException) -> RunnerError | None:
-    """What the user should read instead of a traceback, None where nothing else is known."""
+    """What the user should read instead of a traceback, None if a traceback is needed."""
     if isinstance(error, RunnerError):  # AutoGraph puts its own text before the message
         told = re.search(rf"^in user code:(?s:.*)\n +{type(error).__name__}: (.+)", str(error))
         return type(error)(told[1]) if told else error
@@ -48,11 +48,10 @@ def readable(error: BaseException) -> RunnerError | None:
 
 
 def from_graph(error: BaseException) -> RunnerError | None:
-    """What the user should read of an error of TensorFlow's, None for one that needs a traceback.
+    """What the user should read of a TensorFlow error, None if a traceback is needed.
 
-    Of a ConfigError that Python inside a graph raised, TensorFlow tells the class, the message and
-    a traceback, all as the text of its own error. Of memory, it tells which tensor was too much; of
-    a disk that is full, the file.
+    If Python inside a graph raised a ConfigError, the text of TensorFlow's error holds its class,
+    message and traceback. If memory ran out, it names the tensor; if a disk is full, the file.
     """
     if found := re.search(r"\bConfigError: (.+)", str(error)):
         return ConfigError(found[1])

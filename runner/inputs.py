@@ -1,4 +1,4 @@
-"""Inputs placed by step: global batch n is a function of (data, seed, n), and of nothing else.
+"""Inputs placed by step: global batch n is a function of (data, seed, n) and nothing else.
 
     images, labels = tf.constant(...), tf.constant(...)
 
@@ -8,7 +8,7 @@
     train = inputs.place(len(labels), load, config=config.train_data)
     evaluate = inputs.in_order(len(labels), load, config=config.validation_data)
 
-Training data have a position, counted from the first example of step 0 and without end. Its epoch
+Training data have a position, counted from the first example of step 0, without end. Its epoch
 is `position // size`; its example is where a permutation, keyed by seed and epoch, sends
 `position % size`. Nothing is buffered and nothing is remembered: every epoch is a full shuffle, any
 step is reached at once, and every input pipeline computes its own share of the same global batch.
@@ -32,13 +32,13 @@ Load = Callable[[tf.Tensor], Any]
 Augment = Callable[[Any, tf.Tensor], Any]
 """What `load` returned, and seeds [batch, 2] int64 -> the same, changed at random."""
 
-# Whatever is drawn at random from one seed, each by a key of its own.
+# Everything drawn at random from one seed, each with its own key.
 _SHUFFLE, _AUGMENT, _DEAL = 0, 1, 2
 
-_DRAWN = 4096  # about so many examples are drawn at a time
-_DEALT = 32  # batches that `bucketed` sorts by length at a time
+_DRAWN = 4096  # about how many examples are drawn at a time
+_DEALT = 32  # how many batches `bucketed` sorts by length at a time
 
-# Fields that official's pipelines read, and data that are found by index have no use for.
+# Fields that official's pipelines read, but that mean nothing for data found by index.
 _UNUSED = (
     "shuffle_buffer_size",
     "cache",
@@ -57,7 +57,7 @@ class DataConfig(config_definitions.DataConfig):
 
     `seed`: None is 0. `prefetch_buffer_size`: None is chosen by TensorFlow. The fields for shuffle
     buffers, caches, file interleaving and the tf.data service have no meaning here; setting one is
-    an error, and so is `deterministic=False`. Whatever is chosen, the batches are the same.
+    an error, and so is `deterministic=False`. The batches are the same whatever is chosen.
     """
 
     start_step: int = setting(
@@ -87,7 +87,7 @@ class DataConfig(config_definitions.DataConfig):
     )
 
     def size(self) -> int | None:
-        """How many examples there are, None where nothing says it; for subclasses that can count.
+        """How many examples there are, None if unknown; for subclasses that can count them.
 
         Raises:
             ConfigError: the examples cannot be counted.
@@ -110,8 +110,8 @@ def place(
         load: finds examples by index.
         config: batch size, seed, first step.
         input_context: of `distribute_datasets_from_function`; None is one replica.
-        augment: changes what was loaded. Its seeds depend on (seed, epoch, example) alone; they
-            suit `uniform` and, one by one, `tf.random.stateless_*`.
+        augment: changes what was loaded. Its seeds depend only on (seed, epoch, example); they
+            suit `uniform` and, one at a time, `tf.random.stateless_*`.
 
     Returns:
         Batches for the pipeline's replicas in turn, each of `global_batch_size / replicas`
@@ -140,12 +140,12 @@ def bucketed(
 ) -> tf.data.Dataset:
     """Training data as from `place`, but with batches of similar lengths, so that little is padded.
 
-    The examples that `place` would give to 32 batches (to an epoch, where that is less) are sorted
-    by length and dealt out again, and the batches trade places. An epoch's last examples may so
+    The examples that `place` would give to 32 batches (or to an epoch, if that is less) are sorted
+    by length and dealt out again, and the batches change places. An epoch's last examples may so
     come after the next one's first.
 
     Args:
-        lengths: [size] whole numbers, of each example.
+        lengths: [size] integers, the length of each example.
         load: finds examples by index; it pads them to the longest of the batch.
         config: as for `place`, like the result and the errors.
         input_context: as for `place`.
@@ -179,7 +179,7 @@ def in_order(
 ) -> tf.data.Dataset:
     """Evaluation data: every example once and in order, the last batch partial.
 
-    Arguments and errors are those of `place`. Where the last global batch is partial, its last
+    Arguments and errors are those of `place`. If the last global batch is partial, its last
     replicas get fewer examples or none.
     """
     share = _share(size, config, input_context, "evaluation")
@@ -194,7 +194,7 @@ def in_order(
 
     def batch(element: tf.Tensor) -> Any:
         start = share.position(element)
-        # Never of static shape: of data that are, tf.distribute drops what not all replicas get.
+        # Never a static shape: with one, tf.distribute drops what not all replicas get.
         return load(tf.range(start, tf.minimum(start + share.examples, end)))
 
     partial = sum(share.position(replica) < rest for replica in range(share.replicas))
@@ -217,10 +217,10 @@ def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def refuse(config: DataConfig, fields: Sequence[str], why: str) -> None:
-    """Stops a value that nothing would read.
+    """Rejects values that nothing would read.
 
     Args:
-        config: of some data.
+        config: the data's configuration.
         fields: names that have to be left at their defaults.
         why: they have no effect.
 
@@ -292,7 +292,7 @@ def _share(
 
 
 def _shuffled(position: tf.Tensor, size: int, config: DataConfig) -> tf.Tensor:
-    """What stands at each position of the stream: epoch * size + example; of any shape, int64."""
+    """The example at each position of the stream, as epoch * size + example; any shape, int64."""
     flat = tf.reshape(position, [-1])
     epoch, key = flat // size, permutation.key(config.seed or 0, _SHUFFLE)
     serial = epoch * size + permutation.permute(flat % size, epoch, size=size, key=key)
@@ -309,14 +309,14 @@ def _training(
     *,
     block: int,
 ) -> tf.data.Dataset:
-    """Batches without end of what is `drawn`, given as epoch * size + example.
+    """Endless batches of the examples `drawn`, given as epoch * size + example.
 
-    So many elements are drawn at a time: [block] -> [block, examples]. Each takes dozens of small
-    ops, which cost more than their work.
+    A block of elements is drawn at a time: [block] -> [block, examples]. A draw takes dozens of
+    small ops, whose overhead exceeds their work.
     """
     key = permutation.key(config.seed or 0, _AUGMENT)
 
-    @tf.autograph.experimental.do_not_convert  # nothing in it is for AutoGraph, which is slow
+    @tf.autograph.experimental.do_not_convert  # it does not need AutoGraph, which is slow
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
         serial = drawn(first + tf.range(block, dtype=tf.int64))
         if augment is None:

@@ -26,7 +26,7 @@ _MODES = {
     "continuous_eval": "continuous_eval",
     "train_and_post_eval": "train",
 }
-"""Our name of a mode, by Model Garden's."""
+"""Our name for each of Model Garden's modes."""
 
 _OWN_LOOP = (
     "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
@@ -63,16 +63,16 @@ def run_experiment(
         train_actions: Called with the logs of each training loop. The list is not changed.
         eval_actions: Called with the results of each evaluation. The list is not changed.
         trainer: If given, Model Garden's own loop runs, without these promises.
-        controller_cls: So it does with another class than Orbit's own.
+        controller_cls: The same goes for any class but Orbit's own.
         summary_manager: Also gets what is logged of training.
         eval_summary_manager: Also gets the results of evaluations.
         enable_async_checkpointing: Whether to write checkpoints while training goes on.
 
     Returns:
-        The model, and the results of the evaluation at the end, {} if there was none.
+        The model, and the results of the evaluation at the end, {} if there is none.
 
     Raises:
-        runner.errors.RunnerError: it cannot go on; the message says why.
+        runner.errors.RunnerError: the run cannot go on; the message says why.
     """
     if mode not in _MODES:
         raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
@@ -145,7 +145,7 @@ def _evaluated(
 def _best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
 ) -> dict[str, float]:
-    """The best value of the metric that decides on the best checkpoint, as official names it."""
+    """The best value of the metric that decides on the best checkpoint, under official's name."""
     rule = policies.best_rule(experiment)
     if rule is None:
         return {}

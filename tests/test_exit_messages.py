@@ -158,7 +158,7 @@ def test_a_training_row_that_is_none_is_named_and_kept(capsys, row):
     capsys.readouterr()
     assert main.main(DIGITS) == 1
     err = capsys.readouterr().err
-    assert "run/train.jsonl has a row that is none of training's" in err
+    assert "run/train.jsonl has a row that is not a training row" in err
     assert "Traceback" not in err
     assert rows.read_bytes() == before
 

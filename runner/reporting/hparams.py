@@ -2,7 +2,7 @@
 
 The row says what the configuration changes, how the run ended, and the best evaluation's metrics.
 TensorBoard adds the last point of every chart in the folders below, evaluators' included. No
-columns are declared: TensorBoard would read one run's only, but gathers all runs' itself.
+columns are declared: TensorBoard would read only one run's, but by itself gathers all runs'.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from runner.core import closing, secrets, signals
 from runner.history import records
 from runner.reporting import tensorboard
 
-_SUFFIX = ".hparams"  # of the events' file
+_SUFFIX = ".hparams"  # of the event file's name
 
 
 class Session:
     """The row of one run (TensorBoard's "session"), in the run's folder itself.
 
     Args:
-        model_dir: The run's folder. An earlier start's row is replaced: of two, TensorBoard would
-            read the older.
+        model_dir: The run's folder. An earlier start's row is replaced: given two, TensorBoard
+            would read the older.
         values: What the configuration changes, by path.
     """
 
@@ -67,7 +67,7 @@ class Session:
 def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]:
     """The run's row while a start lasts; None where `RunConfig.tensorboard` is off.
 
-    A start that a signal ends leaves the row without an end: the run is to be resumed.
+    A start ended by a signal leaves the row open: the run is to be resumed.
     """
     if not experiment.run.tensorboard:
         yield None
@@ -84,7 +84,7 @@ def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]
 
 
 def values(experiment: Experiment) -> dict[str, bool | float | str]:
-    """By path, what the configuration changes, as `--print_config=changed` says; secrets masked.
+    """What the configuration changes, by path, as in `--print_config=changed`; secrets are masked.
 
     Anything but a bool, a finite number or a string is rendered as YAML.
     """

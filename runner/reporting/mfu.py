@@ -55,7 +55,7 @@ class Peak:
 
     Attributes:
         flops: Floating-point operations a second.
-        source: Where that is from.
+        source: Where the figure is from.
     """
 
     flops: float
@@ -70,9 +70,9 @@ class Utilization:
     """The share of the devices' peak that a rate of training steps uses.
 
     Attributes:
-        step_flops: Of a training step on all devices.
-        devices: How many.
-        peak: Of one.
+        step_flops: FLOPs of a training step on all devices.
+        devices: The number of devices.
+        peak: The peak of one device.
     """
 
     step_flops: int
@@ -88,9 +88,9 @@ def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
     """The peak of one device, None if unknown.
 
     Args:
-        device: Its name, from `device_name`.
-        precision: `float32`, `float16` or `bfloat16`: what matrix products are computed in.
-        given: FLOP/s that override the table; 0: none.
+        device: The device's name, from `device_name`.
+        precision: The type of matrix products: `float32`, `float16` or `bfloat16`.
+        given: FLOP/s that override the table; 0 to use the table.
     """
     if given:
         return Peak(given, "RunConfig.peak_flops")
@@ -104,7 +104,7 @@ def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
 
 
 def device_name(variable: tf.Variable) -> str:
-    """The product name of the device that holds a variable; empty for CPUs, and if unknown."""
+    """The product name of the device that holds a variable; empty if a CPU or unknown."""
     device = tf.DeviceSpec.from_string(variable.device)
     if device.device_type == "GPU":
         gpus = tf.config.list_physical_devices("GPU")

@@ -30,9 +30,9 @@ class ParameterRow:
     Attributes:
         layer: Names from the model down, as in `backbone/conv1`.
         kind: The layer's class.
-        shapes: One a variable.
-        trainable: How many parameters gradients change.
-        not_trainable: How many they do not: frozen weights, running statistics.
+        shapes: One per variable.
+        trainable: How many parameters are changed by gradients.
+        not_trainable: How many are not: frozen weights, running statistics.
     """
 
     layer: str
@@ -44,7 +44,7 @@ class ParameterRow:
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """A number of multiply-adds or, where that is None, the reason why it is `unknown`."""
+    """A number of multiply-adds or, if None, the reason why it is `unknown`."""
 
     multiply_adds: int | None = None
     unknown: str = ""
@@ -71,16 +71,16 @@ class Overview:
 
     @property
     def trainable(self) -> int:
-        """How many parameters gradients change."""
+        """How many parameters are changed by gradients."""
         return sum(row.trainable for row in self.rows)
 
     @property
     def not_trainable(self) -> int:
-        """How many they do not."""
+        """How many parameters are not."""
         return sum(row.not_trainable for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """What overview.json holds; a figure that is unknown is a string that says why."""
+        """The contents of overview.json; an unknown figure is a string that says why."""
         forward, step = self.forward, self.training_step
         return {
             "parameters": self.trainable + self.not_trainable,
@@ -95,15 +95,15 @@ class Overview:
 
 
 def build(model: tf_keras.Model, *, forward: Count, training_step: Count) -> Overview:
-    """The overview of a model that has its variables; the counts come from those below."""
+    """The overview of a built model; the counts come from the functions below."""
     return Overview(parameters(model), forward, training_step)
 
 
 def parameters(model: tf_keras.Model) -> list[ParameterRow]:
-    """A row a layer that owns variables. Layers that share a variable: the first has it.
+    """A row for each layer that owns variables; the first layer to share a variable owns it.
 
     Raises:
-        ValueError: the model has no variables yet, not having been built.
+        ValueError: the model has no variables yet, as it has not been built.
     """
     trainable = {id(variable) for variable in model.trainable_variables}
     return list(_rows(model, (), trainable, set()))
@@ -138,11 +138,11 @@ def count(graph: tf.Graph) -> Count:
 
 
 def render(overview: Overview, *, width: float = math.inf) -> Text:
-    """A table of the layers, at most some 40 lines, and the totals in words.
+    """A table of the layers, about 40 lines at most, and the totals in words.
 
     Args:
         overview: What to render.
-        width: Columns of the terminal, which the table fits into.
+        width: Columns of the terminal that the table must fit into.
     """
     rows = _grouped(overview.rows)
     cells = [("layer", "kind", "shapes", "trainable", "not trainable")]
@@ -186,7 +186,7 @@ def _rows(
 
 
 def _grouped(rows: Sequence[ParameterRow]) -> list[ParameterRow]:
-    """The rows, those of inner layers taken together where there are too many to print."""
+    """The rows; if there are too many to print, those of inner layers are combined."""
     deepest = max((row.layer.count("/") for row in rows), default=0)
     for depth in range(deepest + 1, 0, -1):
         groups = _to_depth(rows, depth)
@@ -212,7 +212,7 @@ def _to_depth(rows: Sequence[ParameterRow], depth: int) -> list[ParameterRow]:
 
 
 def _shapes(row: ParameterRow) -> str:
-    """`3x3x64x128, 2 of 128`: equal shapes once."""
+    """`3x3x64x128, 2 of 128`: equal shapes are listed once."""
     words = ["x".join(map(str, shape)) or "scalar" for shape in row.shapes]
     equal = [(word, len(list(group))) for word, group in itertools.groupby(words)]
     return ", ".join(f"{number} of {word}" if number > 1 else word for word, number in equal)
@@ -235,7 +235,7 @@ def _one_example(spec: tf.TypeSpec) -> tf.TypeSpec:
 
 
 def _reason(error: Exception) -> str:
-    """One line: of the errors that AutoGraph and Keras wrap into each other, the innermost."""
+    """One line: the innermost of the errors that AutoGraph and Keras wrap into each other."""
     name = type(error).__name__
     told = re.findall(rf"^\s*(?:\w+Error|{name}):(.*)$", str(error), flags=re.MULTILINE)
     line = told[-1] if told else next(iter(str(error).splitlines()), "")

@@ -13,7 +13,7 @@ _DISPENSABLE = ("mfu", "epoch", "rate", "loss")  # on a narrow terminal, before 
 
 
 class Rate:
-    """Steps a second of training alone, averaged over about the last few seconds of it."""
+    """Training steps a second, without other work, averaged over about the last few seconds."""
 
     def __init__(self) -> None:
         self._steps = 0.0
@@ -36,12 +36,12 @@ class Progress:
 
     Args:
         total: The last training step.
-        metric: Its metrics are shown, now and of the best evaluation; None shows none.
+        metric: The rule whose metrics are shown, the latest and the best; None shows none.
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
-        epochs: What `total` is in epochs; 0 where lengths are not given so.
+        epochs: `total` in epochs; 0 if lengths are not given in epochs.
         utilization: From steps a second to the share of the devices' peak; None shows none.
         screen: The console.
-        hand_over: Has the line read its loss and redraw itself, at once or in another thread.
+        hand_over: Runs the line's reading of the loss and redrawing, here or in another thread.
         clock: Seconds, for tests to inject.
     """
 
@@ -64,7 +64,7 @@ class Progress:
         self._console = screen
         self._epochs = epochs
         self._hand_over = hand_over
-        self._lock = threading.RLock()  # of what is shown
+        self._lock = threading.RLock()  # guards what is shown
         self._clock = clock
         self._start = clock()
         self._live, self._pause = screen.is_live, screen.pause
@@ -137,7 +137,7 @@ class Progress:
         return "  ".join(filter(None, parts.values()))
 
     def _metrics(self) -> str:
-        """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty while none is known."""
+        """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty before any evaluation."""
         watched = self._rule.names if self._rule else ()
         names = [name for name in watched if name in self._newest]
         shown = ", ".join(f"{name} {self._newest[name]:.4g}" for name in names)
@@ -148,7 +148,7 @@ class Progress:
         return shown
 
     def _ordered(self, metrics: Mapping[str, float]) -> list[str]:
-        """`accuracy 0.97`, and so on: first those that decide."""
+        """`accuracy 0.97`, and so on, with the metrics that decide first."""
         watched = [name for name in (self._rule.names if self._rule else ()) if name in metrics]
         names = [*watched, *sorted(metrics.keys() - set(watched))]
         return [f"{name} {metrics[name]:.4g}" for name in names] or [""]
@@ -160,7 +160,7 @@ class Progress:
         return text.duration(left + self._evaluations_left(step) * self._evaluation_seconds)
 
     def _fitting(self, line: str) -> str:
-        """As much of a line as the console is wide, cut between two values."""
+        """As much of a line as fits the console, cut between two values."""
         width = self._console.width
         if len(line) <= width:
             return line

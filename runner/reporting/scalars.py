@@ -19,7 +19,7 @@ def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of `logs`, nested names joined by "/"; what is no scalar is left out."""
+    """The numbers of `logs`, nested names joined by "/"; anything but a scalar is left out."""
     return {
         name: float(array.reshape(()))
         for name, array in arrays(logs).items()
@@ -28,4 +28,4 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
 
 
 PACE = ("steps_per_second", "mfu", "input_wait")
-"""What is in a row beside the metrics, and differs from run to run."""
+"""What a row holds besides the metrics; it differs from run to run."""

@@ -13,9 +13,9 @@ _WIDEST = 10_000
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: int, width: float = math.inf) -> list[str]:
-    """Lines whose cells stand below each other; the first `left` columns are left-aligned.
+    """Lines with cells aligned in columns; the first `left` columns are left-aligned.
 
-    The cells of these are cut to make the lines fit into `width` columns of a terminal.
+    Those cells are cut to make the lines fit into `width` columns of a terminal.
     """
     grid = table.Table.grid(padding=(0, 2, 0, 0))
     for index in range(len(lines[0])):
@@ -38,13 +38,13 @@ def evaluations(
     first: Sequence[str] = (),
     width: float = math.inf,
 ) -> Text:
-    """A line a checkpoint, by steps: its metrics, or why it has none.
+    """A line for each checkpoint, by step: its metrics, or why it has none.
 
     Args:
         rows: Evaluations.
-        left_out: Checkpoints that could not be evaluated, or not to the end.
+        left_out: Checkpoints that could not be evaluated, or not completely.
         best: The row to mark.
-        first: Metrics that come first, and are shown in any case.
+        first: Metrics that come first, and are always shown.
         width: Columns of the terminal; metrics that do not fit are left out.
     """
     rows = list(rows)

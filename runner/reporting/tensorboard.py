@@ -19,12 +19,12 @@ _TAGS = {"training_loss": "loss", "validation_loss": "loss"}
 
 
 class TensorBoard:
-    """A run of TensorBoard's, written by its own thread.
+    """A TensorBoard run, written by its own thread.
 
     Args:
-        folder: Becomes the run; None writes nothing.
-        purge_from: What an earlier start wrote at this step or later is hidden; None hides nothing.
-        suffix: Ends the name of the file.
+        folder: The run's folder; None writes nothing.
+        purge_from: Hides what an earlier start wrote at this step or later; None hides nothing.
+        suffix: The end of the file's name.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TensorBoard:
             self.add(step, summary_pb2.Summary(value=[value]))
 
     def add(self, step: int, summary: summary_pb2.Summary) -> None:
-        """Adds what is summarized already."""
+        """Adds a finished summary."""
         self._add(event_pb2.Event(step=step, summary=summary))
 
     def flush(self) -> None:
@@ -90,12 +90,12 @@ class Charts(NamedTuple):
 
 
 class Boards:
-    """TensorBoard's folders of an evaluation: one a set of data, all with the same charts.
+    """TensorBoard's folders for evaluations: one per set of data, all with the same charts.
 
     Args:
         folders: By the set's name, which is empty for the validation data.
         purge_from: As `TensorBoard`'s.
-        writers: The user's own, which get the same points; closed with these.
+        writers: The user's own writers, which get the same points; closed with these.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Boards:
         }
 
     def write(self, step: int, charts: Mapping[str, Charts]) -> None:
-        """Adds to the charts of some sets; it is on disk when this returns."""
+        """Adds to the charts of some sets; the points are on disk when this returns."""
         for name, each in charts.items():
             self._boards[name].write(step, each.points)
             self._boards[name].draw(step, each.pictures)

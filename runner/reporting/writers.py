@@ -1,4 +1,4 @@
-"""Writers of a user's own, beside TensorBoard: `RunConfig.writers`."""
+"""The user's own writers, besides TensorBoard: `RunConfig.writers`."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Writers:
 
         Args:
             step: The training step.
-            values: Names to numbers; a copy of them is handed over.
+            values: Names to numbers; each writer gets a copy.
             name: `train`, `validation` or the name of an evaluation set.
         """
         with self._lock:
@@ -36,7 +36,7 @@ class Writers:
                 writer(step, dict(values), name)
 
     def close(self) -> None:
-        """Closes those that can be closed."""
+        """Closes the writers that can be closed."""
         for writer in self._writers:
             close = getattr(writer, "close", None)
             if close is not None:

@@ -1,15 +1,15 @@
-"""One writer a folder: whoever holds its `claim.json` writes there. No TensorFlow.
+"""One writer per folder: only the holder of its `claim.json` writes there. No TensorFlow.
 
     with claim.claimed(model_dir, note=print) as mine:
         ...           # train, or evaluate in a folder of one's own; `files` asks by itself
         mine.check()  # before others write
         ...
 
-On one machine the file's lock tells whether the holder lives. Locks may not reach other machines,
-and some file systems have none; there the heartbeat decides. It is watched until it has run out,
-and for some beats in any case, so clocks that disagree do no harm. If several then take the claim
-over at once, the last to write it holds it: each waits and looks again (Fischer's algorithm, in
-Lamport, "A fast mutual exclusion algorithm", 1987). A holder that was taken for dead, but only
+On one machine the file's lock tells whether the holder is alive. Locks may not reach other
+machines, and some file systems have none; then the heartbeat decides. It is watched until it has
+run out, and always for some beats, so clocks that disagree do no harm. If several then take over
+the claim at once, the last to write it holds it: each waits and looks again (Fischer's algorithm,
+in Lamport, "A fast mutual exclusion algorithm", 1987). A holder that was taken for dead, but only
 suspended, finds out in `check`, which every write asks first.
 """
 
@@ -29,7 +29,7 @@ from runner.run_folder import claim_file
 _PATIENCE_SECONDS = 60.0
 _WATCH_SECONDS = 2 * heartbeat.SECONDS
 _POLL_SECONDS = 1.0
-_SETTLE_SECONDS = 2.0  # longer than from the last look at a claim to having replaced it
+_SETTLE_SECONDS = 2.0  # longer than it takes to replace a claim after the last look at it
 _MOMENT_SECONDS = 0.5  # longer than a process takes to die, or to replace a claim on this machine
 
 
@@ -42,7 +42,7 @@ class Claim:
         self._descriptor = descriptor
 
     def check(self) -> None:
-        """Returns while the folder is this process's to write.
+        """Checks that this process still holds the folder.
 
         Raises:
             LostError: it was taken over, or the claim was deleted.
@@ -53,14 +53,14 @@ class Claim:
             raise LostError(f"this process has lost its claim on {self._path.parent}: {now}")
 
     def beat(self) -> None:
-        """Gives a sign of life."""
+        """Renews the heartbeat."""
         os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Gives the folder back, if it is still held. A forked child has nothing to give back."""
+        """Releases the folder, if it is still held. A forked child has nothing to release."""
         if os.getpid() != self._holder.pid:
             return
-        with contextlib.suppress(OSError):  # without its lock, what remains holds nobody up
+        with contextlib.suppress(OSError):  # without its lock, a leftover file blocks nobody
             found = claim_file.look(self._path)
             if found and found.holder == self._holder:
                 self._path.unlink()
@@ -77,13 +77,13 @@ def claimed(
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
-    """Inside, this process alone writes in `folder`; a thread gives its signs of life.
+    """Within the block, only this process writes in `folder`; a thread renews the heartbeat.
 
     The claim of a process that has died is taken over: at once if it ran on this machine, else
     after waiting for its heartbeat to run out.
 
     Args:
-        folder: A run's, or an evaluator's; created where there is none.
+        folder: A run's or an evaluator's; created if missing.
         note: Called with a line about a wait, or about a claim that is taken over.
         instead: The flag or field to change if the folder is taken.
         patience: Seconds after which a heartbeat has run out.
@@ -126,7 +126,7 @@ class _Start:
     sleep: Callable[[float], None]
 
     def claim(self) -> Claim:
-        """The claim, once it is this process's."""
+        """The claim, once this process holds it."""
         holder = claim_file.Holder.this()
         offer = self.path.with_name(f".claim.{holder.token}.tmp")
         mine = Claim(self.path, holder, claim_file.write(offer, holder))
@@ -142,7 +142,7 @@ class _Start:
         return mine
 
     def _took_over(self, offer: Path) -> bool:
-        """Puts `offer` in the place of a dead process's claim; False where the claim changed."""
+        """Replaces a dead process's claim by `offer`; False if the claim has changed."""
         try:
             file = self.path.open("r+", encoding="utf-8")
         except FileNotFoundError:
@@ -170,10 +170,10 @@ class _Start:
         return True
 
     def _ran_out(self, seen: claim_file.Seen) -> bool:
-        """Waits until the heartbeat has run out; False if the claim is given back meanwhile.
+        """Waits until the heartbeat has run out; False if the claim is released meanwhile.
 
         Raises:
-            RunnerError: the holder lives, or another process was first to take over.
+            RunnerError: the holder is alive, or another process took over first.
         """
         left = max(self.patience - self._age(seen), _WATCH_SECONDS)
         self.note(

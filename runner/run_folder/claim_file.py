@@ -1,7 +1,7 @@
 """The file that says who writes in a folder. Standard library only.
 
-It appears whole and already locked, by a link that fails where there is one. The lock (flock) goes
-with the process, however that ends. The file's modification time is its holder's heartbeat.
+It appears whole and already locked, by a link that fails if the file exists. The lock (flock) goes
+away with the process, however it ends. The file's modification time is its holder's heartbeat.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class Holder:
     Attributes:
         host: The machine's name.
         pid: The process.
-        boot: Identifies the running kernel, which containers share and hosts of one name do not.
+        boot: Identifies the running kernel, which containers share and hosts of equal name do not.
         token: Tells this claim from all others.
     """
 
@@ -41,7 +41,7 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """Whether its machine is this one, so that a lock tells whether it lives."""
+        """Whether it is on this machine, so that a lock tells whether it is alive."""
         return self.boot == _boot()
 
 
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 
 def write(path: Path, holder: Holder) -> int:
-    """Writes a claim, locks it where there are locks, and returns its descriptor for `close`."""
+    """Writes a claim, locks it if possible, and returns its descriptor for `close`."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
     try:
         with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
@@ -76,7 +76,7 @@ def close(descriptor: int) -> None:
 
 
 def publish(offer: Path, path: Path) -> bool:
-    """Gives the file `offer` the name `path` too; False where there is a file of that name."""
+    """Gives the file `offer` the name `path` too; False if that file exists."""
     try:
         os.link(offer, path)
     except FileExistsError:
@@ -91,7 +91,7 @@ def publish(offer: Path, path: Path) -> bool:
 def look(path: Path) -> Seen | None:
     """The claim in `path`, if there is one."""
     try:
-        with path.open(encoding="utf-8") as file:  # NFS answers `stat` alone from memory
+        with path.open(encoding="utf-8") as file:  # NFS may answer a mere `stat` from its cache
             return read(file)
     except FileNotFoundError:
         return None
@@ -107,7 +107,7 @@ def abandoned(path: Path) -> bool:
 
 
 def read(file: TextIO) -> Seen:
-    """The claim in an open file; one that is damaged is an unknown process's."""
+    """The claim in an open file; a damaged one counts as an unknown process's."""
     try:
         holder = Holder(**json.load(file))
     except (ValueError, TypeError):
@@ -116,7 +116,7 @@ def read(file: TextIO) -> Seen:
 
 
 def lock(file: TextIO) -> bool | None:
-    """Locks an open file: True if it is locked now, False if another has, None without locks."""
+    """Locks an open file: True if now locked, False if another holds it, None without locks."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -128,7 +128,7 @@ def lock(file: TextIO) -> bool | None:
 
 @functools.cache
 def _boot() -> str:
-    """What identifies the running kernel; the host's name where that does not say."""
+    """What identifies the running kernel; the host's name if that is unavailable."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:

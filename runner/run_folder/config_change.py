@@ -1,7 +1,7 @@
 """What has changed in the configuration since the run in a folder was last started.
 
-A run that goes on with other values is another experiment, and its record would not say so; except
-for those whose field says why they may change (`resume`, see `runner.configuration.settings`).
+A run that goes on with other values is another experiment, and its record would not say so. The
+exceptions are fields that say why they may change (`resume`, see `runner.configuration.settings`).
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _LONGEST = 160
 
 
 class _Unset:
-    """What stands for a value that is not there."""
+    """Marks a missing value."""
 
     def __repr__(self) -> str:
         return "unset"
@@ -35,13 +35,13 @@ UNSET = _Unset()
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One value that is not what it was.
+    """One value that has changed.
 
     Attributes:
         path: `trainer.train_steps`.
-        old: As it was, UNSET where it was not.
-        new: As it is, UNSET where it no longer is.
-        harmless: Why the run is the same experiment all the same; empty where it is not.
+        old: The value before, UNSET if there was none.
+        new: The value now, UNSET if there is none.
+        harmless: Why the run is still the same experiment; empty if it is not.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Change:
 def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     """The values that differ, in the order of the configuration.
 
-    A field that `before` does not know had its default then.
+    A field that is missing in `before` had its default then.
 
     Args:
         before: What `config.as_yaml` wrote, loaded.
@@ -69,7 +69,7 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
 
 
 def have_begun(model_dir: Path) -> bool:
-    """Whether there is anything that depends on the configuration: a checkpoint."""
+    """Whether anything depends on the configuration yet, that is, a checkpoint."""
     return any(model_dir.glob("ckpt-*.index"))
 
 
@@ -84,7 +84,7 @@ def check(
         model_dir: The run's folder.
         experiment: What is to be trained.
         allow: Only note what would be refused.
-        note: Told of each change that is not refused.
+        note: Called with each change that is not refused.
 
     Returns:
         These changes, a line for each.
@@ -119,7 +119,7 @@ def check(
 
 
 def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
-    """How to keep a value that nobody changed, but that follows from the run's length."""
+    """How to keep a value that nobody changed directly, but that follows from the run's length."""
     kept = [
         f"{each.path}={each.old}" for each in refused if places.get(each.path) == schedules.FOLLOWS
     ]
@@ -153,7 +153,7 @@ def _differences(
         yield from _set_differences(before, after, now, resume)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         if isinstance(now, oneof.OneOfConfig) and before.get("type") != after.get("type"):
-            yield path, before, after, resume  # another choice: its fields have nothing in common
+            yield path, before, after, resume  # another choice, whose fields have nothing in common
             return
         if after.keys() - before.keys():
             before = {**_defaults(now, after), **before}
@@ -173,7 +173,7 @@ def _differences(
 def _set_differences(
     before: Any, after: Any, now: Any, resume: Resume | None
 ) -> Iterator[_Difference]:
-    """Those of the evaluation sets, which are told apart by their names, whatever their order.
+    """Changes of the evaluation sets, which are identified by name, whatever their order.
 
     A set may come or go, but one that stays keeps its data.
     """
@@ -198,7 +198,7 @@ def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _places(experiment: config.Experiment) -> dict[str, str]:
-    """The places of values by the paths of changes, in which evaluation sets have names."""
+    """The places of values by the paths of changes, which name evaluation sets."""
     names = [one.name for one in experiment.run.evaluation_sets]
     return {
         re.sub(rf"^{_SETS}\[(\d+)\]", lambda m: f"{_SETS}[{names[int(m[1])]}]", path): place
@@ -212,7 +212,7 @@ def _line(change: Change, places: Mapping[str, str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value on one line, not too long; a choice is a call of its type, with what is not None."""
+    """A value on one line, shortened; a choice is a call of its type, without None fields."""
     if value == {"type": None}:
         return "None"
     if isinstance(value, Mapping) and isinstance(value.get(value.get("type")), Mapping):

@@ -32,8 +32,8 @@ class Command(NamedTuple):
     """What was started.
 
     Attributes:
-        mode: Of the command.
-        arguments: Of the process; the program's name comes first.
+        mode: The command's mode.
+        arguments: The process's; the program's name comes first.
         flags: Their values.
         secrets: Masked wherever they appear in the record.
     """
@@ -114,12 +114,12 @@ def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
     """The commit of the git repository around `folder`, and what differs from it.
 
     Args:
-        folder: Within the repository.
+        folder: A folder within the repository.
         known: Secrets to mask.
 
     Returns:
         `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
-        `untracked` files; None where there is no repository or no git.
+        `untracked` files; None if there is no repository or no git.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:

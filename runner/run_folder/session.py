@@ -1,4 +1,4 @@
-"""What a start writes in its folder besides results: configuration, record, status."""
+"""What a start writes to its folder besides results: configuration, record, status."""
 
 import contextlib
 from pathlib import Path
@@ -21,13 +21,13 @@ class Session:
             ...  # train
             start.end("done", step)
 
-    However it ends, run.json says how, and so does the status.json of a training run.
+    However the start ends, run.json says how, and so does the status.json of a training run.
 
     Args:
         folder: The run's, or the evaluator's own.
         experiment: What is trained or evaluated.
         command: What was started.
-        stop: Whether a signal has come; told the step at which the start ends without results.
+        stop: Whether a signal has come; its `step` is set if the start ends without results.
         trains: Whether this is a run that trains. An evaluator has no status, and may change its
             configuration.
     """
@@ -91,7 +91,7 @@ class Session:
         self._contexts.enter_context(self._stop.abandoning(self._say_how_it_ended))
 
     def accept(self) -> None:
-        """Writes the configuration: the run goes on with it, and does not just try to."""
+        """Writes the configuration, now that the run really goes on with it."""
         if self._changed:  # params.yaml has the new values only
             self.note(changed=self._changed)
         if self._unwritten:
@@ -128,7 +128,7 @@ class Session:
                 self._record.end(state, step=self._step)
 
     def _say_how_it_ended(self, error: BaseException) -> None:
-        """In the status; also before a process that does not answer a signal is ended."""
+        """Writes the status; also called before a process that ignores a signal is ended."""
         self._stop.step = self._step
         if self._status:
             with contextlib.suppress(OSError, LostError):  # they must not hide what happened
@@ -137,11 +137,11 @@ class Session:
 
 
 class Configuration(NamedTuple):
-    """An experiment as the files that stand for it in a folder.
+    """An experiment as the files that describe it in a folder.
 
     Attributes:
         params: The text of params.yaml.
-        gin: The text of config.gin; None where gin cannot spell the experiment.
+        gin: The text of config.gin; None if gin cannot express the experiment.
         why_not: Why it cannot.
     """
 

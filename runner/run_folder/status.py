@@ -22,7 +22,7 @@ class Status:
     Attributes:
         state: `running`, or how it ended.
         step: The last training step done.
-        reason: Why it ended so, in a few words; empty while all is well.
+        reason: Why it ended that way, in a few words; empty if all is well.
         heartbeat: When this was written, in seconds since the epoch.
         host: The machine.
         pid: The process.
@@ -43,7 +43,7 @@ class Status:
 
 
 def read(model_dir: Path) -> Status | None:
-    """The status of the run in `model_dir`, None where none was written."""
+    """The status of the run in `model_dir`, None if there is none."""
     path = model_dir / layout.STATUS
     value = files.read_json(path)
     try:
@@ -87,7 +87,7 @@ class StatusFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         before = read(model_dir)
-        self.step = before.step if before else 0  # until this start has got as far as to know
+        self.step = before.step if before else 0  # until this start knows its own
         self._path = model_dir / layout.STATUS
         self._clock = clock
         self._state: State = "running"
@@ -108,7 +108,7 @@ class StatusFile:
         return self._state
 
     def write(self, state: State, step: int, reason: str = "") -> None:
-        """Writes at once; what is not `running` is the last word."""
+        """Writes at once; any state but `running` is final."""
         with self._writing:
             self._state, self.step = state, step
             self._dump(reason)

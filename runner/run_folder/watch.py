@@ -14,13 +14,14 @@ from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
 
 State = status.State | Literal["absent", "silent"]
-"""That of status.json; or there is none; or it says `running`, and nothing has for too long."""
+"""The state in status.json; `absent` if there is no such file; `silent` if it says `running` but
+there has been no sign of life for too long."""
 
 ENDED: tuple[State, ...] = ("done", "stopped", "diverged")
 """No more checkpoints will come. A run that was preempted or failed may be started again."""
 
 _SILENT_SECONDS = 60.0
-_LOCK_SECONDS = 2 * heartbeat.SECONDS  # while signs of life come, nobody needs to try the lock
+_LOCK_SECONDS = 2 * heartbeat.SECONDS  # with recent signs of life, the lock need not be tried
 _REMIND_SECONDS = 60.0
 
 
@@ -34,7 +35,7 @@ class Glance:
     def changed(self) -> bool:
         """True if so. An unreachable network share counts as unchanged."""
         try:
-            with self._path.open("rb") as file:  # NFS answers `stat` alone from memory
+            with self._path.open("rb") as file:  # NFS may answer a mere `stat` from its cache
                 found = os.fstat(file.fileno())
         except FileNotFoundError:
             new = None
@@ -55,7 +56,7 @@ class Watch:
         model_dir: The run's folder.
         timeout: Seconds without a sign of life after which `wait` gives up; None for never.
         give_up: Called after `timeout` seconds: whether to give up quietly. If not, it is called
-            again after as many more. None: `wait` raises.
+            again after the same time. None: `wait` raises.
         note: Called with each change in the run's state, and now and then while waiting.
         clock: Seconds, for tests to inject.
 
@@ -82,7 +83,7 @@ class Watch:
         self._status: status.Status | None = None
         self._alive = self._noted = self._asked = clock()
         self._gone = False
-        self.state: State = "running"  # which needs no saying
+        self.state: State = "running"  # which is not worth a note
 
     def look(self) -> State:
         """The state of the run; a change is noted."""
@@ -99,7 +100,7 @@ class Watch:
         return state
 
     def wait(self) -> str | None:
-        """For a moment without work: says now and then what the evaluator waits for.
+        """Called when there is no work: says now and then what the evaluator is waiting for.
 
         Returns:
             Why to stop waiting, if `give_up` says so, else None.
@@ -137,14 +138,14 @@ class Watch:
         return "silent" if self._gone or quiet > _SILENT_SECONDS else "running"
 
     def _news(self, before: State) -> str:
-        """What to say of a new state."""
+        """What to say about a new state."""
         if self.state == "running":
             begins = "starts" if before == "absent" else "goes on"
             return f"training {begins} at step {self._step}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
     def _seen(self) -> str:
-        """What was last seen of the run."""
+        """A description of the run as last seen."""
         seen = self._status
         if seen is None:
             return f"no training has started in {self._model_dir}"

@@ -18,7 +18,7 @@ class Run(Protocol):
         """Runs `steps` steps, fewer where a signal ends them, and returns their logs."""
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke in training, None for nothing; `variables`: whether to look at them, too."""
+        """What broke in training, None if nothing did; `variables`: whether to check them, too."""
 
     def recover(self, reason: str) -> int:
         """Goes back to a committed step and returns it.
@@ -31,10 +31,10 @@ class Run(Protocol):
         """Records a loop, before anything is committed."""
 
     def decide(self, step: int) -> str | None:
-        """Takes decisions from outside, just before `step` is committed; a reason to stop."""
+        """Takes outside decisions just before `step` is committed; returns a reason to stop."""
 
     def commit(self, step: int) -> None:
-        """Saves the state as that of `step`, unless that is done."""
+        """Saves the state as that of `step`, unless already saved."""
 
     def wait(self) -> None:
         """Returns when every commit is on disk."""
@@ -43,10 +43,10 @@ class Run(Protocol):
         """Whether the evaluation of `step` is in the history already."""
 
     def evaluate(self, step: int) -> str | None:
-        """Evaluates the state, which is that of `step`, and records it; a reason to stop."""
+        """Evaluates the state, at `step`, and records the result; returns a reason to stop."""
 
     def finish(self, step: int) -> None:
-        """Evaluates what was not due at `step`, where the run has stopped early."""
+        """Evaluates what was not due at `step`, if the run has stopped early."""
 
 
 class Pace:
@@ -71,7 +71,7 @@ class Controller:
     Args:
         run: What is driven.
         grid: When things fall due.
-        actions: Called with the logs of each loop, after it was recorded.
+        actions: Called with the logs of each loop, after it is recorded.
         stop: Whether a signal has come.
         clock: Seconds, for tests to inject.
 
@@ -103,7 +103,7 @@ class Controller:
         """Trains to the end of the grid or until something stops it; all is on disk then.
 
         Raises:
-            DivergedError: training broke, and there is no way on. Nothing broken was committed.
+            DivergedError: training broke and cannot go on. Nothing broken was committed.
             signals.Interrupted: a signal came; everything is saved.
         """
         try:
@@ -177,7 +177,7 @@ class Controller:
         try:
             self._heed(self._run.evaluate(self.step))
         except BaseException:
-            if self._uncommitted:  # what breaks off an evaluation costs no training
+            if self._uncommitted:  # so that a failing evaluation costs no training
                 self._commit()
             raise
 

@@ -1,6 +1,7 @@
 """When a training run ends early and its learning rate drops: rules applied to evaluations.
 
-From the run's own evaluations a decision is a fold, at once, and a resumed run folds the same rows.
+A decision from the run's own evaluations is a fold, taken at once; a resumed run folds the same
+rows.
 Another evaluator's evaluations come at any time, so a decision from them is taken only where a
 checkpoint is about to be committed, and is written to the run's history first: a resumed run
 repeats it there.
@@ -65,7 +66,7 @@ class Decisions:
             self._drop_to(self._plateau.scale(self._for_plateau.after()))
 
     def before_commit(self, step: int) -> None:
-        """Takes in evaluators' evaluations up to `step`, which is about to be committed."""
+        """Takes in the evaluators' evaluations up to `step`, which is about to be committed."""
         if self._stopping.source and not self._stopped:
             self._stopped = self._stopping.reason(self._for_stopping.after(step))
             if self._stopped:
@@ -78,7 +79,7 @@ class Decisions:
                 self._drop_to(scale)
 
     def _ask(self) -> str | None:
-        """What the user's own rules say of all evaluations: the first reason to stop, or None."""
+        """What the user's own rules say about all evaluations: the first reason to stop, if any."""
         rows = self._rows.evaluations if self._asked else ()
         evaluations = [(row.step, dict(row.metrics)) for row in rows]
         for name, rule in self._asked if evaluations else ():
@@ -110,7 +111,7 @@ class Decisions:
             )
 
     def _has_stopped(self) -> str | None:
-        """Why the run has ended already; if the rule has changed since, it decides again."""
+        """Why the run has already ended; if the rule has changed since, it decides again."""
         if not self._stopping.source:
             return self._stopping.reason(self._for_stopping.after())
         for stop in self._rows.of(records.Stop):
@@ -132,7 +133,7 @@ class Decisions:
 
 
 class _Fold:
-    """A rule applied to the rows of its source, each of them once."""
+    """A rule applied to the rows of its source, once to each."""
 
     def __init__(
         self,
@@ -148,11 +149,11 @@ class _Fold:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there has been no row yet."""
+        """Whether no row has come yet."""
         return not self._taken
 
     def after(self, step: int | None = None) -> improvement.Trend:
-        """What the rule knows after the rows up to `step`; the run's own are all taken in."""
+        """What the rule knows after the rows up to `step`; all of the run's own are taken in."""
         new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
         self._trend = functools.reduce(self._rule.step, new, self._trend)
         self._taken += len(new)

@@ -3,8 +3,8 @@
 Nothing broken is ever committed. The policy is official's `TrainerConfig.recovery_max_trials`: 0
 stops the run; a larger number allows that many rollbacks to the newest checkpoint on the grid,
 which leave out the batches that broke it. A rollback is a row of history, so every later start
-repeats it exactly. A checkpoint that a signal asked for is never gone back to, so that a run that
-was stopped rolls back just as one that was not.
+repeats it exactly. A rollback never goes to a checkpoint that a signal asked for, so
+a run that was stopped rolls back just as one that was not.
 """
 
 import math
@@ -19,7 +19,7 @@ from runner.training import trainer
 
 
 class Divergence:
-    """Finds that training broke, and which checkpoint it goes back to.
+    """Finds out whether training broke, and which checkpoint to go back to.
 
     Args:
         trainer: Whose state it is.
@@ -40,7 +40,7 @@ class Divergence:
         self._rate = trainer.config.run.rollback_rate
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke, None while nothing has; `variables`: whether to look at them, too."""
+        """What broke, None if nothing did; `variables`: whether to check them, too."""
         if not self._trainer.is_sound:
             return self._broken_loss(float(loop.logs["training_loss"]))
         broken = self._trainer.not_finite() if variables else []
@@ -63,12 +63,12 @@ class Divergence:
                 f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
             )
         window = self._window(target, broke)
-        self._store.discard_after(target)  # first: a start in between comes to this point again
+        self._store.discard_after(target)  # first: a start in between reaches this point again
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         return target
 
     def _broken_loss(self, mean: float) -> str:
-        """What is wrong with a step's loss, by the mean that it went into."""
+        """What is wrong with a step's loss, judging by the mean that includes it."""
         if not math.isfinite(mean):
             return f"the training loss is {mean:g}"
         bound = self._trainer.config.trainer.loss_upper_bound
@@ -77,8 +77,8 @@ class Divergence:
     def _window(self, target: int, broke: int) -> pipeline.Window:
         """The batches to leave out.
 
-        A loss that breaks names its batch; the step before may have broken the weights, so each
-        further rollback to the same checkpoint takes in twice as many steps. Weights that broke
+        A loss that breaks identifies its batch; the step before may have broken the weights, so
+        each further rollback to the same checkpoint skips twice as many steps. Weights that broke
         without the loss may have done so at any step since the checkpoint.
         """
         skipped = self._rows.skipped

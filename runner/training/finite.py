@@ -6,10 +6,10 @@ import tensorflow as tf
 
 
 class FiniteCheck:
-    """Finds the variables that hold a value that is not finite.
+    """Finds the variables with values that are not finite.
 
     A sum is finite only if all its terms are, and takes one pass without a temporary. It may also
-    overflow, so where it is not finite, the values decide.
+    overflow, so if it is not finite, the values decide.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:

@@ -22,7 +22,7 @@ class Brake:
             self.sound = tf.Variable(True, trainable=False, name="sound")
 
     def halt(self) -> None:
-        """Ends the loop after the present step."""
+        """Ends the loop after the current step."""
         self.free.assign(False)
 
     def released(self) -> tf.Tensor:
@@ -37,7 +37,7 @@ def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake
 
     Args:
         draw: The next batch.
-        step: Trains on a batch; whether its loss is sound.
+        step: Trains on a batch; returns whether its loss is sound.
         brake: Ends it.
 
     Returns:
@@ -48,7 +48,7 @@ def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake
         return sound & brake.free
 
     def turn(_: tf.Tensor) -> tuple[tf.Tensor]:
-        with tf.name_scope(""):  # else the names of what is traced begin with "while/"
+        with tf.name_scope(""):  # else traced names begin with "while/"
             return (step(draw()),)
 
     start, length = tf.identity(brake.sound), tf.identity(brake.length)

@@ -1,8 +1,8 @@
 """Input stall: the share of its time that training waits for inputs, from timing some steps.
 
 The clock is Python's, called from the graph: TensorFlow's does not run if ops must be
-deterministic. It makes short steps longer, so only some are timed, in a loop of their own: a switch
-in the one loop would take a tenth of a small network's step.
+deterministic. It lengthens short steps, so only some are timed, in a separate loop: a switch in
+a shared loop would cost a tenth of a small network's step.
 """
 
 import time
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-_FIRST = 10.0  # seconds from the start of training to the first sample, which takes a new graph
+_FIRST = 10.0  # seconds from the start of training to the first sample, which needs a new graph
 _EVERY = 10.0  # from the end of one sample to the next
 _STEPS = 100  # of a sample
-_MUCH = 0.1  # the share of waiting from which on it is mentioned
-_COSTLY = 60.0  # seconds that the whole run must lose by it to be mentioned
+_MUCH = 0.1  # the share of waiting above which it is mentioned
+_COSTLY = 60.0  # seconds that the whole run must lose for it to be mentioned
 _IDLE = 0.2  # below this share of idle processor time the machine is simply busy
 
 
@@ -29,7 +29,7 @@ class InputStall:
 
     Args:
         advice: What may help if training waits much.
-        steps: Of the whole run.
+        steps: The number of steps of the whole run.
     """
 
     def __init__(self, advice: str, steps: int) -> None:
@@ -41,7 +41,7 @@ class InputStall:
         self._processors = processor_times()
         self._idle = 1.0
         self._due: float | None = None
-        self._left = 0  # steps of the present sample
+        self._left = 0  # steps left in the current sample
         self._asked: list[float] = []
         self._came: list[float] = []
 
@@ -64,7 +64,7 @@ class InputStall:
         return batch
 
     def complaint(self) -> str | None:
-        """Once, if idle processors could save the waiting: how much it is, and what may help."""
+        """Once, if idle processors could avoid the waiting: how much it is, and what may help."""
         lost = self._lost * self._steps
         if self._told or self.share is None or self.share <= _MUCH:
             return None
@@ -106,5 +106,5 @@ def processor_times() -> tuple[float, float]:
         _, *times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:
         return 0.0, 0.0
-    user, nice, system, idle, waiting, *rest = map(float, times[:8])  # those of guests are counted
+    user, nice, system, idle, waiting, *rest = map(float, times[:8])  # guests' times are included
     return idle + waiting, user + nice + system + idle + waiting + sum(rest)

@@ -2,8 +2,8 @@
 
 `RunConfig.profile_every` profiles a few steps at regular intervals, and keeps the newest profiles.
 
-Profiles are in `train/plugins/profile/`, where TensorBoard's profile plugin looks. It tells steps
-apart only without a loop in the graph: its overview page has their times only with
+Profiles are in `train/plugins/profile/`, where TensorBoard's profile plugin looks. The plugin
+tells steps apart only without a loop in the graph: its overview page has their times only with
 `TrainerConfig.train_tf_while_loop = False`; its other pages do not need that.
 """
 
@@ -19,7 +19,7 @@ from runner.training import trainer
 
 _AT_A_TIME = 3  # steps
 _KEPT = 5
-_NAME = "steps-"  # before the numbers of the steps, where profiles are made again and again
+_NAME = "steps-"  # before the steps' numbers, for repeated profiles
 
 
 class Steps(NamedTuple):
@@ -28,7 +28,7 @@ class Steps(NamedTuple):
     Attributes:
         first: The first one; the run's first step is 1.
         last: The last one.
-        every: Repeats them every so many steps; 0 does not.
+        every: Repeats the profile at this interval of steps; 0 for no repetition.
     """
 
     first: int
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     every: int = 0
 
     def after(self, step: int) -> tuple[int, int] | None:
-        """The next steps to profile after `step`, or the present ones if it is among them."""
+        """The next steps to profile after `step`, or the current ones if it is among them."""
         if self.every:
             more = max(0, -((self.last - step - 1) // self.every)) * self.every
             return self.first + more, self.last + more
@@ -51,14 +51,14 @@ def each(every: int) -> Steps:
 class Profiled(orbit.AbstractTrainer):
     """Wraps a trainer, and profiles some of its steps.
 
-    These run one at a time, each under its number; other loops end where they would without. What
-    falls due between two of the steps, such as a checkpoint, is profiled, too. If the profiler
+    These run one at a time, each under its number; other loops end where they would anyway.
+    Anything due between two of the steps, such as a checkpoint, is profiled, too. If the profiler
     fails, that is noted and training goes on.
 
     Args:
         trainer: Trains.
         steps: Those to profile, unless they were done before this start.
-        folder: A run folder of TensorBoard.
+        folder: A TensorBoard run folder.
         note: Called with the outcome.
     """
 
@@ -74,7 +74,7 @@ class Profiled(orbit.AbstractTrainer):
         self._steps = steps
         self._folder = folder
         self._note = note
-        self._span: tuple[int, int] | None = None  # the steps in the profile that is going on
+        self._span: tuple[int, int] | None = None  # the steps of the profile in progress
         self._over = steps.after(trainer.step) is None
         if self._over:
             note(f"nothing to profile: the run is at step {trainer.step:,}, past {steps.last:,}")
@@ -148,7 +148,7 @@ def _there(folder: Path) -> set[Path]:
 
 
 def _keep(folder: Path, new: set[Path], first: int, last: int) -> Path:
-    """Names a new profile after its steps, and removes all but the newest of such names."""
+    """Names a new profile after its steps, and removes all but the newest of these."""
     place = folder / f"{_NAME}{first}-{last}"
     for made in new:
         shutil.rmtree(place, ignore_errors=True)  # of the same steps before a kill or a rollback

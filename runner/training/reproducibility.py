@@ -6,7 +6,7 @@ from official.core import config_definitions
 from runner.core import text
 from runner.data import pipeline
 
-# Kernels that keep their random state to themselves, where no checkpoint reaches it.
+# Kernels that keep their random state internally, out of reach of checkpoints.
 _STATEFUL = frozenset(
     {
         "RandomUniform",
@@ -47,7 +47,7 @@ def describe(
 
     Args:
         data: Describes the training inputs.
-        graph: Of a training step; None for an eager one, which cannot be inspected.
+        graph: That of a training step; None for an eager step, which cannot be inspected.
         step: Where training starts.
         inputs_saved: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops are deterministic.

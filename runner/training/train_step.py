@@ -12,15 +12,15 @@ from runner.optimizers import optimizer as optimizers
 
 
 class TrainStep:
-    """Trains on a batch, and returns whether the loss allows to go on.
+    """Trains on a batch, and returns whether training may go on after its loss.
 
-    When it has been created, every variable exists: the first restore or save finds all of them.
+    Once it is created, every variable exists, so the first restore or save finds them all.
 
     Args:
         trainer: Official's, with its dataset; created in the strategy's scope.
 
     Attributes:
-        graph: Of one step; None for an eager one.
+        graph: That of one step; None for an eager step.
     """
 
     def __init__(self, trainer: base_trainer.Trainer) -> None:
@@ -38,7 +38,7 @@ class TrainStep:
             console.say(said)
 
     def __call__(self, batch: Any) -> tf.Tensor:
-        """Trains on a batch of all replicas; a bool scalar."""
+        """Trains on a batch of all replicas; returns a bool scalar."""
         return self._step(batch)
 
     def _trace(self, *, compiled: bool) -> None:

@@ -27,8 +27,8 @@ class Trainer(evaluator.Evaluator):
     and are in the checkpoint. A loop ends early if the brake is pressed or a loss breaks. XLA is
     used on CPUs, too. A batch may be cut into parts for one update.
 
-    Create it in the strategy's scope. Its arguments are those of `Evaluator`; `brake` and `extra`,
-    which are created outside the scope; and the `determinism` of its inputs.
+    Create it in the strategy's scope. It takes `Evaluator`'s arguments, `brake` and `extra`, both
+    created outside the scope, and the `determinism` of its inputs.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Trainer(evaluator.Evaluator):
 
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
-        """All that training goes on from."""
+        """All the state that training continues from."""
         return self._saved
 
     @property
@@ -120,7 +120,7 @@ class Trainer(evaluator.Evaluator):
 
     @property
     def is_sound(self) -> bool:
-        """Whether no loss has broken; waits for the last loop."""
+        """Whether every loss so far is sound; waits for the last loop."""
         return bool(self._sound)
 
     def initialize(self, *, whole: bool = False) -> None:
@@ -130,7 +130,7 @@ class Trainer(evaluator.Evaluator):
         super().initialize(whole=whole)
 
     def feed(self, dataset: Any) -> None:
-        """Continues with other inputs of the same shape, and releases a broken loss's brake."""
+        """Continues with other inputs of the same shape; releases the brake of a broken loss."""
         self.train_dataset = dataset
         self._begin(dataset)
         self.brake.sound.assign(True)
@@ -138,7 +138,7 @@ class Trainer(evaluator.Evaluator):
 
     def _begin(self, dataset: Any) -> None:
         self._iterator = self.determinism.begin(dataset)
-        self._loops: dict[bool, Callable[[], Any]] = {}  # by whether their steps are timed
+        self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
 
     def capture_extra_state(self) -> None:
         """Before a commit: captures what checkpoints would leave out."""
@@ -150,8 +150,8 @@ class Trainer(evaluator.Evaluator):
         """After a restore: puts back what `capture_extra_state` captured.
 
         Args:
-            dataset: The inputs from the start, to be moved to their saved position. If there is
-                none, the present inputs stay: they were built for the restored step.
+            dataset: The inputs from the start, to be moved to their saved position. If None, the
+                current inputs stay: they were built for the restored step.
         """
         self.extra_state.replicas.put_back()
         self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
@@ -191,10 +191,10 @@ class Trainer(evaluator.Evaluator):
         return logs or self._read_metrics()
 
     def _run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
-        """Runs a loop, which is retraced for other inputs.
+        """Runs a loop, retraced if the inputs change.
 
-        Its graph holds the iterator, and reads the length from a variable: in a short loop, passing
-        arguments takes about as long as the steps.
+        Its graph holds the iterator, and reads the length from a variable: in a short loop,
+        passing arguments would take about as long as the steps.
         """
         if timed not in self._loops:
             loop: Any = functools.partial(self._loop, timed)

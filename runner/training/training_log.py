@@ -12,25 +12,25 @@ from runner.history import records
 from runner.reporting import scalars, tensorboard
 from runner.reporting.writers import Writers
 
-_TOGETHER = 0.1  # seconds; the rows of that time are handed over together
+_TOGETHER = 0.1  # seconds; rows within this time are handed over together
 
 
 class TrainingLog:
     """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
 
-    TensorBoard may get more points, by the clock: another run has them elsewhere, so they are no
-    rows.
+    TensorBoard may get extra points by time: they fall on other steps in another run, so they are
+    not rows.
 
-    A thread reads the values and writes them, so that training goes on meanwhile: of short loops,
-    those of a tenth of a second at once.
+    A thread reads and writes the values, so that training goes on meanwhile; those of short loops
+    are batched, a tenth of a second at a time.
 
     Args:
         model_dir: The run's folder.
-        resumed_at: The step that the run is at; what is newer is dropped.
+        resumed_at: The step that the run is at; newer rows are dropped.
         draws: Whether TensorBoard's events are written.
-        draws_every: So many seconds after a point there is one more; 0: only those of the grid.
-        utilization: From steps a second to `mfu`; None where that is not known.
-        writers: The user's own, which get every row.
+        draws_every: Seconds after a point until an extra one; 0: only points on the grid.
+        utilization: From steps a second to `mfu`; None if that is unknown.
+        writers: The user's own writers, which get every row.
         clock: Seconds, for tests to inject.
     """
 
@@ -57,13 +57,13 @@ class TrainingLog:
         self._writer = background.Background()
         self._waiting: list[tuple[schedule.Loop, Mapping[str, float]]] = []
         self._handed = -math.inf  # when rows were last handed over
-        self._written = False  # a row that may not be on the disk yet
+        self._written = False  # whether a row may not be on disk yet
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
 
     @property
     def step(self) -> int:
-        """The step of the last row, 0 where there is none."""
+        """The step of the last row, 0 if there is none."""
         self._finish()
         return self._step
 
@@ -74,7 +74,7 @@ class TrainingLog:
         return self._newest
 
     def write(self, loop: schedule.Loop, *, input_wait: float | None = None) -> None:
-        """Off the grid no row is written.
+        """Records a loop; off the grid, it adds no row.
 
         Args:
             loop: The loop.
@@ -94,7 +94,7 @@ class TrainingLog:
             self._drawn = self._clock()
 
     def _pace(self, input_wait: float | None) -> dict[str, float]:
-        """That of the steps since the last row."""
+        """The pace of the steps since the last row."""
         pace = {"steps_per_second": self._steps / self._seconds}
         if self._utilization:
             pace["mfu"] = self._utilization(pace["steps_per_second"])
@@ -109,11 +109,11 @@ class TrainingLog:
         )
 
     def do(self, work: Callable[[], None]) -> None:
-        """Has the thread do something else as well; it is done when `flush` returns."""
+        """Queues other work for the thread; it is done when `flush` returns."""
         self._writer.do(work)
 
     def flush(self) -> None:
-        """Every row is on the disk when this returns."""
+        """Every row is on disk when this returns."""
         self._finish()
         if self._written:
             files.flush_file(self._path)
@@ -162,7 +162,7 @@ class TrainingLog:
             return int(row["step"])
         except (KeyError, TypeError, ValueError) as error:
             raise RunnerError(
-                f"{self._path} has a row that is none of training's ({str(row)[:80]}): remove it"
+                f"{self._path} has a row that is not a training row ({str(row)[:80]}): remove it"
             ) from error
 
 

@@ -29,7 +29,7 @@ class ChildRun:
     It ends with this process, even if that is killed.
 
     Args:
-        command: Without `--model_dir`.
+        command: The command, without `--model_dir`.
         model_dir: The run's folder.
         note: Called now and then with its progress.
 
@@ -50,7 +50,7 @@ class ChildRun:
         self._printed = model_dir.with_name(f"{model_dir.name}.out")
         self.log = model_dir.with_name(f"{model_dir.name}.log")
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._printed.unlink(missing_ok=True)  # of an earlier start
+        self._printed.unlink(missing_ok=True)  # left by an earlier start
         with self._printed.open("w") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*command, f"--model_dir={model_dir}"],

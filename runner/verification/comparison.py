@@ -3,7 +3,7 @@
     parts = comparison.compare(Path("runs/once"), Path("runs/killed"))
     print(comparison.render(parts))
 
-Not compared are times, and what `runner.verification.tensors` leaves out of checkpoints.
+Times are not compared, nor what `runner.verification.tensors` leaves out of checkpoints.
 """
 
 import collections
@@ -84,7 +84,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
-    """Evaluations and decisions, where there are any."""
+    """Evaluations and decisions, if there are any."""
     logs = [_rows(folder / layout.HISTORY) for folder in (first, second)]
     for kind, decides in ((EVALUATIONS, False), (DECISIONS, True)):
         old, new = ([row for row in log if ("metrics" not in row) == decides] for log in logs)
@@ -93,7 +93,7 @@ def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 
 def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
-    """The best checkpoints, where either run has them."""
+    """The best checkpoints, if either run has any."""
     found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
         old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
@@ -109,7 +109,7 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 
 def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """Rows by step and by how many rows of that step came before."""
+    """Rows keyed by step and by how many rows of that step came before."""
     seen: collections.Counter[int] = collections.Counter()
     found = {}
     for row in rows:

@@ -1,11 +1,11 @@
-"""The usual cause of a difference between two runs, one of which was interrupted."""
+"""The usual cause of a difference between an uninterrupted run and an interrupted one."""
 
 import re
 from collections.abc import Sequence
 
 from runner.verification import comparison, tensors
 
-# The first kind here that differs is explained; those below it follow from it, or differ alone.
+# The first kind here that differs is explained; those below follow from it, or differ alone.
 _BY_KIND = {
     "generators": "random numbers are drawn outside training (at the start, in an evaluation), or "
     "a layer's generator is created only after the restore",

@@ -1,11 +1,11 @@
 """Compares two checkpoints bit by bit.
 
-Left out is what may differ between two equal runs:
+Left out is whatever may differ between two equal runs:
 
 - `save_counter` counts the commits of one manager, and an interrupted run commits more often.
 - The object graph, since tensors are compared by name.
 - How far the logs went, since the logs themselves are compared.
-- An input iterator's state, whose buffers threads fill more or less at any moment; only whether it
+- An input iterator's state, whose buffers are filled by threads at varying times; only whether it
   exists is compared. If training went on with the wrong batch, the weights show it.
 """
 
@@ -28,7 +28,7 @@ _LEFT_OUT = (
     tf_internals.OBJECT_GRAPH,
 )
 
-# What a variable is, by its name in a checkpoint: the first pattern found in it counts.
+# The kind of a variable by its name in a checkpoint: the first pattern that matches counts.
 _KINDS = {
     "averages": rf"{_SLOT}.*/average/",
     "slots": rf"{_SLOT}|^optimizer/.*_variables/",
@@ -45,7 +45,7 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same in both runs.
+    """One thing that differs between the runs.
 
     Attributes:
         place: A variable's name, or a row's step and field.
@@ -67,7 +67,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What was compared of one kind.
+    """The comparison of everything of one kind.
 
     Attributes:
         kind: `weights`, `slots`, ..., `training rows`, `evaluations`, `best checkpoint`, ...
@@ -81,7 +81,7 @@ class Part:
 
     @property
     def differing(self) -> int:
-        """How many tensors or rows differ; a row with several fields that do counts once."""
+        """How many tensors or rows differ; a row counts once, however many of its fields differ."""
         return len({d.place if d.step is None else d.step for d in self.differences})
 
     @property
@@ -109,7 +109,7 @@ def compare(first: Path, second: Path) -> list[Part]:
 
 
 def kind_of(name: str) -> str:
-    """What the variable of this name in a checkpoint is: `weights`, `slots`, ..."""
+    """The kind of the variable with this name in a checkpoint: `weights`, `slots`, ..."""
     return next(kind for kind, pattern in _KINDS.items() if re.search(pattern, name))
 
 
