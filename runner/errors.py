@@ -57,8 +57,8 @@ def from_graph(error: BaseException) -> RunnerError | None:
         return ConfigError(found[1])
     if found := re.search(r"OOM when (allocating .+)", str(error)):
         return RunnerError(
-            f"out of memory when {found[1]}\nless is needed with a smaller global_batch_size, or "
-            "with RunConfig.gradient_accumulation, which takes a batch in parts"
+            f"out of memory when {found[1]}\nuse a smaller global_batch_size, or "
+            "RunConfig.gradient_accumulation, which takes a batch in parts"
         )
     if found := _REFUSED.search(str(error)):
         return _of_the_disk(found[0])

@@ -287,7 +287,7 @@ def _share(
             )
     refuse(config, _UNUSED, "examples are found by index, without buffers or files to interleave")
     if config.deterministic is False:
-        raise ConfigError("deterministic=False: data that are placed by step cannot be otherwise")
+        raise ConfigError("deterministic=False: data placed by step are always deterministic")
     return _Share(batch, batch // replicas, fed, context.input_pipeline_id * fed)
 
 

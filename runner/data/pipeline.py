@@ -155,7 +155,7 @@ def inputs_of(
     data: config_definitions.DataConfig,
     context: tf.distribute.InputContext | None,
 ) -> Any:
-    """What the task builds. If it takes no context, its batches are global and get split."""
+    """The dataset that the task builds. If it takes no context, its global batches get split."""
     return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
 
 

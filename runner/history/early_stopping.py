@@ -35,7 +35,7 @@ class StoppingRule:
         return Trend(best, row.step) if better else state.one_worse()
 
     def reason(self, state: Trend) -> str | None:
-        """Why the run ends, None while it goes on."""
+        """Why the run ends, None if it goes on."""
         if state.worse < self.patience:
             return None
         names = " or ".join(self.watched.names)

@@ -45,10 +45,10 @@ class PlateauRule:
         return dataclasses.replace(state, worse=0, cooling=self.cooldown, drops=state.drops + 1)
 
     def scale(self, state: Trend) -> float:
-        """What the scheduled learning rate is multiplied by."""
+        """The factor that drops put on the scheduled learning rate."""
         return float(self.factor**state.drops)
 
 
 def rollback_scale(rollbacks: Iterable[Rollback]) -> float:
-    """What rollbacks multiply the scheduled learning rate by."""
+    """The factor that rollbacks put on the scheduled learning rate."""
     return math.prod(rollback.rate for rollback in rollbacks)

@@ -62,7 +62,7 @@ class Rollback(Record):
         step: The checkpoint's step; the decision holds from there.
         found: The step after the one that broke.
         skipped: The batches left out: the first, and the one after the last.
-        rate: What the learning rate is multiplied by from `step` on.
+        rate: The factor on the learning rate from `step` on.
         reason: What broke.
     """
 
@@ -99,7 +99,7 @@ class Drop(Record):
     Attributes:
         step: Where it was made, and committed; it holds from there.
         source: The evaluator's name.
-        scale: What the schedule is multiplied by, by this drop and all before it.
+        scale: The factor on the schedule from this drop and all before it.
     """
 
     kind = "drop"

@@ -9,7 +9,7 @@ import tf_keras
 from tf_keras.src import backend
 
 Scale = Callable[[tf.Variable], float]
-"""What multiplies the learning rate of a variable."""
+"""The factor on a variable's learning rate."""
 
 
 def seed_layers(seed: int) -> None:

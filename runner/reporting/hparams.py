@@ -65,7 +65,7 @@ class Session:
 
 @contextlib.contextmanager
 def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]:
-    """The run's row while a start lasts; None where `RunConfig.tensorboard` is off.
+    """The run's row while a start lasts; None if `RunConfig.tensorboard` is off.
 
     A start ended by a signal leaves the row open: the run is to be resumed.
     """

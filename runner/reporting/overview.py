@@ -1,4 +1,4 @@
-"""What a model holds and what its steps cost: parameters layer by layer, multiply-adds, FLOPs.
+"""A model's contents and the cost of its steps: parameters layer by layer, multiply-adds, FLOPs.
 
 Rows first, rendering last, as in CLU's parameter overview.
 """

@@ -82,7 +82,7 @@ def check(
 
     Args:
         model_dir: The run's folder.
-        experiment: What is to be trained.
+        experiment: The experiment to train.
         allow: Only note what would be refused.
         note: Called with each change that is not refused.
 

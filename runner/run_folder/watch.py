@@ -61,7 +61,7 @@ class Watch:
         clock: Seconds, for tests to inject.
 
     Attributes:
-        state: What the last look saw.
+        state: The state at the last look.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from runner.core import schedule, signals
 
 
 class Run(Protocol):
-    """What a controller drives: a state that training changes, and what can be done with it."""
+    """What a controller drives: a state that training changes, and its operations."""
 
     @property
     def step(self) -> int:
@@ -69,7 +69,7 @@ class Controller:
     Decisions that come from outside are taken just before a commit.
 
     Args:
-        run: What is driven.
+        run: The run to drive.
         grid: When things fall due.
         actions: Called with the logs of each loop, after it is recorded.
         stop: Whether a signal has come.
@@ -77,7 +77,7 @@ class Controller:
 
     Attributes:
         step: The step that the run is at.
-        stop_reason: Why the run ends early, None while it goes on.
+        stop_reason: Why the run ends early, None if it goes on.
     """
 
     def __init__(

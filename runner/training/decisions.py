@@ -44,12 +44,12 @@ class Decisions:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run ends, None while it goes on."""
+        """Why the run ends, None if it goes on."""
         return self._stopped
 
     @property
     def rate_scale(self) -> float:
-        """What the scheduled learning rate is multiplied by."""
+        """The factor on the scheduled learning rate."""
         return learning_rate_drops.rollback_scale(self._rows.rollbacks) * self._scale
 
     def unheard(self) -> list[str]:
