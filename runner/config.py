@@ -1,4 +1,4 @@
-"""The experiment's configuration: dataclasses, built by gin, checked, locked."""
+"""The experiment's configuration: dataclasses, built by gin, validated and locked."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ _MULTITASK = "official.modeling.multitask.configs"
 class Experiment(cfg.ExperimentConfig):
     """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
 
-    # A loaded experiment remembers by path where its values were given; that is not a value.
+    # A loaded experiment also remembers by path where its values were set; that is not a field.
     RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
@@ -48,23 +48,23 @@ def load(
     trains: bool | None = None,
     evaluates: bool | None = None,
 ) -> Experiment:
-    """The experiment that is described, locked with all its sections.
+    """Loads an experiment, locked with all its sections.
 
-    What comes later counts over what came before, in the order of the arguments.
+    Later values override earlier ones, in the order of the arguments.
 
     Args:
         gin_files: Names or paths of files, applied in order. A name is looked for in the working
             folder, then among the project's experiments.
         gin_params: `Name.parameter=value` strings, applied in order after the files.
-        experiment: The name of a registered experiment, which is there before gin.
+        experiment: The name of a registered experiment, which gin then modifies.
         config_files: YAML or JSON files, applied in order.
         overrides: As for `--params_override`, applied in order.
-        flags: Single values by path, each with the flag that gave it.
-        trains: Whether a mode that trains is meant, for the check of ranges; None: no check.
-        evaluates: Whether a mode that evaluates is meant.
+        flags: Single values by path, each with the flag that set it.
+        trains: Whether the mode trains, for validation; None: no validation.
+        evaluates: Whether the mode evaluates.
 
     Raises:
-        ConfigError: all that is wrong in any of them or has no effect, a line each with its place.
+        ConfigError: everything that is invalid or has no effect, one line each with its place.
     """
     gin_files, gin_params = list(gin_files), list(gin_params)
     made, (places, problems) = _begun(experiment, gin_files, gin_params)
@@ -93,18 +93,18 @@ def load(
 
 
 def prepare(experiment: Experiment, *, trains: bool, evaluates: bool) -> list[str]:
-    """Resolves and validates an experiment for a mode, as far as loading it has not done so.
+    """Resolves and validates an experiment for a mode, unless loading it did so already.
 
     Args:
-        experiment: From `load`, a changed copy of that, or made in Python.
+        experiment: From `load`, a changed copy of one, or made in Python.
         trains: Whether the mode trains.
         evaluates: Whether the mode evaluates.
 
     Returns:
-        What to show of the values that follow from others.
+        Lines that show the derived values.
 
     Raises:
-        ConfigError: all that is wrong, a line each, with its place if it was loaded.
+        ConfigError: everything that is invalid, one line each, with its place if it was loaded.
     """
     loading = origins_of.loading(experiment)
     as_loaded = loading is not None and official_internals.is_locked(
@@ -117,12 +117,10 @@ def prepare(experiment: Experiment, *, trains: bool, evaluates: bool) -> list[st
 
 
 def resolve(experiment: Experiment) -> list[str]:
-    """Sets what follows from other values: from lengths in epochs, and from the run's length.
-
-    Doing it again changes nothing.
+    """Sets the values derived from lengths in epochs and from the run's length. Idempotent.
 
     Returns:
-        What to show.
+        Lines that show the derived values.
 
     Raises:
         ConfigError: as `epochs.resolve` does.
@@ -147,7 +145,7 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
     """The same experiment with our section, at its defaults.
 
     Raises:
-        ConfigError: it is for several tasks, or has sections that nothing here would read.
+        ConfigError: it is for several tasks, or has sections that this runner does not read.
     """
     if isinstance(params, Experiment):
         return params
@@ -169,7 +167,7 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
 
 
 def _restricted(made: Experiment) -> Iterator[str]:
-    """What an experiment's own restrictions say, as `task.train_data.is_training != None`."""
+    """The violated restrictions of an experiment, such as `task.train_data.is_training != None`."""
     if not official_internals.restrictions(made):
         return
     try:
@@ -198,14 +196,14 @@ def validate(experiment: Experiment, *, trains: bool, evaluates: bool) -> None:
         evaluates: Whether the mode evaluates.
 
     Raises:
-        ConfigError: all that is out of range, a line each, with its place if it was loaded.
+        ConfigError: everything out of range, one line each, with its place if it was loaded.
     """
     if problems := validation.problems(experiment, trains=trains, evaluates=evaluates):
         raise ConfigError("\n".join(problems))
 
 
 def origins(experiment: Experiment) -> Mapping[str, str]:
-    """By path (`trainer.train_steps`), the place where a value was given; {} if made in Python."""
+    """Where each value was set, by path (`trainer.train_steps`); {} if made in Python."""
     return origins_of.of(experiment)
 
 

@@ -1,8 +1,8 @@
-"""Lengths and intervals that are given in epochs, turned into steps.
+"""Converts lengths and intervals in epochs to steps.
 
-An epoch is as many steps as the training data have batches, which need not be a whole number; a
-length in epochs is the step that ends it. The boundaries of a schedule may also be shares of the
-training's length.
+An epoch has as many steps as the training data have batches, which need not be a whole number; a
+length in epochs becomes the step that completes it. A schedule's boundaries may also be fractions
+of the training's length.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from runner.errors import ConfigError
 DECAYS = ("decay_steps", "total_decay_steps")
 """Official's names for the length of a schedule."""
 
-_SHARES = "boundary_shares"  # not in epochs, but in shares of the training's length
+_SHARES = "boundary_shares"  # in fractions of the training's length, not in epochs
 _ALIASES = dict([DECAYS])  # official's other names of a field
 
 
 class _Epoch(NamedTuple):
-    """The training data of an epoch."""
+    """The size of an epoch and of its batches."""
 
     examples: int
     batch: int
@@ -41,7 +41,7 @@ class _Epoch(NamedTuple):
         )
 
     def steps(self, epochs: float | Sequence[float]) -> int | list[int]:
-        """The step that ends so many epochs, or a step for each of several."""
+        """The step that completes `epochs` epochs, or the list of steps for a sequence."""
         if not isinstance(epochs, (int, float)):
             return [self._end(number) for number in epochs]
         return self._end(epochs)
@@ -51,16 +51,16 @@ class _Epoch(NamedTuple):
 
 
 def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
-    """Sets the fields of steps that `run.epochs` and the evaluation sets give in other units.
+    """Sets the step-based fields that `run.epochs` and the evaluation sets give in other units.
 
-    Doing it again changes nothing. Where nothing is given, nothing changes at all.
+    It is idempotent, and changes nothing if no such unit is used.
 
     Returns:
-        What to show: the length of an epoch, if anything is in epochs, and each field that was set.
+        Lines to show: the length of an epoch, if epochs are used, and each field that was set.
 
     Raises:
-        ConfigError: an epoch's length is not known; a length is negative, or a share out of range;
-            the chosen schedule has no such field; or the steps were given, too. A line each, and
+        ConfigError: an epoch's length is unknown; a length is negative, or a fraction out of range;
+            the chosen schedule has no such field; or the steps are set, too. One line each, and
             nothing is set.
     """
     named = list(given(experiment))
@@ -92,7 +92,7 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
 
 
 def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
-    """The fields in epochs, or in shares of the training, that hold something."""
+    """The fields in epochs, or in fractions of the training, that are set."""
     paths = [f"run.epochs.{name}" for name in _replacing(experiment)]
     sets = range(len(experiment.run.evaluation_sets))
     paths += [f"run.evaluation_sets[{index}].interval_epochs" for index in sets]
@@ -102,7 +102,7 @@ def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
 
 
 def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
-    """The paths of the fields of steps that are given in epochs or shares."""
+    """The paths of the step-based fields that are set in epochs or fractions."""
     paths = set()
     for field in given(experiment):
         with contextlib.suppress(ConfigError):
@@ -111,14 +111,14 @@ def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
 
 
 def _replacing(experiment: cfg.ExperimentConfig) -> dict[str, str]:
-    """By the field of `run.epochs`, the path of the field of steps that it stands for."""
+    """The path of the step-based field that each field of `run.epochs` replaces."""
     kind = type(experiment.run.epochs)
     all_fields = {each.name: fields.of(kind, each.name) for each in dataclasses.fields(kind)}
     return {name: of.stands_for for name, of in all_fields.items() if of.stands_for}
 
 
 def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
-    """What an epoch is; `first` is the field that asks for it."""
+    """The size of an epoch; `first` is the first field that needs it."""
     data = getattr(experiment.task, "train_data", None)
     examples = experiment.run.epochs.examples
     size = getattr(data, "size", None)  # of a `runner.inputs.DataConfig`
@@ -137,7 +137,7 @@ def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
 
 
 def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:
-    """The field of steps for which a field stands."""
+    """The step-based field that a field replaces."""
     values = [field.value] if isinstance(field.value, (int, float)) else field.value
     if field.name == _SHARES:
         if not all(low < high for low, high in pairwise([0, *values, 1])):
@@ -160,7 +160,7 @@ def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:
 
 
 def _choices(section: oneof.OneOfConfig, name: str) -> dict[str, str]:
-    """By the choices that have a field, its name there."""
+    """The choices that have a field, with its name there."""
     return {
         choice: alias
         for choice, options in vars(section).items()
@@ -172,7 +172,7 @@ def _choices(section: oneof.OneOfConfig, name: str) -> dict[str, str]:
 def _number(
     field: Field, experiment: cfg.ExperimentConfig, epoch: _Epoch | None
 ) -> int | list[int]:
-    """The steps for a field; `epoch` is there if anything is given in epochs."""
+    """The steps for a field; `epoch` is set if any field is in epochs."""
     length, shares = experiment.run.epochs.train, field.name == _SHARES
     if epoch is None or (shares and not length):
         return [math.ceil(_meant(share) * experiment.trainer.train_steps) for share in field.value]
@@ -180,7 +180,7 @@ def _number(
 
 
 def _agree(field: Field, steps: Field, number: int | list[int]) -> None:
-    """Raises ConfigError where the field of steps was given, too, and says something else."""
+    """Raises ConfigError if the step-based field is set, too, and to another value."""
     defaults = {each.name: each.default for each in dataclasses.fields(steps.section)}
     own = steps.place or steps.value != defaults[steps.name]
     if steps.value and own and _listed(steps.value) != number:
@@ -200,7 +200,7 @@ def _shown(field: Field, steps: Field) -> str:
 
 
 def _meant(number: float) -> Fraction:
-    """The fraction that is meant: 0.1 as a float is a little more, and would round up."""
+    """The intended fraction: as a float, 0.1 is slightly more and would round up."""
     return Fraction(number).limit_denominator(10**9)
 
 

@@ -1,4 +1,4 @@
-"""What is true of every field: ours say it (see `settings`), official's have a table here."""
+"""The properties of every field: ours declare them (see `settings`); official's are listed here."""
 
 import dataclasses
 import functools
@@ -112,7 +112,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
 
 
 def of(kind: type, name: str) -> Setting:
-    """What is true of a field of a section's class, ours or official's."""
+    """The properties of a field of a section's class, ours or official's."""
     for base in kind.__mro__:
         if own := _own(base).get(name) or OFFICIAL.get(base, {}).get(name):
             return own
@@ -126,7 +126,7 @@ def _own(kind: type) -> Mapping[str, Setting]:
 
 
 def along(section: Any, path: str) -> Iterator[Setting]:
-    """The settings of the fields on the way from a section to the value at a path."""
+    """The settings of the fields along the path from a section to a value."""
     for part in path.split("."):
         if not isinstance(section, base_config.Config):
             return

@@ -1,9 +1,9 @@
 """Functions and classes that a configuration names: `RunConfig.writers = (@my_writers.Csv(),)`.
 
-Official's configurations hold numbers, strings and sections only. So a function is a section as
-well: its name, and what gin binds of its parameters (`my_writers.Csv.path = 'rows.csv'`). It is
-written to params.yaml and config.gin, read back, and compared in a resume like any other. What a
-class makes is called in its place: `@my.Class` and `@my.Class()` mean the same.
+Official's configurations hold only numbers, strings and sections. So a function is a section, too:
+its name, and the parameters that gin binds (`my_writers.Csv.path = 'rows.csv'`). It is written to
+params.yaml and config.gin, read back, and compared on resume like any other section. For a class,
+an instance is called instead: `@my.Class` and `@my.Class()` mean the same.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class FunctionConfig(base_config.Config):
 
 
 def named_in(kind: type) -> tuple[str, ...] | None:
-    """Where a section of this class names its function: () at once, None if it does not."""
+    """Where a section of this class names its function: () for itself, None if nowhere."""
     if kind is FunctionConfig:
         return ()
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
@@ -52,8 +52,8 @@ def load(config: FunctionConfig) -> functools.partial[Any]:
     """The function, with the arguments that the configuration gives.
 
     Raises:
-        ConfigError: nothing has this name, or it takes other arguments; the message says
-            what is wrong, and not where.
+        ConfigError: there is no such function, or it takes other arguments; the message says what
+            is wrong, but not where.
     """
     try:
         found = pkgutil.resolve_name(config.name)
@@ -72,7 +72,7 @@ def load(config: FunctionConfig) -> functools.partial[Any]:
 
 
 def mistake(config: FunctionConfig, *given: Any) -> str:
-    """What is wrong with a function that will be called with `given`; empty where nothing is."""
+    """Why a function cannot be called with `given`; empty if it can."""
     try:
         named = load(config)
         if not inspect.isclass(named.func):

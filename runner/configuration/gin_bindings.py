@@ -1,4 +1,4 @@
-"""The bindings of gin files, resolved: of known parameters, to values that fit them."""
+"""Resolves the bindings of gin files: known parameters, with values of the right types."""
 
 import dataclasses
 import inspect
@@ -14,7 +14,7 @@ from runner.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Link(typecheck.Pending):
-    """A reference to a class or function that was found."""
+    """A resolved reference to a class or function."""
 
     scope: str = dataclasses.field(kw_only=True)
     named: gin_names.Named = dataclasses.field(kw_only=True)
@@ -38,7 +38,7 @@ class Link(typecheck.Pending):
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A binding of a parameter that exists, to a value that fits it."""
+    """A binding of an existing parameter to a value of the right type."""
 
     scope: str
     named: gin_names.Named
@@ -63,12 +63,12 @@ def resolve(
     """All bindings in their order, with macros replaced by their values.
 
     Args:
-        statements: Of all files.
+        statements: The statements of all files.
         known: Classes that need no import.
 
     Returns:
-        Those that nothing is wrong with, and a line for each other one: an unknown class, parameter
-        or macro, or a value of a wrong type.
+        The valid bindings, and a line for each invalid one: an unknown class, parameter or macro,
+        or a value of the wrong type.
 
     Raises:
         ConfigError: a module cannot be imported.
@@ -86,7 +86,7 @@ def resolve(
 
 
 def unused_macros(statements: Sequence[gin_parser.Statement]) -> Iterator[tuple[str, str]]:
-    """Place and name of each macro that no value refers to."""
+    """The place and name of each unused macro."""
     bindings = [each for each in statements if isinstance(each, gin_parser.Binding)]
     parts = [part for each in bindings for part in gin_parser.parts(each.value)]
     used = {part.name for part in parts if isinstance(part, gin_parser.Macro)}
@@ -105,7 +105,7 @@ class _Resolver:
         }
 
     def bound(self, binding: gin_parser.Binding) -> Bound:
-        """The binding, resolved; a ConfigError says what is wrong with it, and not where."""
+        """The resolved binding; a ConfigError says what is wrong with it, but not where."""
         named = self._names.find(binding.target, binding.source)
         known = typecheck.parameters(named.target)
         parameter = known.get(binding.parameter) or known.get("**")
@@ -122,16 +122,16 @@ class _Resolver:
         return Bound(binding.scope, named, binding.parameter, value, binding.place)
 
     def _elsewhere(self, parameter: str) -> str:
-        """Which other section has a parameter, if that is clear."""
+        """A hint at the other section that has a parameter, if there is only one."""
         holder = self._names.holder(parameter)
         found = f"; did you mean {holder}.{parameter}?" if holder else ""
         return spelling.elsewhere(parameter) or found
 
     def _value(self, value: Any, source: gin_parser.Source, within: tuple[str, ...] = ()) -> Any:
-        """A value, or a part of one, with references resolved; `within` are the macros around."""
+        """A value, or part of one, with references resolved; `within` are the enclosing macros."""
         match value:
             case gin_parser.Reference():
-                # As in gin, what a macro holds is built in a scope of the macro's name.
+                # As in gin, a macro's value is built in a scope with the macro's name.
                 scope = value.scope or "".join(within[-1:])
                 return self._link(dataclasses.replace(value, scope=scope), source)
             case gin_parser.Macro(name) if name in within:

@@ -1,9 +1,9 @@
-"""From gin files to one object: everything in them is checked, then gin builds it.
+"""Builds an object from gin files, after checking everything in them.
 
-gin itself stops at the first mistake, accepts any type, knows no near names and ignores a binding
-that nothing instantiates. So the statements of all files first become a list of bindings, complete
-with classes, checked values and places. gin then gets those that count as one text, in which every
-name is a full path and every macro is replaced by its value.
+gin itself stops at the first mistake, accepts any type, suggests no similar names and ignores a
+binding that nothing instantiates. So the statements of all files are first converted to bindings,
+complete with classes, checked values and places. The effective ones are then passed to gin as one
+text, in which every name is a full path and every macro is replaced by its value.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ _GIN = threading.RLock()  # gin keeps all its state in globals of its module.
 
 
 class Made(NamedTuple):
-    """What gin made.
+    """The result of a build.
 
     Attributes:
-        origins: By path (`trainer.train_steps`), the place where each given value is written.
-        problems: What is wrong with bindings that were left out for it, a line each.
+        origins: Where each value was set, by path (`trainer.train_steps`).
+        problems: Why bindings were left out, one line each.
     """
 
     origins: dict[str, str]
@@ -42,11 +42,11 @@ class Made(NamedTuple):
 def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T, Made]:
     """Has gin build a `root` from files and `Name.param=value` strings, applied in that order.
 
-    The working folder and the folders of the files become importable, and stay so. What gin had
-    been told before, by an earlier call or by somebody else, is forgotten.
+    The working folder and the folders of the files become importable, and stay so. Any previous gin
+    configuration, from an earlier call or other code, is cleared.
 
     Raises:
-        ConfigError: what is wrong is such that nothing can be built, each mistake on a line.
+        ConfigError: nothing can be built; one line for each mistake.
     """
     with _cleared():
         statements = list(gin_parser.read(files, params))
@@ -69,10 +69,10 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
 
 
 def override(base: base_config.Config, files: Iterable[str], params: Iterable[str]) -> Made:
-    """Sets what files and parameters bind in an object that is there already, section by section.
+    """Applies the bindings of files and parameters to an existing object, section by section.
 
-    A binding counts for every section of its class. Sections that the bindings refer to (`@...()`)
-    are built by gin and replace those that were there. Their classes need no import in the files.
+    A binding applies to every section of its class. Sections that bindings reference (`@...()`) are
+    built by gin and replace the existing ones. Their classes need no import in the files.
 
     Args:
         base: Not locked.
@@ -99,7 +99,7 @@ def override(base: base_config.Config, files: Iterable[str], params: Iterable[st
 
 
 def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
-    """Imports what the files import: a user's module may register an experiment.
+    """Imports the files' modules, as one may register an experiment.
 
     Raises:
         ConfigError: a file or a module is missing or broken.
@@ -128,9 +128,9 @@ def _cleared() -> Iterator[None]:
 def _hand_over(
     tree: gin_tree.Tree, statements: Sequence[gin_parser.Statement], known: Sequence[str]
 ) -> None:
-    """Gives gin the bindings that count, unless something is wrong with the tree.
+    """Passes the effective bindings to gin, unless the tree has problems.
 
-    Where single bindings are wrong (`known`), others may have no effect only because of that.
+    If some bindings are invalid (`known`), others may have no effect only for that reason.
     """
     problems = list(tree.problems)
     if not known:
@@ -144,7 +144,7 @@ def _hand_over(
 
 
 def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
-    """Sets what is bound in a section, and in those below it that were there before."""
+    """Sets the bound values in a section, and in its existing subsections."""
     bound = {each.parameter: each.value for each in tree.of("", type(section))}
     for name, value in vars(section).items():
         below = value if isinstance(value, (list, tuple)) else [value]
@@ -152,12 +152,12 @@ def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
             if isinstance(each, base_config.Config):
                 _set(each, tree)
     for name, value in bound.items():
-        vars(section)[name] = None  # or official puts a list into the one that is there
+        vars(section)[name] = None  # or official inserts a list into the existing one
         setattr(section, name, _built(value))
 
 
 def _give_arguments(root: Any, tree: gin_tree.Tree) -> None:
-    """Gives the sections that name functions what is bound of these functions' parameters."""
+    """Stores the bound parameters of functions in the sections that name them."""
     there = dict(sections.walk(root)) if tree.functions else {}
     for path, arguments in tree.functions.items():
         there[path].arguments = base_config.Config(arguments)
@@ -179,7 +179,7 @@ def _built(value: Any) -> Any:
 
 
 def _sets(statement: gin_parser.Statement, root: type) -> bool:
-    """Whether it binds a parameter of `root`, as far as its spelling tells."""
+    """Whether it binds a parameter of `root`, judging by its name only."""
     return (
         isinstance(statement, gin_parser.Binding)
         and statement.target.rpartition(".")[2] == root.__name__
@@ -202,7 +202,7 @@ def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
 
 
 def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
-    """What a constructor has against its values, without gin's account of the calls."""
+    """Why a constructor rejects its values, without gin's call trace."""
     what, name = gin_internals.split_call(error)
     if isinstance(error, ValueError):
         what = f"{name}: {what}"

@@ -1,4 +1,4 @@
-"""An experiment written as a gin file that alone builds it again: `config.gin`."""
+"""Exports an experiment as a self-contained gin file: `config.gin`."""
 
 import dataclasses
 import re
@@ -19,11 +19,11 @@ def write(experiment: base_config.Config, imports: Iterable[str] = ()) -> str:
     """The text of a gin file that builds an equal experiment, defaults included.
 
     Args:
-        experiment: Of importable classes.
-        imports: Modules that have to be imported besides, such as those that register a task.
+        experiment: Its classes must be importable.
+        imports: Further modules to import, such as those that register a task.
 
     Raises:
-        ValueError: it holds what gin cannot spell: NaN, or a class that cannot be imported.
+        ValueError: it contains what gin cannot express: NaN, or a class that cannot be imported.
     """
     writer = _Writer()
     lines = list(writer.section(experiment, ""))
@@ -33,7 +33,7 @@ def write(experiment: base_config.Config, imports: Iterable[str] = ()) -> str:
 
 
 class _Reference(str):
-    """A reference: gin wants no quotes around it."""
+    """A reference, which gin expects without quotes."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class _Writer:
         self._scopes: set[str] = set()
 
     def section(self, section: base_config.Config, scope: str) -> Iterator[str]:
-        """A block for a section, and one for each section below it."""
+        """A block for a section, and one for each of its subsections."""
         below: list[tuple[base_config.Config, str]] = []
         name = self._name(type(section))
         yield f"{scope}/{name}:" if scope else f"{name}:"
@@ -62,7 +62,7 @@ class _Writer:
             yield from self.section(each, within)
 
     def _value(self, value: Any, scope: str, below: list[tuple[base_config.Config, str]]) -> Any:
-        """A value as `gin_files.literal` takes it; sections are noted in `below`."""
+        """A value for `gin_parser.literal`; sections are added to `below`."""
         if isinstance(value, base_config.Config):
             if not dataclasses.fields(value):  # free of form
                 return value.as_dict()
@@ -74,14 +74,14 @@ class _Writer:
         return value
 
     def _name(self, kind: type) -> str:
-        """`module.Class`, its module imported."""
+        """`module.Class`; its module is added to the imports."""
         if "<" in kind.__qualname__ or kind.__module__ == "__main__":
             raise ValueError(f"{kind.__qualname__} cannot be imported")
         self.modules.add(kind.__module__)
         return f"{kind.__module__}.{kind.__qualname__}"
 
     def _scope(self, path: str) -> str:
-        """A scope of its own, so that no section takes values from another."""
+        """A unique scope, so that no section takes values from another."""
         name = re.sub(r"\W", "_", path).strip("_")
         while name in self._scopes:
             name += "_"

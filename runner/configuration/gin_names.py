@@ -1,4 +1,4 @@
-"""What the names in gin files stand for: modules, and the classes and functions in them."""
+"""Resolves the names in gin files to modules, and to the classes and functions in them."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ from runner.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A class or function, and where it is imported from."""
+    """A class or function, and the module it is imported from."""
 
     target: Any
     module: str
@@ -29,20 +29,20 @@ class Named:
 
     @property
     def path(self) -> str:
-        """The name that is the same in every file: `package.module.Class`."""
+        """The full name, valid in every file: `package.module.Class`."""
         return f"{self.module}.{self.name}"
 
 
 class Names:
     """The names that a set of gin files may use.
 
-    A name is looked up among what its own file imports, as gin does. Else it may be the end of a
-    path (`TrainerConfig`, `config.Experiment`) into any module that any of the files imports: what
-    another file imports, this one and the command line need not.
+    A name is looked up among its own file's imports, as gin does. Otherwise it may be the end of a
+    path (`TrainerConfig`, `config.Experiment`) into any module that any of the files imports, so
+    neither this file nor the command line has to repeat another file's imports.
 
     Args:
-        statements: Of all files.
-        known: Classes whose modules count as imported. They are meant where a name is ambiguous.
+        statements: The statements of all files.
+        known: Classes whose modules count as imported. They win if a name is ambiguous.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Names:
         self._referenced = {*self._spelt_out(statements), *known}
 
     def find(self, name: str, source: gin_parser.Source) -> Named:
-        """What `name` stands for in `source`.
+        """The class or function called `name` in `source`.
 
-        Of several classes of one name, the one that a file references by its module is meant.
+        Of several with the same name, the one that a file references by its module wins.
 
         Raises:
-            ConfigError: it stands for nothing, or for more than one thing.
+            ConfigError: the name is unknown or ambiguous.
         """
         head, _, rest = name.partition(".")
         if rest and head in self._tables[source]:
@@ -90,14 +90,14 @@ class Names:
         self._learn(module, prefixes)
 
     def _learn(self, module: types.ModuleType, prefixes: Iterable[str]) -> None:
-        """Takes up the public classes and functions of a module."""
+        """Adds the public classes and functions of a module."""
         for name, target in vars(module).items():
             if not name.startswith("_") and (inspect.isclass(target) or inspect.isfunction(target)):
                 for prefix in prefixes:
                     self._known[f"{prefix}.{name}"] = Named(target, module.__name__, name)
 
     def _spelt_out(self, statements: Sequence[gin_parser.Statement]) -> Iterator[Any]:
-        """What the files reference by a module of their own imports."""
+        """What the files reference by a module that they import themselves."""
         for each in statements:
             for part in (
                 gin_parser.parts(each.value) if isinstance(each, gin_parser.Binding) else ()
@@ -109,7 +109,7 @@ class Names:
                             yield self.find(part.name, each.source).target
 
     def holder(self, parameter: str) -> str:
-        """The only section that has a parameter; empty where none has, or several have."""
+        """The only section that has a parameter; empty if none or several have it."""
         found = {
             each.name
             for each in self._known.values()
@@ -119,7 +119,7 @@ class Names:
         return found.pop() if len(found) == 1 else ""
 
     def _choices(self) -> Iterator[tuple[str, str]]:
-        """The classes of what a section chooses by name: `AdamwConfig` for `'adamw'`."""
+        """The class of each choice that a section selects by name: `AdamwConfig` for `'adamw'`."""
         for each in self._known.values():
             if inspect.isclass(each.target) and issubclass(each.target, oneof.OneOfConfig):
                 for choice, hint in typecheck.type_hints(each.target).items():
@@ -177,14 +177,14 @@ def _imported(statement: gin_parser.Import) -> types.ModuleType:
 
 
 def _hidden_task(error: Exception) -> str:
-    """Whether what an import misses in a module of ours is due to a user's module of that name."""
+    """A hint if a failed import in one of our modules is due to a user's module of that name."""
     missed_in = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
     name = getattr(missed_in, "__name__", getattr(error, "name", None))
     return tasks_package.hidden(str(name))
 
 
 def _check_origin(statement: gin_parser.Import) -> None:
-    """Stops where the file has a module beside it, and Python another one of the same name."""
+    """Raises if a module beside the file is hidden by another one with the same name."""
     name = statement.module.partition(".")[0]
     beside = statement.source.folder / name
     imported = Path(getattr(sys.modules[name], "__file__", None) or "")
@@ -194,7 +194,7 @@ def _check_origin(statement: gin_parser.Import) -> None:
 
 
 def _missing(name: str, near: Sequence[Path]) -> str:
-    """What to say of a module that there is not; `near` are folders in which it may be meant."""
+    """The message for a missing module; `near` are folders where similar names may be."""
     parent, _, leaf = name.rpartition(".")
     around = sys.modules.get(parent)
     if around is not None and hasattr(around, leaf):
@@ -210,7 +210,7 @@ def _missing(name: str, near: Sequence[Path]) -> str:
 
 
 def _hidden(name: str, near: Sequence[Path]) -> str:
-    """Where a module is, if another package of its package's name was found first."""
+    """The message if a module is hidden by another package with its package's name."""
     top, *below = name.split(".")
     package = sys.modules.get(top)
     for folder in dict.fromkeys([*near, *map(Path, sys.path)]) if below else ():

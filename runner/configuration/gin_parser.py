@@ -1,7 +1,7 @@
-"""gin files as statements: found, read with what they include, each statement with its place.
+"""Finds gin files, and parses them and the files they include to statements with places.
 
-Only syntax happens here, by gin's own parser: what a file names stays a name (`gin_names` says what
-it stands for), so neither TensorFlow nor a user's module is imported.
+This handles only syntax, with gin's own parser: names stay names (`gin_names` resolves them), so
+neither TensorFlow nor a user's module is imported.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """`@scope/name` or, where it is `called`, `@scope/name()`."""
+    """`@scope/name` or, if it is `called`, `@scope/name()`."""
 
     scope: str
     name: str
@@ -51,13 +51,13 @@ class Source:
     is_file: bool
 
     def place(self, line: int) -> str:
-        """Where a line stands, as messages name it: `digits.gin:7`, or the flag."""
+        """The place of a line in messages: `digits.gin:7`, or the flag."""
         return f"{self.label}:{line}" if self.is_file else self.label
 
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-    """`import module`; in its file, `name` stands for the module `stands_for`."""
+    """`import module`; in its file, `name` refers to the module `stands_for`."""
 
     module: str
     name: str
@@ -82,7 +82,7 @@ Statement = Import | Binding
 
 
 def parts(value: Any) -> Iterator[Any]:
-    """A value and, where it is a container, all that it holds."""
+    """A value and, if it is a container, everything in it."""
     yield value
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
@@ -92,10 +92,10 @@ def parts(value: Any) -> Iterator[Any]:
 
 
 def literal(value: Any) -> str:
-    """A value as gin reads it; what is infinite needs another spelling than Python's.
+    """A value in gin's syntax, in which infinity is spelled differently than in Python.
 
     Raises:
-        ValueError: it is NaN, for which gin has no spelling.
+        ValueError: it is NaN, which gin cannot express.
     """
     if isinstance(value, dict):
         items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
@@ -114,11 +114,11 @@ def literal(value: Any) -> str:
 def find(name: str, including_folder: Path | None = None) -> Path:
     """The gin file called `name`.
 
-    Searched are the working folder, the folder of the file that includes it, the project's
-    experiments and the package's own files.
+    It searches the working folder, the folder of the including file, the project's experiments and
+    the package's own files.
 
     Raises:
-        ConfigError: not found; the message lists where it looked, and a similar name.
+        ConfigError: not found; the message lists the searched folders and a similar name.
     """
     path = Path(name).expanduser()
     searched = [Path.cwd(), including_folder, EXPERIMENTS, PACKAGE]
@@ -139,7 +139,7 @@ def find(name: str, including_folder: Path | None = None) -> Path:
 def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statement]:
     """All statements in the order in which they apply: the files, then the parameters.
 
-    An `include` stands for the statements of the file; included again, a file adds nothing.
+    An `include` is replaced by the file's statements; including a file again adds nothing.
 
     Raises:
         ConfigError: a file is missing, or a line is not gin.
@@ -170,7 +170,7 @@ def _from_text(text: str, source: Source, included: set[Path]) -> Iterator[State
             case config_parser.BindingStatement(scope, target, parameter, value):
                 yield Binding(scope, target, parameter, value, source, place)
             case config_parser.ImportStatement(module="__gin__.dynamic_registration"):
-                continue  # Every file here is read in this way.
+                continue  # Every file is read in this way.
             case config_parser.ImportStatement(module=module):
                 name = statement.bound_name()
                 whole = statement.is_from or statement.alias
@@ -185,7 +185,7 @@ def _from_text(text: str, source: Source, included: set[Path]) -> Iterator[State
 
 
 class _Names(config_parser.ParserDelegate):
-    """Has gin's parser leave references and macros as the names they are."""
+    """Makes gin's parser keep references and macros as names."""
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
         scope, _, name = scoped_configurable_name.rpartition("/")
@@ -208,7 +208,7 @@ def _parse(text: str, source: Source) -> list[Any]:
 
 
 def _opened(text: str) -> int:
-    """The line of the innermost bracket that is open at the end of a text, or 0."""
+    """The line of the innermost bracket still open at the end of a text, or 0."""
     lines: list[int] = []
     with contextlib.suppress(tokenize.TokenError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -220,7 +220,7 @@ def _opened(text: str) -> int:
 
 
 def _meaning(line: str, error: str) -> str:
-    """What is likely wrong with a line that gin's parser refused."""
+    """What is probably wrong with a line that gin's parser rejects."""
     if re.match(r"\s*include\b", line):
         return "a file's name needs quotes: include 'base.gin'"
     key, equals, value = (part.strip() for part in line.partition("#")[0].partition("="))

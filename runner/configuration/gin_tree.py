@@ -1,4 +1,4 @@
-"""The tree of objects that gin builds from bindings, known before gin builds it."""
+"""Predicts the tree of objects that gin will build from bindings."""
 
 import dataclasses
 import inspect
@@ -12,18 +12,17 @@ from runner.configuration import gin_bindings, gin_names, sections, typecheck
 
 
 class Tree:
-    """What gin builds for a root, by gin's rules.
+    """The objects that gin builds for a root, by gin's rules.
 
-    The last binding counts, an inner scope's before an outer one's, and a reference with a scope
-    leaves the scope of the object that holds it.
+    The last binding wins, inner scopes override outer ones, and a reference with a scope leaves the
+    scope of the object that contains it.
 
     Attributes:
-        bindings: Those that count.
+        bindings: The effective ones.
         built: The classes and functions that are called, by scope, with the place of a reference.
-        origins: The place of each given value, by its path in the root: `trainer.train_steps`.
-        functions: What is bound of the parameters of functions, by the path of the section that
-            names one.
-        problems: What is wrong with the tree, a line each.
+        origins: Where each value was set, by its path in the root: `trainer.train_steps`.
+        functions: The bound parameters of functions, by the path of the section that names one.
+        problems: What is wrong with the tree, one line each.
     """
 
     def __init__(self, bound: Sequence[gin_bindings.Bound]):
@@ -41,7 +40,7 @@ class Tree:
         self._grow(gin_bindings.Link(produces=root, called=True, scope="", named=named))
 
     def adopt(self, root: base_config.Config) -> None:
-        """Follows what gin builds for an object that is there already, and sets in it."""
+        """Follows what gin builds for an existing object, and sets in it."""
         for path, section in sections.walk(root):
             if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
                 continue  # A binding puts another in its place.
@@ -71,9 +70,9 @@ class Tree:
                 yield f"{each.place}: {each.name} has no effect, since inner scopes count: {found}"
 
     def _shadowing(self, each: gin_bindings.Bound) -> list[gin_bindings.Bound]:
-        """The bindings in inner scopes that leave nothing to `each`, though it came after them.
+        """The bindings in inner scopes that leave `each` without effect, though it came later.
 
-        One that came before them is what they were written over.
+        If it came before them, they override it on purpose.
         """
         if _key(each) in self._won:
             return []
@@ -95,7 +94,7 @@ class Tree:
     def _grow(
         self, link: gin_bindings.Link, path: str = "", place: str = "", above: Sequence[Any] = ()
     ) -> None:
-        """Follows an object that is built for the field at `path`, and all that it holds."""
+        """Follows an object that is built for the field at `path`, and everything in it."""
         target, name = link.named.target, link.named.name
         if (link.scope, target) in above:
             self.problems.append(f"{place}: {name} is built from itself")
@@ -115,7 +114,7 @@ class Tree:
             self._follow(each, path, link.scope, [*above, (link.scope, target)])
 
     def _name(self, path: str, given: Iterable[gin_bindings.Bound], place: str) -> None:
-        """Notes what is bound of a function that the section at `path` names."""
+        """Notes the bound parameters of a function that the section at `path` names."""
         self.origins[f"{path}.name"] = place
         arguments = self.functions.setdefault(path, {})
         for each in given:
@@ -129,7 +128,7 @@ class Tree:
     def _follow(
         self, bound: gin_bindings.Bound, path: str, scope: str, above: Sequence[Any]
     ) -> None:
-        """Notes the place of what a binding sets in the object at `path`, and what it builds."""
+        """Notes what a binding sets in the object at `path`, with its place, and what it builds."""
         field = f"{path}.{bound.parameter}".removeprefix(".")
         self.origins[field] = bound.place
         if bound.value is gin.REQUIRED:
@@ -139,7 +138,7 @@ class Tree:
             self._grow(inherits, item, bound.place, above)
 
     def _holder(self, named: gin_names.Named) -> str:
-        """What would build `named`: a reference in the field that is made for the fewest others."""
+        """A field whose reference would build `named`: the one that accepts the fewest types."""
         fields = [
             (len(around.__mro__), f"{holder.__name__}.{field}")
             for _, holder in self.built
@@ -158,12 +157,12 @@ def _takes(target: Any, parameter: str) -> bool:
 
 
 def _key(bound: gin_bindings.Bound) -> tuple[str, Any, str]:
-    """Of bindings with the same, the last counts."""
+    """Of bindings with equal keys, the last wins."""
     return bound.scope, bound.named.target, bound.parameter
 
 
 def _around(scope: str) -> list[str]:
-    """A scope and those around it, the outermost first: "", "a", "a/b"."""
+    """A scope and the enclosing ones, the outermost first: "", "a", "a/b"."""
     parts = scope.split("/") if scope else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 

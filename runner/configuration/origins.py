@@ -1,4 +1,4 @@
-"""Where the values of an experiment were written, and what loading it has found out."""
+"""Where the values of an experiment were set, and what else was learned while loading it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 ATTRIBUTE = "_origins"
-"""The attribute in which a loaded experiment remembers this; it is not one of its values."""
+"""The attribute in which a loaded experiment remembers this; it is not a field."""
 
 
 @dataclasses.dataclass
@@ -16,9 +16,9 @@ class Loading:
     """What a loaded experiment remembers.
 
     Attributes:
-        places: By path (`trainer.train_steps`), where a value was given.
-        resolved: What to show of the values that follow from others.
-        validated: For which modes it is valid: whether they train, and whether they evaluate.
+        places: Where each value was set, by path (`trainer.train_steps`).
+        resolved: Lines that show the derived values.
+        validated: The modes for which it is valid: whether they train, and whether they evaluate.
     """
 
     places: dict[str, str]
@@ -34,18 +34,18 @@ def remember(experiment: cfg.ExperimentConfig, places: Mapping[str, str]) -> Loa
 
 
 def loading(experiment: cfg.ExperimentConfig) -> Loading | None:
-    """What is remembered; None of an experiment that was made in Python."""
+    """What is remembered; None for an experiment made in Python."""
     return vars(experiment).get(ATTRIBUTE)
 
 
 def of(experiment: cfg.ExperimentConfig) -> dict[str, str]:
-    """By path, the place where a value was given; empty for an experiment made in Python."""
+    """Where each value was set, by path; empty for an experiment made in Python."""
     known = loading(experiment)
     return known.places if known else {}
 
 
 class Field(NamedTuple):
-    """A field of a section at a path, and the place where its value was given, if it was."""
+    """A field of the section at a path, and the place where its value was set, if any."""
 
     path: str
     section: base_config.Config
@@ -62,7 +62,7 @@ class Field(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What it holds."""
+        """Its value."""
         return getattr(self.section, self.name)
 
     def line(self, what: str) -> str:
@@ -87,13 +87,13 @@ def field(experiment: cfg.ExperimentConfig, path: str) -> Field:
 
 
 class Invalid(NamedTuple):
-    """A value that is not what it must be.
+    """An invalid value.
 
     Attributes:
-        path: Of its section in the experiment.
-        section: Whose field it is.
-        field: Its name.
-        needs: What it must be.
+        path: The path of its section in the experiment.
+        section: The section.
+        field: The name of the field.
+        needs: The requirement, as in `must be 1 or more`.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Values from YAML put over an experiment, strictly: known names, fitting types, all or nothing."""
+"""Overrides values from YAML, strictly: known names, right types, all or nothing."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,16 +11,16 @@ from runner.errors import ConfigError
 
 
 def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, str]:
-    """Overrides values of `experiment`, which is not locked, by those of `layer`.
+    """Overrides values of `experiment`, which is not locked, with those of `layer`.
 
-    A mapping overrides single fields of a section. A list replaces the list that was there, as a
-    whole, also one of sections. Numbers are what the field's annotation says: 1e3 is an int there.
+    A mapping overrides single fields of a section. A list replaces the whole existing list, also
+    one of sections. Numbers are converted to the field's annotation: 1e3 may be an int.
 
     Returns:
-        By path, the place of each given value.
+        The place of each given value, by path.
 
     Raises:
-        ConfigError: unknown names and wrong types, all of them, a line each with its place.
+        ConfigError: all unknown names and wrong types, one line each with its place.
     """
     problems = list(_override(experiment, layer.values, "", layer.places))
     if problems:
@@ -31,7 +31,7 @@ def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, 
 def _override(
     section: base_config.Config, values: Mapping[str, Any], path: str, places: Mapping[str, str]
 ) -> Iterator[str]:
-    """Sets what fits; yields a line for what does not."""
+    """Sets the valid values; yields a line for each invalid one."""
     fields = [name for name in vars(section) if name not in section.RESERVED_ATTR]
     hints = typecheck.parameters(type(section))
     for name, value in values.items():
@@ -50,12 +50,12 @@ def _override(
             fitting = made.value(value, hint, below)
             yield from made.problems
             if not made.problems:
-                vars(section)[name] = None  # or official puts a list into the one that is there
+                vars(section)[name] = None  # or official inserts a list into the existing one
                 setattr(section, name, fitting)
 
 
 class _Made:
-    """A value made to fit an annotation; a mapping becomes the config class that it names."""
+    """Converts values to annotations; a mapping becomes the annotated config class."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
@@ -87,7 +87,7 @@ class _Made:
 
 
 def _place(places: Mapping[str, str], path: str) -> str:
-    """The place of a value, else of the nearest around it that has one."""
+    """The place of a value, or of the nearest enclosing one that has a place."""
     while path not in places and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return places.get(path, "")

@@ -1,4 +1,4 @@
-"""The resolved configuration as a person reads it: each value with the place where it was given."""
+"""Prints the resolved configuration, each value with the place where it was set."""
 
 import dataclasses
 import functools
@@ -18,14 +18,14 @@ def render(
     otherwise: str = "",
     changed: bool = False,
 ) -> str:
-    """YAML, with a comment on each line that says where its value comes from.
+    """YAML, with a comment on each line that says where its value was set.
 
     Args:
-        experiment: What is shown.
-        origins: By path (`trainer.train_steps`), the place where a value was given.
-        otherwise: What set the other values that are not their class's defaults, such as
-            `--experiment=bert/squad`; empty: the default of the section that holds them.
-        changed: Leave out the values that are as their class has them.
+        experiment: The experiment to show.
+        origins: Where each value was set, by path (`trainer.train_steps`).
+        otherwise: What set the other values that differ from their class's defaults, such as
+            `--experiment=bert/squad`; empty: the default of the enclosing section.
+        changed: Leave out the values that equal their class's defaults.
     """
     printer = _Printer(origins, otherwise or "default of its section", changed)
     lines = printer.section(experiment, default_of(experiment), "", "")
@@ -33,15 +33,15 @@ def render(
 
 
 def changed(experiment: base_config.Config) -> dict[str, Any]:
-    """By path, the values that are not as their class has them: those that `render` can show alone.
+    """The values that differ from their class's defaults, by path.
 
-    What is within a tuple of sections has a path like `run.evaluation_sets[0].name`.
+    Values within a tuple of sections have paths like `run.evaluation_sets[0].name`.
     """
     return dict(_changed(experiment, default_of(experiment), ""))
 
 
 def default_of(section: base_config.Config) -> base_config.Config | None:
-    """A section of the same class with nothing given, to look at; None where none can be made."""
+    """A section of the same class with all defaults; None if it cannot be created."""
     return _made(type(section))  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ class _Printer:
         path: str,
         indent: str,
     ) -> Iterator[str]:
-        """The lines of a section; an empty one has none."""
+        """The lines of a section; none if it is empty."""
         if not dataclasses.fields(section) and path in self._origins:  # free of form: given whole
             names = (f"{path}.{name}" for name in vars(section))
             self._origins = {**dict.fromkeys(names, self._origins[path]), **self._origins}
@@ -116,7 +116,7 @@ def _changed(
 def _fields(
     section: base_config.Config, default: base_config.Config | None, path: str
 ) -> Iterator[tuple[str, str, Any, Any]]:
-    """Of each field its name, its path, its value and the default value."""
+    """The name, path, value and default of each field."""
     for name, value in vars(section).items():
         if name not in section.RESERVED_ATTR:
             known = vars(default).get(name) if default is not None else None
@@ -128,7 +128,7 @@ def _is_default(value: Any, known: Any, default: base_config.Config | None) -> b
 
 
 def _default(value: base_config.Config, known: Any) -> base_config.Config | None:
-    """What a section's values are compared with: the one it replaces, if it is of its class."""
+    """The section to compare values with: the one it replaces, if that has the same class."""
     return known if type(known) is type(value) else default_of(value)
 
 
@@ -141,7 +141,7 @@ def _is_sections(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML holds it, with lists for tuples."""
+    """A value as YAML types, with lists for tuples."""
     if isinstance(value, base_config.Config):
         value = value.as_dict()
     if isinstance(value, Mapping):
@@ -152,6 +152,6 @@ def plain(value: Any) -> Any:
 
 
 def inline(value: Any) -> str:
-    """A value as a line of YAML."""
+    """A value as one line of YAML."""
     text = yaml.safe_dump(plain(value), default_flow_style=True, width=10**9)
     return str(text).removesuffix("\n").removesuffix("\n...")

@@ -1,4 +1,4 @@
-"""Experiments that are registered under a name, as Model Garden registers its own."""
+"""Experiments registered by name, as Model Garden registers its own."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -12,17 +12,17 @@ from runner.errors import ConfigError
 from runner.internals import official as official_internals
 
 OFFICIAL = "official.common.registry_imports"
-"""What has to be imported for Model Garden's own experiments and tasks to be registered."""
+"""The modules whose import registers Model Garden's own experiments and tasks."""
 
 
 def experiment(name: str) -> cfg.ExperimentConfig:
-    """A new configuration of the experiment that is registered as `name`.
+    """A new configuration of the experiment registered as `name`.
 
-    Official's vision and language experiments are imported only where nothing else, such as an
-    import in a gin file, has registered the name.
+    Official's vision and language experiments are imported only if nothing else, such as an import
+    in a gin file, has registered the name.
 
     Raises:
-        ConfigError: there is no such experiment; the message names near ones.
+        ConfigError: there is no such experiment; the message suggests similar names.
     """
     try:
         return exp_factory.get_exp_config(name)
@@ -40,12 +40,12 @@ def experiment(name: str) -> cfg.ExperimentConfig:
 
 
 def names() -> Iterator[str]:
-    """The names of all experiments that are registered by now: `bert/pretraining`."""
+    """The names of all experiments registered so far: `bert/pretraining`."""
     yield from _names(official_internals.registered_experiments(), "")
 
 
 def task_module(task: cfg.TaskConfig) -> str | None:
-    """The module whose import registers the task of a configuration; None where none is."""
+    """The module whose import registers the task of a configuration; None if there is none."""
     try:
         return str(
             registry.lookup(official_internals.registered_tasks(), task.__class__).__module__

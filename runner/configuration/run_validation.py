@@ -1,4 +1,4 @@
-"""How the values of our own section, `run`, must fit each other and the rest."""
+"""Validates our own section, `run`: its values together, and with the other sections."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from runner.core import spelling
 from runner.run_config import RunConfig
 
 TEST = "test/"
-"""The prefix of the metrics of the test at the end."""
+"""The prefix of the final test's metrics."""
 
 
 def problems(
     experiment: cfg.ExperimentConfig, *, evaluates: bool, given_only: bool = False
 ) -> Iterator[Invalid]:
-    """What contradicts another value, or has no effect.
+    """Values that contradict another value, or have no effect.
 
     Args:
         experiment: All values.
         evaluates: Whether the mode evaluates, so that its data must have a batch size.
-        given_only: What a value would need may have been left out for another mistake.
+        given_only: Do not report missing values, which another mistake may have removed.
     """
     run = experiment.run
     yield from _directions(experiment)
@@ -38,7 +38,7 @@ def problems(
 
 
 def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Metrics that are named twice in a field, or of which here higher, there lower is better."""
+    """Metrics that a field names twice, or with contradictory directions (higher and lower)."""
     options, run = experiment.trainer, experiment.run
     metric = spelling.metric_name(options.best_checkpoint_eval_metric or "")
     said = {metric: (options.best_checkpoint_metric_comp, "TrainerConfig")} if metric else {}
@@ -58,7 +58,7 @@ def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _metric_fields(run: RunConfig) -> Iterator[tuple[str, base_config.Config, str]]:
-    """The fields that name metrics: path of the section, section, field."""
+    """The fields that name metrics: section path, section, field."""
     for path, section in sections.walk(run, "run"):
         for field in vars(section):
             if fields.of(type(section), field).better:
@@ -66,7 +66,7 @@ def _metric_fields(run: RunConfig) -> Iterator[tuple[str, base_config.Config, st
 
 
 def _functions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Functions that cannot be called as they will be, or never are."""
+    """Functions that do not accept their arguments, or are never called."""
     run, trainer = experiment.run, experiment.trainer
     if (rule := run.evaluator.give_up) is not None:
         wrong = functions.mistake(rule)
@@ -125,7 +125,7 @@ def _groups(run: RunConfig) -> Iterator[Invalid]:
 
 
 def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
-    """The sections that have data of their own."""
+    """The sections that have their own data."""
     for index, one in enumerate(run.evaluation_sets):
         yield f"run.evaluation_sets[{index}]", one
     if run.test.data is not None:
@@ -144,7 +144,7 @@ def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterato
 
 
 def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Values that were given and that nothing would read."""
+    """Given values that nothing would read."""
     run = experiment.run
     for name in ("early_stopping", "plateau"):
         section = getattr(run, name)
@@ -169,7 +169,7 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Values for best checkpoints where none are kept."""
+    """Settings of best checkpoints if none are kept."""
     run, metric = experiment.run, "TrainerConfig.best_checkpoint_eval_metric"
     if experiment.trainer.best_checkpoint_eval_metric:
         return
@@ -188,7 +188,7 @@ def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def drops_remainder(data: Any) -> bool:
-    """Whether evaluation data are to lose their last batch, other than by official's default."""
+    """Whether evaluation data explicitly drop their last batch, not just by official's default."""
     return bool(getattr(data, "drop_remainder", False)) and not type(data).drop_remainder
 
 

@@ -1,4 +1,4 @@
-"""The learning rate's schedule and the run's length: what follows it, and what does not fit it."""
+"""Fits the learning rate's schedule to the run's length, and finds mismatches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,24 +12,24 @@ from runner.configuration.epochs import DECAYS
 from runner.configuration.origins import Field
 
 FOLLOWS = "follows TrainerConfig.train_steps"
-"""The place of a value that nobody gave, and that the run's length determines."""
+"""The place of a value that was not set, and that the run's length determines."""
 
 _OPTIMIZATION = "trainer.optimizer_config"
-_SAMPLES = 100  # of the steps, at which a schedule is looked at
-_MUCH = 0.1  # the share of the steps without a rate that is worth a word
+_SAMPLES = 100  # steps at which a schedule is evaluated
+_MUCH = 0.1  # the fraction of steps with rate 0 that is reported
 
 
 def follow(experiment: cfg.ExperimentConfig) -> None:
-    """Has the chosen schedule end with the run, where its own length is left empty or 0.
+    """Makes the chosen schedule end with the run if its own length is empty or 0.
 
-    Doing it again changes nothing, unless the run's length has changed.
+    Repeating it changes nothing, unless the run's length has changed.
     """
     field, end = _length(experiment), experiment.trainer.train_steps
     if field is None or not end or end < 1:
         return
     if field.value and field.place != FOLLOWS:
         return
-    # Past the lock, which a copy of a locked experiment keeps below its top.
+    # Bypasses the lock, which subsections of a copied locked experiment keep.
     vars(field.section)[field.name] = max(end - _offset(field.section), 1)
     origins.of(experiment)[field.origin] = FOLLOWS
 
@@ -37,7 +37,7 @@ def follow(experiment: cfg.ExperimentConfig) -> None:
 def complaints(
     experiment: cfg.ExperimentConfig, rates: Callable[[Sequence[int]], Sequence[float]]
 ) -> Iterator[str]:
-    """A line for each of the schedule and the warm-up that does not fit the run.
+    """A line for the schedule and for the warm-up, if it does not match the run's length.
 
     Args:
         experiment: All values.
@@ -63,14 +63,14 @@ def complaints(
 def _share_of_zero(
     rates: Callable[[Sequence[int]], Sequence[float]], end: int, warmup: int
 ) -> float:
-    """The share of the run's steps at which nothing is learnt, those of the warm-up apart."""
+    """The fraction of the run's steps with a learning rate of 0, except during the warm-up."""
     steps = sorted({number * end // _SAMPLES for number in range(_SAMPLES)})
     pairs = zip(steps, rates(steps), strict=True)
     return sum(rate == 0 and step >= warmup for step, rate in pairs) / len(steps)
 
 
 def _misfit(field: Field, end: int) -> str:
-    """How a schedule that ends, or takes its steps, at `field` misses the end of the run."""
+    """How a schedule whose end or steps `field` sets misses the end of the run."""
     offset = _offset(field.section)
     if isinstance(field.section, learning_rate_config.StepwiseLrConfig):
         late = [each + offset for each in field.value if each + offset >= end - 1]  # it holds after
@@ -84,7 +84,7 @@ def _advice(field: Field | None) -> str:
 
 
 def _end_field(experiment: cfg.ExperimentConfig) -> Field | None:
-    """The field that says where the schedule ends; None where it goes on for ever."""
+    """The field that says where the schedule ends; None if it does not end."""
     kind = experiment.trainer.optimizer_config.learning_rate.type
     field = _length(experiment) or _field(experiment, "learning_rate", "boundaries")
     goes_on = kind == "exponential" or (field and getattr(field.section, "cycle", False))

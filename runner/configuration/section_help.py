@@ -1,4 +1,4 @@
-"""What can be set: the fields of a section, with type, default, meaning and what a resume allows.
+"""Help on sections: their fields with type, default, meaning, and whether a resume may change them.
 
 for kind in section_help.standard():
     for row in section_help.facts(kind):
@@ -28,10 +28,10 @@ class FieldHelp(NamedTuple):
         section: The name of its class.
         field: Its name.
         type: In words: `tuple of str`.
-        default: As Python writes it; empty where it must be given.
-        meaning: Of ours, what the field says; of official's, what the class's docstring says.
-        allowed: What it must be: `must be 1 or more`; empty for whatever the type allows.
-        resume: Why a resumed run may have another value; empty where it may not.
+        default: As a Python literal; empty if it must be given.
+        meaning: From the field for our sections, from the class's docstring for official's.
+        allowed: The requirement, such as `must be 1 or more`; empty if the type allows everything.
+        resume: Why a resumed run may have another value; empty if it may not.
     """
 
     section: str
@@ -44,14 +44,14 @@ class FieldHelp(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a section is in an experiment, and why all in it may change in a resume, if it may."""
+    """Where a section is in an experiment, and why a resume may change all of it, if it may."""
 
     path: str
     resume: Resume | None
 
 
 def standard() -> dict[type[base_config.Config], Place]:
-    """The sections that an experiment has or may have by default, from the top."""
+    """The standard sections of an experiment, from the top."""
     places: dict[type[base_config.Config], Place] = {}
     _place(config.Experiment, Place("", None), places)
     return places
@@ -64,15 +64,15 @@ def facts(kind: type[base_config.Config]) -> list[FieldHelp]:
 
 
 def find(name: str, files: Iterable[str] = (), params: Iterable[str] = ()) -> type:
-    """The section of a name, as gin files and the command line write it.
+    """The section with a name, as written in gin files and on the command line.
 
     Args:
         name: `RunConfig`, or `my_module.MyConfig`, whose module is imported.
-        files: Gin files, whose imports count as well.
-        params: The same as texts.
+        files: Gin files whose imports are searched, too.
+        params: The same as text.
 
     Raises:
-        ConfigError: there is no such section; the message says what was likely meant.
+        ConfigError: there is no such section; the message suggests a similar one.
     """
     statements = [*gin_parser.read(["base.gin", *files], params)]
     gin_builder.make_importable(statements)
@@ -115,7 +115,7 @@ def render(kind: type[base_config.Config], width: int = 100) -> str:
 def _place(
     kind: type[base_config.Config], place: Place, places: dict[type[base_config.Config], Place]
 ) -> None:
-    """Notes a section and those below it; the first place of a class counts."""
+    """Notes a section and its subsections; the first place of a class wins."""
     if kind in places:
         return
     places[kind] = place
@@ -157,13 +157,13 @@ def _default(kind: type[base_config.Config], name: str) -> str:
 
 
 def summary(kind: type) -> str:
-    """The first paragraph of a class's docstring, unless `dataclass` has written it."""
+    """The first paragraph of a class's docstring, unless `dataclass` generated it."""
     text = inspect.getdoc(kind) or ""
     return "" if text.startswith(f"{kind.__name__}(") else " ".join(text.split("\n\n")[0].split())
 
 
 def _documented(kind: type) -> dict[str, str]:
-    """The `Attributes:` of the docstrings of a class and of those that it derives from."""
+    """The `Attributes:` in the docstrings of a class and its base classes."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         text = inspect.cleandoc(base.__doc__ or "")
@@ -172,7 +172,7 @@ def _documented(kind: type) -> dict[str, str]:
 
 
 def _attributes(text: str) -> Iterator[tuple[str, str]]:
-    """Name and meaning from the indented lines `name: meaning`, each with its continuations."""
+    """Name and meaning from indented lines `name: meaning` with their continuation lines."""
     block = textwrap.dedent(re.split(r"\n(?=\S)", f"\n{text}", maxsplit=1)[0].strip("\n"))
     for entry in re.split(r"\n(?=\w+: )", block):
         name, colon, meaning = entry.partition(":")

@@ -1,8 +1,8 @@
-"""What is true of a field of a configuration, written at the field itself.
+"""Properties of a configuration's field, declared at the field itself.
 
     patience: int = setting(5, "Evaluations in a row without a gain.", allowed=COUNT, resume=LENGTH)
 
-What holds for official's fields, where nothing can be written, is in `fields`.
+Those of official's fields, which cannot be annotated, are in `fields`.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What values a field may have.
+    """The values that a field may have.
 
     Attributes:
-        needs: Said of a value that is not allowed: `must be 1 or more`.
-        mistake: What to say of a value: `needs` or more; empty where it is allowed.
+        needs: The message for a value that is not allowed: `must be 1 or more`.
+        mistake: Returns the message for a value: `needs` or more; empty if it is allowed.
     """
 
     needs: str
@@ -33,12 +33,12 @@ class Allowed:
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Why a resumed run stays the same experiment although a value has changed.
+    """Why a resumed run is still the same experiment although a value has changed.
 
     Attributes:
         why: The reason.
-        unless: When it does not hold, in words.
-        fails: The same: called with the experiment and the path of the value.
+        unless: In words, when the reason does not hold.
+        fails: Whether it does not hold; called with the experiment and the value's path.
     """
 
     why: str
@@ -51,14 +51,14 @@ class Setting:
     """A field.
 
     Attributes:
-        help: What it means; empty for a field of official, whose class says it.
-        allowed: Its range or choices; None for whatever its type allows.
-        resume: Why it may change when a run is resumed, with all that is below it; None: it may
-            not. A new field is thus safe until somebody has thought about it.
+        help: Its meaning; empty for official's fields, which their class documents.
+        allowed: Its range or choices; None: everything that its type allows.
+        resume: Why it, and everything below it, may change when a run is resumed; None: it may not,
+            so a new field is safe by default.
         read: Where a given value is read: in the first loop of a run that trains, only if it also
-            evaluates, or elsewhere (other modes, later). It decides what may be called unused.
-        better: Which values of the metrics that the field names are better.
-        stands_for: The path of the field of steps that it replaces, for a field in epochs.
+            evaluates, or elsewhere (other modes, later). Decides what may be reported as unused.
+        better: Whether higher or lower values are better for the metrics that the field names.
+        stands_for: For a field in epochs, the path of the step-based field that it replaces.
     """
 
     help: str = ""
@@ -70,11 +70,11 @@ class Setting:
 
 
 def setting(default: Any, help: str, **facts: Any) -> Any:
-    """A dataclass field with what is true of it.
+    """A dataclass field with its properties.
 
     Args:
-        default: Its default; a section's class for a new section of it.
-        help: What it means.
+        default: Its default; for a section, its class.
+        help: Its meaning.
         facts: The other attributes of `Setting`.
     """
     metadata = {METADATA: Setting(help, **facts)}
@@ -94,11 +94,11 @@ def number(
     """A range of numbers.
 
     Args:
-        at_least: The smallest.
-        above: What all are greater than.
-        at_most: The greatest.
-        below: What all are smaller than.
-        also: Further values, each with what it is for: `{0: "for no limit"}`.
+        at_least: The inclusive lower bound.
+        above: The exclusive lower bound.
+        at_most: The inclusive upper bound.
+        below: The exclusive upper bound.
+        also: Further values with their meanings: `{0: "for no limit"}`.
     """
     also = also or {}
     bounds = {"{} or more": at_least, "above {}": above, "at most {}": at_most, "below {}": below}
@@ -117,7 +117,7 @@ def number(
 
 
 def one_of(*choices: str) -> Allowed:
-    """One of some words."""
+    """One of several strings."""
     needs = f"must be {' or '.join(map(repr, choices))}"
 
     def mistake(value: Any) -> str:
@@ -163,18 +163,18 @@ INITIALIZER = Allowed(f"{_INITIALIZER}, or be empty", _initializer)
 
 
 def _rate_drops(experiment: Any, path: str) -> bool:
-    """Whether the learning rate drops by the run's own evaluations."""
+    """Whether the run's own evaluations lower the learning rate."""
     del path
     plateau = experiment.run.plateau
     return bool((plateau.higher or plateau.lower) and not plateau.source)
 
 
 def _batches_count(experiment: Any, path: str) -> bool:
-    """Whether what is in a batch matters: in training, and where so many batches are evaluated."""
+    """Whether the content of batches matters: in training, or if validation_steps limits them."""
     return path.startswith("task.train_data.") or experiment.trainer.validation_steps != -1
 
 
-# Why a value may change in a resume. What says which data are evaluated may not: decisions compare
+# Why a value may change in a resume. The choice of evaluation data may not, since decisions compare
 # evaluations with each other.
 LENGTH = Resume("a run may end earlier or later")
 STEPS = Resume("the steps that follow from it are compared instead")

@@ -1,7 +1,7 @@
-"""What a task has to return, checked where it returns it, before the first step.
+"""Checks what a task's methods return, before the first step.
 
-Official's `Task` is a contract of a few methods that nothing checks: what breaks it fails much
-later, a hundred lines deep in AutoGraph, or trains something else without a word.
+Official's `Task` is a contract of a few methods that nothing enforces: violations fail much later,
+a hundred lines deep in AutoGraph, or silently train something else.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from runner.errors import ConfigError
 
 
 def build_task(config: cfg.TaskConfig, logging_dir: str) -> base_task.Task:
-    """The task that is registered for `config`.
+    """The task registered for `config`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no task is registered.
     """
-    kind = config.__class__  # `runner.configuration.unused_values` gives it another type
+    kind = config.__class__  # `runner.configuration.unused_values` changes its type
     if getattr(config, "BUILDER", None) is None and registry.task_module(config) is None:
         raise ConfigError(
             f"{user_code.place(kind)}: no task is registered for {kind.__name__}: write "
@@ -39,7 +39,7 @@ def build_model(task: base_task.Task) -> tf_keras.Model:
     """The task's model.
 
     Raises:
-        ConfigError: it is none, or one that official's steps cannot train and evaluate.
+        ConfigError: it is not a model, or one that official's steps cannot train and evaluate.
     """
     return _checked(task, task.build_model, task.build_model(), _wrong_model)
 
@@ -48,17 +48,17 @@ def build_inputs(task: base_task.Task, *arguments: Any) -> Any:
     """The task's inputs.
 
     Raises:
-        ConfigError: they are no datasets.
+        ConfigError: they are not datasets.
     """
     return _checked(task, task.build_inputs, task.build_inputs(*arguments), _wrong_inputs)
 
 
 @contextlib.contextmanager
 def kept(task: base_task.Task) -> Iterator[None]:
-    """Inside, what official's trainer has the task return is checked, and otherwise as it was.
+    """A context in which the metrics and losses that the task returns are checked.
 
     Raises:
-        ConfigError: metrics that are none, or a loss that is none or cannot be meant.
+        ConfigError: the metrics are not metrics, or the loss is missing or clearly unintended.
     """
     own = vars(task)
     methods = {name: getattr(task, name) for name in ("build_metrics", "build_losses")}
@@ -79,7 +79,7 @@ def _checked(
     found: Any,
     wrong: Callable[[base_task.Task, Any], str | None],
 ) -> Any:
-    """`found`, which the method has returned; or a ConfigError that says what is `wrong`."""
+    """The method's result `found`; raises ConfigError if `wrong` says why it is invalid."""
     if mistake := wrong(task, found):
         raise ConfigError(f"{_named(task, method)} {mistake}")
     return found
@@ -93,7 +93,7 @@ def _checking_metrics(task: base_task.Task, method: Callable[..., Any]) -> Calla
 
 
 def _checking_losses(task: base_task.Task, method: Callable[..., Any]) -> Callable[..., Any]:
-    """AutoGraph converts what this returns, and the task's method with it."""
+    """AutoGraph converts the returned function, and the task's method with it."""
 
     def checking(*args: Any, **kwargs: Any) -> Any:
         before = _operations()
@@ -146,7 +146,7 @@ def _wrong_metrics(_: base_task.Task, metrics: Any) -> str | None:
 
 @tf.autograph.experimental.do_not_convert
 def _operations() -> int:
-    """How many there are in the graph that is being traced; none where steps run eagerly."""
+    """The number of operations in the graph being traced; 0 if steps run eagerly."""
     return 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
 
 
@@ -182,10 +182,10 @@ def _check_losses(
 
 @tf.autograph.experimental.do_not_convert
 def _spread(labels: Any, outputs: Any, made: Iterable[tf.Operation]) -> Any:
-    """The operation that sets labels [n] against outputs [n, 1], and spreads them to [n, n].
+    """The operation that combines labels [n] with outputs [n, 1], broadcasting to [n, n].
 
-    Seen are the labels and outputs themselves and what keeps their shape, such as a cast or a
-    logarithm; what a function within the loss does in a graph of its own is not.
+    It finds operations on the labels and outputs themselves or on values of the same shape derived
+    from them, as by a cast or a logarithm, but not inside nested function graphs.
     """
     origin = {
         tensor.ref(): (name, tensor.shape)

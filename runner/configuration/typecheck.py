@@ -1,4 +1,4 @@
-"""What a class or function takes, and values against its annotations."""
+"""The parameters of classes and functions, and checks of values against their annotations."""
 
 import collections.abc
 import dataclasses
@@ -12,7 +12,7 @@ from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import spelling
 
-# What official itself gives to fields that it annotates otherwise.
+# Values that official itself assigns to fields with other annotations.
 _DOCUMENTED = {
     "continuous_eval_timeout": int | None,
     "include_in_weight_decay": list[str] | str | None,
@@ -20,7 +20,7 @@ _DOCUMENTED = {
     "input_size": list[int | None],
     "sentencepiece_model_path": str | None,
 }
-# Every official Config's constructor takes these; they would get past all checks.
+# Every official Config's constructor takes these, which would bypass all checks.
 _INHERITED = ("default_params", "restrictions")
 _NO_DEFAULT = (inspect.Parameter.empty, dataclasses.MISSING)
 _SEQUENCES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
@@ -32,14 +32,14 @@ class MismatchError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Pending:
-    """Stands for a value that does not exist yet; only its type, where known, can be checked.
+    """A placeholder for a value that does not exist yet; only its type, if known, can be checked.
 
     Attributes:
-        produces: The type of the value to come; None where nothing says it.
-        called: False where the value is the class or function itself.
-        is_class: Whether it is a class, and not a function.
-        by_name: Where in a section that stands for it the class or function is named (see
-            `functions.named_in`); None where the value itself is meant.
+        produces: The type of the future value; None if unknown.
+        called: False if the value is the class or function itself.
+        is_class: Whether it is a class, not a function.
+        by_name: Where the section that replaces it names the class or function (see
+            `functions.named_in`); None if the value itself is meant.
     """
 
     produces: type | None
@@ -50,14 +50,14 @@ class Pending:
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """What a parameter may be, and whether it must be given."""
+    """A parameter's annotation, and whether it is required."""
 
     hint: Any
     required: bool
 
 
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters that a call of a class or function takes, by name; `**` takes any other.
+    """The parameters of a class or function, by name; `**` accepts any other.
 
     A default that breaks its own annotation widens it: that is not the user's mistake.
     """
@@ -75,9 +75,9 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def type_hints(target: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a class's fields, else of its constructor, else of a function.
+    """The annotations of a class's fields or of its constructor, or of a function.
 
-    Where a name in them cannot be resolved, nothing is known: {}.
+    If a name in them cannot be resolved, the result is {}.
     """
     if inspect.isclass(target) and not dataclasses.is_dataclass(target):
         target = target.__init__
@@ -89,10 +89,10 @@ def type_hints(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """`value` as the annotation `hint` means it: 1e3 is an int, 1 a float, a list may be a tuple.
+    """`value` converted to the annotation `hint`: 1e3 may be an int, 1 a float, a list a tuple.
 
-    A dict in the place of a config class is checked against the fields of that class. What is no
-    type (a type variable, an unresolved name) allows everything.
+    A dict for a config class is checked against the class's fields. Annotations that are not types
+    (a type variable, an unresolved name) allow everything.
 
     Raises:
         MismatchError: the annotation does not allow the value.
@@ -138,7 +138,7 @@ def describe(hint: Any) -> str:
 
 
 def classes(hint: Any) -> Iterable[type]:
-    """The classes that an annotation names, those within unions and sequences included."""
+    """The classes that an annotation names, including those in unions and sequences."""
     if isinstance(hint, type) and not typing.get_args(hint):
         yield hint
     for argument in typing.get_args(hint):
@@ -161,7 +161,7 @@ def _mismatch(value: Any, hint: Any) -> MismatchError:
 
 
 def _convert_union(value: Any, hint: Any) -> Any:
-    """The member that holds the value as it is comes before one that would convert it."""
+    """Prefers a member that accepts the value unchanged to one that would convert it."""
     converted = []
     for member in typing.get_args(hint):
         try:
@@ -215,7 +215,7 @@ def _convert_sequence(value: Any, hint: Any, expected: type, arguments: tuple[An
 
 
 def _convert_fields(value: dict[str, Any], expected: type) -> dict[str, Any]:
-    """A dict for a config class; one without fields takes any."""
+    """Checks a dict for a config class; a class without fields accepts any dict."""
     known = {field.name for field in dataclasses.fields(expected)}
     hints = type_hints(expected)
     for name in value if known else ():

@@ -1,9 +1,9 @@
-"""Which given values nothing has read: settings that had no effect.
+"""Finds given values that nothing has read: settings without effect.
 
-This is the one place where objects are given another class. While reads are counted, each section
-is of a subclass that notes them, and that claims to be the class itself: official looks tasks up
-by `__class__`, dataclasses compare by it, and official's code copies sections, so that a proxy or
-a table of objects would lose them.
+This is the only place that changes the class of objects. While reads are counted, each section has
+a subclass that notes reads and reports the original class as `__class__`: official looks tasks up
+by it, dataclasses compare by it, and official's code copies sections, which proxies or a table of
+objects would not survive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from runner.configuration import fields, printing, sections
 def concerned(
     experiment: base_config.Config, given: Iterable[str], *, evaluates: bool
 ) -> Iterator[str]:
-    """Of the paths of given values, those that a mode that trains reads in its first loop."""
+    """The given paths whose values a training mode should read in its first loop."""
     elsewhere = {"elsewhere"} if evaluates else {"elsewhere", "evaluation"}
     for path in given:
         if not any(field.read in elsewhere for field in fields.along(experiment, path)):
@@ -27,13 +27,13 @@ def concerned(
 def replaced(
     given: base_config.Config, built: base_config.Config, path: str, places: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each given value that another one has replaced where a task was built.
+    """A line for each given value that building the task has replaced.
 
     Args:
         given: The section of the experiment.
-        built: The copy that the task had.
-        path: Of both: `task`.
-        places: By path, where a value was given.
+        built: The task's copy.
+        path: The path of both: `task`.
+        places: Where each value was set, by path.
     """
     others = dict(sections.walk(built, path))
     for where, section in sections.walk(given, path):
@@ -50,16 +50,16 @@ def replaced(
 class Reads:
     """Counts the reads of values that were given.
 
-    Values that are the default of their class have no effect in any case, and are left out.
+    Values that equal their class's default are ignored.
 
-    A section that is exported whole (`as_dict`, `dataclasses.replace`) is read whole. A copy of a
-    section counts as the section.
+    Exporting a section (`as_dict`, `dataclasses.replace`) reads all of it. Reads of a copy of a
+    section count as reads of the section.
 
-    Used as a context manager, it gives the sections their classes back at the end.
+    As a context manager, it restores the sections' classes at the end.
 
     Args:
         experiment: All values.
-        given: The paths (`trainer.train_steps`) of those that matter.
+        given: The paths (`trainer.train_steps`) to watch.
     """
 
     def __init__(self, experiment: base_config.Config, given: Iterable[str]) -> None:
@@ -83,18 +83,18 @@ class Reads:
             _set_class(section, kind)
 
     def unread(self) -> list[str]:
-        """The paths that nothing has read so far, in order."""
+        """The watched paths not read so far, in order."""
         return sorted(self._given - self._read)
 
 
 class Report:
-    """An action: after the first loop, names the values that nothing has read.
+    """An action that reports the values not read by the end of the first loop.
 
     Args:
-        reads: Counts them.
-        places: By path, where a value was given.
-        note: Told a line for each.
-        record: Told their paths.
+        reads: Counts the reads.
+        places: Where each value was set, by path.
+        note: Called with a line for each.
+        record: Called with their paths.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ def _counting(
     fields: set[str],
     note: Callable[[str], None],
 ) -> type[base_config.Config]:
-    """A subclass of `kind` that notes the reads of `fields`, and claims to be `shown`."""
+    """A subclass of `kind` that notes the reads of `fields`, and has `shown` as `__class__`."""
 
     class Counting(kind):
         def __getattribute__(self, name: str) -> Any:
@@ -153,7 +153,7 @@ def _counting(
 
 
 def _changed(section: base_config.Config) -> Iterator[str]:
-    """The names of values, not sections, that are not the defaults: others have none anyway."""
+    """The names of values, not sections, that differ from the defaults."""
     default = printing.default_of(section)
     known = vars(default) if default is not None else {}
     for name, value in vars(section).items():
@@ -165,7 +165,7 @@ def _changed(section: base_config.Config) -> Iterator[str]:
 
 
 def _set_class(section: base_config.Config, kind: type) -> None:
-    """Past the section's lock, and past its own idea of its class."""
+    """Bypasses the section's lock and its `__class__` property."""
     vars(object)["__class__"].__set__(section, kind)
 
 

@@ -1,4 +1,4 @@
-"""Ranges and combinations that the values of an experiment must keep to."""
+"""Validates the ranges and combinations of an experiment's values."""
 
 import glob
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from runner.configuration.origins import Invalid
 from runner.core import spelling
 
 _OFFICIAL_TASKS = ("official.vision.", "official.nlp.")
-_MADE_UP = "dummy"  # the input_path by which tasks of official.nlp make data up
+_MADE_UP = "dummy"  # with this input_path, official.nlp's tasks generate data
 _COMPUTED_WITH = (
     "learning_rate",
     "initial_learning_rate",
@@ -29,17 +29,17 @@ _COMPUTED_WITH = (
 def problems(
     experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool, given_only: bool = False
 ) -> list[str]:
-    """A line for each value that is out of its range, with the place where it was given, if it was.
+    """A line for each invalid value, with the place where it was set, if any.
 
     Args:
         experiment: All values.
-        trains: Whether the mode trains, so that what only training needs must be there.
+        trains: Whether the mode trains, so that values needed for training are required.
         evaluates: Whether the mode evaluates.
-        given_only: Leave out what is only missing: where a name is misspelt, one line is enough.
+        given_only: Do not report missing values: if a name is misspelt, one line is enough.
     """
     places = origins.of(experiment)
     rows = [*_ranges(experiment), *_trainer(experiment.trainer, trains=trains)]
-    # One that was made in Python may be for a task that batches by itself, as official's mock does.
+    # One made in Python may be for a task that does its own batching, as official's mock does.
     if origins.loading(experiment):
         rows += _data(experiment.task, trains=trains, evaluates=evaluates)
     rows += _choices(experiment, trains=trains)
@@ -56,7 +56,7 @@ def problems(
 
 
 def _ranges(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """What is not as its field allows it."""
+    """Values that their field does not allow."""
     for path, section in sections.walk(experiment):
         for name, value in vars(section).items():
             allowed = fields.of(type(section), name).allowed
@@ -73,7 +73,7 @@ def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Invalid]:
 
 
 def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Invalid]:
-    """What the data and official's own tasks lack. The needs of users' tasks are not known."""
+    """What the data and official's own tasks lack. Users' tasks are not checked."""
     is_official = type(task).__module__.startswith(_OFFICIAL_TASKS)
     for name, used in (("train_data", trains), ("validation_data", evaluates)):
         data = getattr(task, name, None)
@@ -96,7 +96,7 @@ def _is_made_up(task: cfg.TaskConfig, data: cfg.DataConfig) -> bool:
 
 
 def _source(path: str, data: cfg.DataConfig) -> Iterator[Invalid]:
-    """Where the data come from, as far as this machine can tell."""
+    """Checks the data's source, as far as this machine can tell."""
     if data.tfds_name:
         if not data.tfds_split:
             yield Invalid(path, data, "tfds_split", "must be given with tfds_name")
@@ -135,7 +135,7 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Invalid]:
-    """Sections that choose one of their fields by its name in `type`."""
+    """Checks sections that select one of their fields by name in `type`."""
     optimization = "trainer.optimizer_config"
     required = (f"{optimization}.optimizer", f"{optimization}.learning_rate") if trains else ()
     for path, section in sections.walk(experiment):
@@ -156,7 +156,7 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Inva
 
 
 def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
-    """Keras clips by one kind of norm; official gives some optimizers a default for one."""
+    """Keras clips by only one kind of norm; official sets a default for some optimizers."""
     for path, section in _chosen(trainer, "optimizer"):
         norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
         if norm is not None and other is not None:
@@ -167,7 +167,7 @@ def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
 
 
 def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
-    """What the chosen schedule and warm-up compute with, and official leaves empty."""
+    """Values that the chosen schedule and warm-up need, and official leaves empty."""
     chosen = [*_chosen(trainer, "learning_rate"), *_chosen(trainer, "warmup")]
     for path, section in chosen:
         *_, choice, kind = path.split(".")
@@ -188,7 +188,7 @@ def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
 
 
 def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base_config.Config]]:
-    """The section that is chosen as the optimizer, the schedule or the warm-up, and its path."""
+    """The selected section of the optimizer, schedule or warm-up, and its path."""
     options = getattr(trainer.optimizer_config, choice)
     section = getattr(options, options.type, None) if options.type else None
     if isinstance(section, base_config.Config):

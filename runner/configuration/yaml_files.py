@@ -1,4 +1,4 @@
-"""YAML files and `--params_override`: plain values, each with the place where it is written."""
+"""YAML files and `--params_override`: plain values, each with its place."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ class Layer(NamedTuple):
 
     Attributes:
         values: Nested by section.
-        places: By path (`trainer.train_steps`, `task.heads[0].name`), where each is written.
+        places: Where each is written, by path (`trainer.train_steps`, `task.heads[0].name`).
     """
 
     values: Mapping[str, Any]
@@ -28,7 +28,7 @@ _OURS = ("bool", "float", "timestamp")
 class _Loader(yaml.SafeLoader):
     """SafeLoader, with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is text.
 
-    A date stays the text that it is: no field holds one.
+    Dates stay text, as no field holds one.
     """
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
@@ -52,12 +52,12 @@ _Loader.add_implicit_resolver(*_FLOAT)
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper, which quotes what YAML 1.1 or 1.2 would not take for text."""
+    """SafeDumper that quotes strings that YAML 1.1 or 1.2 would not read as text."""
 
 
 _Dumper.add_implicit_resolver(*_FLOAT)
 
-# `a.b=1`, `a.b[0]=1`: how Model Garden's users write several values on a command line.
+# `a.b=1`, `a.b[0]=1`: Model Garden's syntax for several values on a command line.
 _PAIR = re.compile(r"\s*(?P<path>\w+(?:\.\w+)*)(?:\[(?P<index>\d+)\])?\s*=(?P<value>.*)", re.DOTALL)
 
 
@@ -84,7 +84,7 @@ def read_file(path: Path) -> Layer:
 def read_override(text: str) -> Layer:
     """The values of `--params_override`: a file's name, YAML or JSON, or `a.b=1,c=[2, 3]`.
 
-    A name of a file that is there is one, also with a "=" in it.
+    The name of an existing file is taken as one, even if it contains "=".
 
     Raises:
         ConfigError: it is none of these.
@@ -100,12 +100,12 @@ def read_override(text: str) -> Layer:
 def _is_file(text: str) -> bool:
     try:
         return "\n" not in text and Path(text).is_file()
-    except OSError:  # longer than a name may be
+    except OSError:  # too long for a file name
         return False
 
 
 def single(path: str, value: Any, place: str) -> Layer:
-    """One value, as a flag gives it."""
+    """A single value, set by a flag."""
     nested: Any = value
     for name in reversed(path.split(".")):
         nested = {name: nested}
@@ -140,7 +140,7 @@ def _values(
     place: Callable[[int], str],
     places: dict[str, str],
 ) -> Any:
-    """What a node says; notes the place of everything below it."""
+    """The values of a node; notes the places of everything in it."""
     if path:
         places[path] = place(node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
@@ -161,7 +161,7 @@ def _values(
 
 
 def _refuse_doubles(node: yaml.MappingNode, path: str, place: Callable[[int], str]) -> None:
-    """YAML forbids a key that is given twice; its loaders take the last without a word."""
+    """YAML forbids duplicate keys, but its loaders silently take the last one."""
     seen: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -214,7 +214,7 @@ def _put(items: Any, index: int, value: Any, where: str) -> None:
 
 
 def _split(text: str) -> list[str]:
-    """`text` at its commas, but for those within brackets or quotes."""
+    """Splits `text` at commas, except those in brackets or quotes."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
