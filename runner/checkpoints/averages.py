@@ -1,7 +1,7 @@
 """The averaged weights of a training checkpoint, as a checkpoint of their own.
 
-Restored from it by whatever means, a model scores what the run's evaluations, which use the
-averages, have recorded. It has no optimizer, so training cannot go on from it.
+A model restored from it by any means scores as in the run's evaluations, which use the averages.
+It has no optimizer, so training cannot resume from it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ def write(source: Path, target: Path) -> None:
 
 
 def stand_alone(path: Path) -> bool:
-    """Whether the checkpoint at `path` can be read, and holds no averages beside its weights."""
+    """Whether the checkpoint at `path` can be read, and holds no averages besides its weights."""
     try:
         names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
     except integrity.READ_ERRORS:

@@ -1,6 +1,6 @@
 """The files of checkpoints in a folder: listing, linking, moving and removing them.
 
-A checkpoint's path stands for several files: `<path>.data-00000-of-00001` and so on, and
+A checkpoint's path denotes several files: `<path>.data-00000-of-00001` and so on, and
 `<path>.index`, which is written last and removed first. A folder's file `checkpoint` lists what was
 committed, the newest last; it is written after the files that it names.
 """
@@ -24,7 +24,7 @@ from runner.internals import tensorflow as tf_internals
 
 NAME = "ckpt"
 TRAINING = "training"
-"""The folder, in one of averaged weights, of the checkpoints that training can go on from."""
+"""In a folder of averaged weights, the folder of the checkpoints that training can resume from."""
 UNWRITABLE = (OSError, tf.errors.OpError)
 """What the operating system and TensorFlow raise if something cannot be written."""
 
@@ -65,7 +65,7 @@ def as_read(path: Path) -> str:
 
 @functools.cache
 def _link_to(folder: str) -> Path:
-    """A link of another name, which exists as long as the process."""
+    """A link with another name, which exists as long as the process."""
     beside = tempfile.TemporaryDirectory(prefix="runner-link-")
     atexit.register(beside.cleanup)
     link = Path(beside.name) / "folder"

@@ -1,6 +1,6 @@
-"""Committing a run's checkpoints, and removing those that need not be kept.
+"""Commits a run's checkpoints, and removes those that need not be kept.
 
-What points to a checkpoint (the `checkpoint` file, info.json) is written after it is whole.
+Files that point to a checkpoint (`checkpoint`, info.json) are written after it is complete.
 """
 
 import contextlib
@@ -106,10 +106,10 @@ class Checkpoints:
         raise self._not_written(step, error) from error
 
     def way_back(self) -> int | None:
-        """The step to go back to: of the newest whole checkpoint on the grid, or else of any.
+        """The step to roll back to: the newest whole checkpoint on the grid, or else off it.
 
-        One that a signal asked for comes last: a run without that signal would not have it. None if
-        there is no whole checkpoint.
+        Checkpoints that a signal requested come last, as an undisturbed run would not have them.
+        None if there is no whole checkpoint.
         """
         self.wait()
         names = checkpoint_files.names(self._directory)
@@ -147,7 +147,7 @@ class Checkpoints:
             self._list(newest.name)
 
     def _list(self, newest: str) -> list[int]:
-        """Lists what is there, `newest` last, and returns the steps."""
+        """Lists the existing checkpoints, `newest` last, and returns their steps."""
         older = [name for name in checkpoint_files.names(self._directory) if name != newest]
         checkpoint_files.list_committed(self._directory, [*older, newest])
         return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]

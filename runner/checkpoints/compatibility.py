@@ -1,4 +1,4 @@
-"""A model's variables against a checkpoint's: which are missing, unexpected, differently shaped.
+"""Compares a model's variables with a checkpoint's: missing, unexpected, differently shaped.
 
 As TensorFlow does, this matches two graphs of objects by the names of their edges: a layer is
 `layer_with_weights-3` of its model, whatever its name. A variable's path is the shortest way to it.

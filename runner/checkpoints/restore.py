@@ -1,4 +1,4 @@
-"""Restoring from a checkpoint, and what is said of one that is damaged or does not fit."""
+"""Restores checkpoints, and explains why one is damaged or does not match the model."""
 
 import contextlib
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
 
 @contextlib.contextmanager
 def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
-    """Inside, `checkpoint` has no extent of logs if `path` is of a version that saved none."""
+    """A context in which `checkpoint` lacks the log extents if `path` has none (older versions)."""
     logs = getattr(checkpoint, extra_state.LogState.NAME, None)
     if logs is None or extra_state.LogState.read(path) is not None:
         yield

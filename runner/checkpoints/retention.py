@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """Keeps the last `last` checkpoints, and for ever those of every so many steps.
+    """Keeps the last `last` checkpoints, and those at multiples of `every` for ever.
 
-    Extra ones, which a signal asked for between two steps of the grid, displace none of the grid: a
-    run that was stopped can go back as far as one that was not.
+    Extra ones, which a signal requested between steps of the grid, do not displace any on the grid:
+    a run that was stopped can roll back as far as one that was not.
 
     Attributes:
         last: How many of the newest, and of the newest that are due; at least 1.

@@ -24,7 +24,7 @@ def problems(
     Args:
         experiment: All values.
         evaluates: Whether the mode evaluates, so that its data must have a batch size.
-        given_only: Do not report missing values, which another mistake may have removed.
+        given_only: Skip checks for missing values, which another mistake may have removed.
     """
     run = experiment.run
     yield from _directions(experiment)

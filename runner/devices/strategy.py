@@ -1,6 +1,6 @@
 """Where and how a run computes: distribution strategy, precision, threads, seeds.
 
-All of it follows official's `RuntimeConfig`; what this machine does not have is a `ConfigError`.
+All of it follows official's `RuntimeConfig`; requesting missing hardware is a `ConfigError`.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def build(
 
 
 def _reach_tpu(address: str | None) -> None:
-    """Raises if no TPU answers at `address`; TensorFlow would wait in silence."""
+    """Raises if no TPU answers at `address`; TensorFlow would wait silently."""
     if not address:
         raise ConfigError(
             "RuntimeConfig.distribution_strategy = 'tpu' needs the TPU's name or address: "
@@ -181,7 +181,7 @@ def set_seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def without_determinism() -> Iterator[None]:
-    """Inside, ops need not be deterministic."""
+    """A context in which ops need not be deterministic."""
     before = tf_internals.is_deterministic()
     tf_internals.allow_nondeterminism()
     try:
@@ -216,8 +216,8 @@ def check_batch(
     Args:
         strategy: Its replicas share the batch.
         data: May have a `global_batch_size`.
-        name: Names `data` in the message.
-        parts: How many parts each replica cuts its share into.
+        name: The name of `data` in messages.
+        parts: The number of parts that each replica splits its batch into.
     """
     size = getattr(data, "global_batch_size", 0)
     replicas = strategy.num_replicas_in_sync

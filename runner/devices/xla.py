@@ -1,7 +1,7 @@
-"""What XLA cannot compile, found before it is tried.
+"""Detects what XLA cannot compile before trying it.
 
-TensorFlow would fail in the first step, and name neither the field nor a way out. Model Garden's
-experiments ask for XLA, which its trainer uses only with GPUs: so a run goes on without it, and
+TensorFlow would fail in the first step, naming neither the field nor a solution. Model Garden's
+experiments request XLA, which its trainer uses only with GPUs, so a run continues without it and
 says so.
 """
 

@@ -43,7 +43,7 @@ class CheckpointQueue:
         recovery.clear_leftovers(folder)
 
     def next(self) -> Path | None:
-        """The next to evaluate, which nobody else removes; None if there is none now."""
+        """The next checkpoint to evaluate, safe from removal by others; None if none is due."""
         while due := self._due():
             path = due[0] if self._options.policy == "every" else due[-1]
             if path.parent != self._model_dir:
@@ -58,7 +58,7 @@ class CheckpointQueue:
         return None
 
     def clear(self) -> None:
-        """Empties the queue, which nobody will evaluate."""
+        """Empties the queue, which will not be evaluated."""
         files.check(self._folder / layout.QUEUE)
         shutil.rmtree(self._folder / layout.QUEUE, ignore_errors=True)
 
@@ -68,7 +68,7 @@ class CheckpointQueue:
             checkpoint_files.remove(path)
 
     def _due(self) -> list[Path]:
-        """What to evaluate, the oldest first; copies that are not needed are removed."""
+        """The checkpoints to evaluate, oldest first; removes copies that are not needed."""
         if self._glance.changed():
             listed = checkpoint_files.committed(self._model_dir)
             self._committed = [self._model_dir / path.name for path in listed]

@@ -19,7 +19,7 @@ Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 def drawing(config: Experiment, task: base_task.Task) -> Pictures | None:
-    """The task's method `pictures`; None where it has none, or nothing is drawn."""
+    """The task's method `pictures`; None if it has none, or drawing is off."""
     return getattr(task, "pictures", None) if config.run.tensorboard else None
 
 
@@ -90,19 +90,19 @@ class EvaluationLog:
     def catch_up(
         self, source: Path, commit: Callable[[], object] | None = None
     ) -> records.Evaluation | None:
-        """Makes the best checkpoint's folder follow from the rows, as after a kill in between.
+        """Brings the best checkpoint's folder up to date with the rows, as after a kill.
 
         Args:
             source: A checkpoint beside which the best one may lie.
             commit: Makes it, if it is among the best and not there.
 
         Returns:
-            The best evaluation, None while there is none.
+            The best evaluation; None if there is none yet.
         """
         return self._best.update(self._rows.evaluations, source, commit)
 
 
 def checkpoint_name(path: Path, home: Path) -> str:
-    """What a row calls a checkpoint: its name, or its path where it is outside of `home`."""
+    """A checkpoint's name in rows; its path if it is outside `home`."""
     path = path.resolve()
     return path.name if path.is_relative_to(home.resolve()) else str(path)

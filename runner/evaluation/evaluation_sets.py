@@ -1,4 +1,4 @@
-"""Named sets of data that are evaluated beside the validation data."""
+"""Named datasets that are evaluated in addition to the validation data."""
 
 import dataclasses
 from collections import Counter
@@ -24,10 +24,10 @@ class EvaluationSet:
     """A set of data to evaluate.
 
     Attributes:
-        name: Of the set; empty for the validation data.
-        prefix: Before the names of its metrics in a row.
-        interval: In steps.
-        dataset: Distributed; None for the validation data, which the evaluator holds.
+        name: The set's name; empty for the validation data.
+        prefix: The prefix of its metrics' names in a row.
+        interval: The steps between its evaluations.
+        dataset: A distributed dataset; None for the validation data, which the evaluator holds.
     """
 
     name: str
@@ -104,10 +104,10 @@ def _name(metric: str, prefix: str) -> str:
 
 
 def _portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
-    """How many examples of a set count, None for all.
+    """The number of examples to evaluate; None for all.
 
-    For a share, the examples are counted by reading them once, unless the data's configuration has
-    a method `size()`.
+    For a `share`, the examples are counted by reading them once, unless the data's configuration
+    has a method `size()`.
     """
     if not each.examples and each.share == 1.0:
         return None

@@ -22,7 +22,7 @@ def build(
     *,
     rows: history.History,
 ) -> "FinalTest | None":
-    """The test at the end, recorded in `folder`; None where no test data are configured."""
+    """The final test, recorded in `folder`; None if no test data are configured."""
     if config.run.test.data is None:
         return None
     with built.strategy.scope():
@@ -30,7 +30,7 @@ def build(
 
 
 class FinalTest:
-    """Tests the best weights of a run, and the last ones where that is asked for.
+    """Tests the best weights of a run and, if configured, the last ones.
 
     Each result is a row of history, named `test/...`, and a point in the folder `test` at the step
     of the weights. A test that history has already is not done again.
@@ -61,7 +61,7 @@ class FinalTest:
         self._pictures = evaluation_log.drawing(config, built.task)
 
     def run(self, step: int, last: Path) -> dict[str, Any]:
-        """Tests the last weights if asked to, then the best; these are the present ones after.
+        """Tests the last weights if configured, then the best, which remain loaded.
 
         Without a best checkpoint the last weights are tested.
 
@@ -88,7 +88,7 @@ class FinalTest:
         }
 
     def _too_early(self) -> str:
-        """Why there is no best checkpoint, where all evaluations came too early for one."""
+        """Why there is no best checkpoint, if all evaluations were too early for one."""
         first = self._config.run.retention.from_step
         if first and all(row.step < first for row in self._rows.evaluations):
             return f", as no evaluation came at step {first:,} or later"

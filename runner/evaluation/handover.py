@@ -36,7 +36,7 @@ def registered(
     seconds: float = heartbeat.SECONDS,
     note: console.Note = console.say,
 ) -> Iterator[None]:
-    """Inside, the evaluator of `folder` counts as live.
+    """A context in which the evaluator of `folder` counts as live.
 
     A clean end and a mistake in the configuration remove the registration. Another error, a signal
     or a kill leaves it: the evaluator is expected back.
@@ -121,7 +121,7 @@ def metrics_of(model_dir: Path, name: str) -> list[str] | None:
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """What an evaluator wrote; {} if it cannot be read, which must not end training."""
+    """The content of a registration; {} if it cannot be read, which must not end training."""
     try:
         said = files.read_json(path)
     except (OSError, RunnerError):

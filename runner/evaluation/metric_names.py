@@ -115,7 +115,7 @@ def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
 
 
 def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
-    """Checks a metric of an evaluator against what that says it produces, or else this task.
+    """Checks an evaluator's metric against those it reports, or else against this task's.
 
     A running evaluator that does not know its metrics (`known` is empty) is trusted.
     """
@@ -131,7 +131,7 @@ def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | Non
 
 
 def _refuse_idle(config: Experiment) -> None:
-    """Refuses rules that follow evaluations which nobody makes."""
+    """Rejects rules that depend on evaluations that no process makes."""
     for rule in (config.run.early_stopping, config.run.plateau):
         if (rule.higher or rule.lower) and not rule.source:
             name = type(rule).__name__

@@ -1,6 +1,6 @@
-"""Gradient accumulation: a batch in parts, one after the other, with one update.
+"""Gradient accumulation: processes a batch in parts, with one update at the end.
 
-Like T5X's microbatches: activations take the memory of one part.
+As with T5X's microbatches, activations take only the memory of one part.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def accumulated(task_step: Step, parts: int, loss: str) -> Step:
 
     Args:
         task_step: Calls `optimizer.apply_gradients` once.
-        parts: How many; 1 is `task_step` itself.
+        parts: The number of parts; 1 returns `task_step` itself.
         loss: The name of the loss among the logs.
 
     Returns:
@@ -68,7 +68,7 @@ def accumulated(task_step: Step, parts: int, loss: str) -> Step:
 
 
 class _Recorder:
-    """Takes the place of an optimizer of any class, and records gradients instead of applying."""
+    """Replaces an optimizer of any class, recording gradients instead of applying them."""
 
     def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
         self._optimizer = optimizer
@@ -90,7 +90,7 @@ class _Recorder:
         return [gradient for gradient, _ in self._only()[0] if gradient is not None]
 
     def apply(self, gradients: list[Any]) -> None:
-        """Applies other gradients in the place of the recorded ones."""
+        """Applies other gradients instead of the recorded ones."""
         pairs, args, options = self._only()
         left = iter(gradients)
         given = [(None if old is None else next(left), variable) for old, variable in pairs]
@@ -106,7 +106,7 @@ class _Recorder:
 
 
 def _start(gradients: list[Any], parts: int) -> list[Any]:
-    """Sums that begin with the first part's gradients; slices are kept side by side."""
+    """Sums initialized with the first part's gradients; sparse slices are concatenated."""
 
     def kept(tensor: tf.Tensor) -> tf.TensorArray:
         array = tf.TensorArray(
@@ -154,7 +154,7 @@ def _part(batch: Any, index: Any, parts: int) -> Any:
 
 
 def _share(batch: Any, parts: int) -> Any:
-    """How many of a batch's examples are in one part."""
+    """The number of examples in one part of a batch."""
     said = (
         "RunConfig.gradient_accumulation: a replica's batch{} cannot be split into {} equal parts"
     )

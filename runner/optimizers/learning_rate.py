@@ -15,7 +15,7 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
     """A schedule times a scale: max(scale * scheduled, min(scheduled, floor)).
 
     Attributes:
-        scale: 1 at first; it follows from history and is not saved.
+        scale: Initially 1; it follows from the history and is not saved.
 
     Args:
         scheduled: A schedule.
@@ -37,7 +37,7 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
         return _scaled(self.scheduled(step), self.scale, self._floor)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras's description of it."""
+        """The schedule's Keras configuration."""
         return {"scheduled": self.scheduled, "floor": self._floor}
 
 
@@ -60,7 +60,7 @@ class ScaledConstant:
 
 
 Scale: TypeAlias = "tf.Variable | ScaledConstant"
-"""What decisions multiply a rate by, 1 at first; it has `assign`."""
+"""The factor that decisions apply to a rate, initially 1; it has `assign`."""
 
 
 def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> Scale:

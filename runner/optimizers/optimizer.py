@@ -1,4 +1,4 @@
-"""The optimizer, built by official's factory, and what it wraps: a loss scale, moving averages."""
+"""The optimizer, built by official's factory, and its wrappers: loss scale, moving averages."""
 
 import tensorflow as tf
 import tf_keras
@@ -12,7 +12,7 @@ from runner.internals import official as official_internals
 def build(
     task: base_task.Task, config: config_definitions.ExperimentConfig
 ) -> tf_keras.optimizers.Optimizer:
-    """The optimizer that `config` describes, with a loss scale where float16 needs one."""
+    """The optimizer that `config` describes, with a loss scale if float16 needs one."""
     return train_utils.create_optimizer(task, config)
 
 

@@ -26,7 +26,7 @@ def group_of(name: str, groups: Sequence[VariableGroupConfig]) -> VariableGroupC
 
 
 def check(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
-    """Raises ConfigError where a group is empty, with names that its pattern may have meant."""
+    """Raises ConfigError if a group is empty, suggesting similar names."""
     names = [name_of(variable) for variable in model.trainable_variables]
     taken = {group.name for name in names if (group := group_of(name, groups))}
     for group in groups:
@@ -74,10 +74,10 @@ def initialize(groups: Sequence[VariableGroupConfig], model: tf_keras.Model, see
 def scale_rates(
     optimizer: tf_keras.optimizers.Optimizer, groups: Sequence[VariableGroupConfig]
 ) -> None:
-    """Makes an optimizer apply each group's own rate, whatever kind it is of.
+    """Makes an optimizer of any kind apply each group's own rate.
 
     Args:
-        optimizer: What official's factory built; no step has been traced.
+        optimizer: From official's factory; no step has been traced.
         groups: A variable in none of them keeps the rate in force.
     """
     if all(group.rate_scale == 1 for group in groups):

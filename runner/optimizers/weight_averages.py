@@ -1,4 +1,4 @@
-"""The moving averages of a model's weights, put in their place by copying."""
+"""The moving averages of a model's weights, swapped in by copying."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ class Averages:
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
-        """The averages are the model's weights inside; the weights return bit for bit."""
+        """A context in which the model has the averages; then its weights return bit for bit."""
         self._swap_in()
         try:
             yield

@@ -33,7 +33,7 @@ def build_trainer(
     stop: signals.Stop,
     given: Given = Given(),  # noqa: B008, immutable
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
-    """A trainer whose variables all exist, its inputs placed at `step`.
+    """A trainer with all variables created, and its inputs placed at `step`.
 
     Returns:
         The trainer, and the scale of its learning rate.
@@ -74,7 +74,7 @@ def build_evaluator(
     stop: signals.Stop,
     given: Given = Given(),  # noqa: B008, immutable
 ) -> evaluator.Evaluator:
-    """An evaluator; it has an optimizer only where that keeps the averages to evaluate."""
+    """An evaluator; it has an optimizer only if that holds the averages to evaluate."""
     averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = _devices(config, given), inner_loop.Brake()
     evaluated = pipeline.of_evaluations()
@@ -101,7 +101,7 @@ def training_inputs(
     rows: history.History,
     determinism: pipeline.Determinism,
 ) -> Any:
-    """The training inputs from `step` on, without the batches that decisions leave out."""
+    """The training inputs from `step` on, without the batches that decisions skip."""
     return pipeline.training(
         task,
         config.task.train_data,
@@ -116,7 +116,7 @@ def training_inputs(
 def build_pruning(
     config: Experiment, built: trainer.Trainer, folder: Path
 ) -> tuple[schedule.Action, ...]:
-    """What official does after each loop where a task prunes its model; before a restore.
+    """Official's action after each loop if a task prunes its model; build it before a restore.
 
     Raises:
         ConfigError: the package that prunes is not installed.
@@ -134,11 +134,11 @@ def build_pruning(
 
 
 class Costs(NamedTuple):
-    """What training costs.
+    """The cost of training.
 
     Attributes:
         view: Parameters and FLOPs.
-        utilization: From a rate to the share of the devices' peak; None where that is not known.
+        utilization: From a rate to the fraction of the devices' peak; None if that is unknown.
     """
 
     view: overview.Overview

@@ -1,4 +1,4 @@
-"""`--dry_run`: what a mode would do, once and small, in a scratch folder that is removed.
+"""`--dry_run`: does what a mode would do, once and small, in a temporary folder.
 
 Real data, one training step, one evaluation batch, a checkpoint saved and restored. What would
 fail hours later (a full disk, a folder that is not writable, a metric that does not exist, too
@@ -37,13 +37,13 @@ _TIMED_STEPS = 3
 def rehearse(
     request: Request, *, trains: bool, evaluates: bool, checkpoint: str | None
 ) -> dict[str, Any]:
-    """Does everything once; the run's folder is only looked at.
+    """Does everything once; the run's folder is only read.
 
     Args:
-        request: What a mode would be given.
+        request: The mode's request.
         trains: Whether the mode trains.
         evaluates: Whether it evaluates.
-        checkpoint: What a mode that only evaluates is to evaluate; None: the newest, if any.
+        checkpoint: What a mode that only evaluates would evaluate; None: the newest, if any.
 
     Returns:
         For JSON: `seconds_per_step`, `peak_memory_bytes` and the like.
@@ -182,7 +182,7 @@ def _nearest(model_dir: Path) -> Path:
 
 
 def _check_folder(model_dir: Path) -> None:
-    """Raises where the run's folder could not be written."""
+    """Raises if the run's folder could not be written."""
     there = _nearest(model_dir)
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunnerError(f"{model_dir} cannot be written: no permission for {there}")

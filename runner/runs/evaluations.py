@@ -1,4 +1,4 @@
-"""Assembles the evaluation of what a trainer or an evaluator holds."""
+"""Assembles the evaluation of a trainer's or an evaluator's weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ class Outputs(NamedTuple):
         folder: The run's, or the evaluator's own within it.
         rows: The history in `folder`.
         boards: TensorBoard's folders.
-        line: What a person sees.
+        line: Shows progress to the user.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ def build_evaluation(
         built: The evaluator.
         outputs: Where results go.
         actions: Called with each result.
-        grid: When each set of data is due, and none is read if nothing ever is; None: always.
+        grid: When each set of data is due; None: always. If none ever is, no data are read.
         keeps_best: Whether best checkpoints are kept.
     """
     folder, rows, boards, line = outputs

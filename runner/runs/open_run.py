@@ -1,4 +1,4 @@
-"""Opening a training run: what its folder holds is cleared, restored and checked, in this order."""
+"""Opens a training run: clears leftovers in its folder, restores its state, and checks it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,11 +27,11 @@ def open_run(
     Args:
         request: What the user asks for.
         evaluates: Whether the run evaluates, too.
-        beat: Told the step after each loop.
-        evaluators: The folder whose evaluators decide, where it is not the run's.
+        beat: Called with the step after each loop.
+        evaluators: The folder whose evaluators decide, if it is not the run's.
 
     Raises:
-        ConfigError: the configuration asks for what cannot be built.
+        ConfigError: the configured run cannot be built.
         RunnerError: no checkpoint can be restored.
     """
     config, folder = request.config, request.model_dir
@@ -86,7 +86,7 @@ def _built(
 def _truncated_history(
     request: Request, source: Path | None, written: extra_state.LogExtents | None
 ) -> history.History:
-    """The rows up to the checkpoint to start from, none of which may be lost."""
+    """The rows up to the checkpoint to start from; none of them may be missing."""
     folder = request.model_dir
     rows = history.History(folder / layout.HISTORY)
     if written and (lost := rows.lost(written.history)):
@@ -131,7 +131,7 @@ def _log(
 def _check_training_rows(
     log: training_log.TrainingLog, folder: Path, source: Path, newest: int
 ) -> None:
-    """Says so where rows are lost that were there when the checkpoint was committed."""
+    """Reports missing rows that existed when the checkpoint was committed."""
     if log.step < newest:
         console.say(
             f"{folder / layout.TRAINING_ROWS} has lost training rows: the newest is of step "

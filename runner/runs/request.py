@@ -1,4 +1,4 @@
-"""What a user asks for, and what comes of it. The modes' table needs this without TensorFlow."""
+"""A mode's request and outcome. The modes' table needs them without TensorFlow."""
 
 import collections
 import dataclasses
@@ -22,7 +22,7 @@ Results = dict[str, Any]
 
 
 class Given(NamedTuple):
-    """What a caller has made already, in place of what the configuration describes.
+    """Objects made by the caller, used instead of what the configuration describes.
 
     Attributes:
         strategy: Its scope is entered here.
@@ -34,7 +34,7 @@ class Given(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a mode leaves behind.
+    """A mode's result.
 
     Attributes:
         results: For JSON.
