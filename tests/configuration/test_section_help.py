@@ -39,7 +39,7 @@ def test_a_section_is_shown_with_types_defaults_and_meanings(capsys, name, said)
 
 def test_a_section_of_a_task_is_found_by_what_the_gin_file_imports(capsys):
     out = shown(capsys, "--gin_file=digits.gin", "--help=ImageClassificationConfig")
-    assert "label_smoothing: float = 0.0 The share of each label's weight" in out
+    assert "label_smoothing: float = 0.0 The fraction of each label's weight" in out
 
 
 @pytest.mark.parametrize(
