@@ -387,6 +387,7 @@ class RunConfig(base_config.Config):
         "What is done after loops and evaluations: `(@my_actions.Draw(),)`, or `ActionConfig`s "
         "that say when.",
         resume=REPORTS,
+        read="elsewhere",
     )
     writers: tuple[FunctionConfig, ...] = setting(
         (),
@@ -395,6 +396,7 @@ class RunConfig(base_config.Config):
         "the set's name. If it has a method `close`, that is called at the end. After a resume, "
         "steps may come again: the later values count.",
         resume=REPORTS,
+        read="elsewhere",
     )
     stopping_rules: tuple[FunctionConfig, ...] = setting(
         (),

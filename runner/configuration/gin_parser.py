@@ -204,7 +204,9 @@ def _parse(text: str, source: Source) -> list[Any]:
     except SyntaxError as error:
         line = error.lineno or 1
         written = "".join(text.splitlines()[line - 1 : line])
-        raise ConfigError(f"{source.place(line)}: {_meaning(written, str(error))}") from None
+        raise ConfigError(
+            f"{source.place(line)}: {_meaning(written, str(error), source)}"
+        ) from None
 
 
 def _opened(text: str) -> int:
@@ -219,7 +221,7 @@ def _opened(text: str) -> int:
     return lines[-1] if lines else 0
 
 
-def _meaning(line: str, error: str) -> str:
+def _meaning(line: str, error: str, source: Source) -> str:
     """What is probably wrong with a line that gin's parser rejects."""
     if re.match(r"\s*include\b", line):
         return "a file's name needs quotes: include 'base.gin'"
@@ -232,5 +234,6 @@ def _meaning(line: str, error: str) -> str:
         return f"write {_LITERALS[word.lower()]} for {word}"
     if word and not word[0].isdigit():
         quoted = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", f'"{word}"', value, count=1)
-        return f"a string needs quotes: {key} = {quoted}"
+        shell = "" if source.is_file else f"; in a shell, '--gin.{key}={quoted}'"
+        return f"a string needs quotes: {key} = {quoted}{shell}"
     return f"cannot read {line.strip()!r}; expected Name.parameter = value"

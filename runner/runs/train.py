@@ -33,9 +33,11 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
             with closing.closing(run):
                 run.report()
                 start.note(devices=run.devices)
+                ending = user_actions.at_end(experiment)
                 driver = _drive(run, request, report)
                 tested = run.test(driver.step)
-                user_actions.at_end(experiment, run.newest)
+                for action in ending:
+                    action(run.newest)
             rule, rows = policies.best_rule(experiment), run.state.history.evaluations
             if board and rule:
                 board.best(rule.best(rows))

@@ -11,19 +11,14 @@ from runner.run_config import ActionConfig
 
 
 class _Conditional:
-    """An action that is only taken where it is due, and is made when it first is."""
+    """An action that is only taken where it is due."""
 
     def __init__(self, config: ActionConfig, due: Callable[[], bool] = lambda: True) -> None:
-        self._config = config
         self._due = due
-        self._action: Callable[..., Any] | None = None
+        self._action = functions.build(config.action)
 
     def __call__(self, logs: Mapping[str, Any]) -> Any:
-        if not self._due():
-            return None
-        if self._action is None:
-            self._action = functions.build(self._config.action)
-        return self._action(logs)
+        return self._action(logs) if self._due() else None
 
 
 def after_loops(
@@ -51,8 +46,6 @@ def after_evaluations(config: Experiment, rows: history.History) -> list[schedul
     ]
 
 
-def at_end(config: Experiment, logs: Mapping[str, Any]) -> None:
-    """Does what is to be done at the end of training, with its newest metrics."""
-    for each in config.run.actions:
-        if each.at == "end":
-            _Conditional(each)(logs)
+def at_end(config: Experiment) -> list[schedule.Action]:
+    """What is done when training has reached its end."""
+    return [_Conditional(each) for each in config.run.actions if each.at == "end"]

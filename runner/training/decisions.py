@@ -34,6 +34,7 @@ class Decisions:
         self._rows = rows
         self._stopping = early_stopping.StoppingRule.of(experiment.run.early_stopping)
         self._plateau = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
+        self._floor = experiment.run.plateau.floor
         self._for_stopping = _Fold(self._stopping, model_dir, rows)
         self._for_plateau = _Fold(self._plateau, model_dir, rows)
         named = experiment.run.stopping_rules
@@ -98,7 +99,9 @@ class Decisions:
             self._scale = scale
             names = " or ".join(self._plateau.watched.names)
             rate = f"the learning rate is now {scale:.4g} times the scheduled one"
-            console.say(f"{names} no better: {rate}")
+            floor = self._floor
+            least = f", but not lowered below PlateauConfig.floor = {floor:g}" if floor else ""
+            console.say(f"{names} no better: {rate}{least}")
 
     def _expect(self, model_dir: Path) -> None:
         """Says which of the evaluators that rules name have not started."""

@@ -98,9 +98,10 @@ def calls():
     return sys.modules["my_code"].CALLS
 
 
-def test_actions_are_called_when_their_condition_says(tmp_path):
-    experiment = load(tmp_path, ACTIONS)
+def test_actions_are_called_when_their_condition_says(tmp_path, capsys):
+    experiment = load(tmp_path, ACTIONS, WRITERS)
     runner.run(experiment, tmp_path / "run", "train_and_eval")
+    assert "had no effect" not in capsys.readouterr().err  # though some are used late
     labels = [label for label, _ in calls()]
     assert labels.count("every 80") == 3  # at 80, 160 and the last step
     assert labels.count("evaluated") == 2
