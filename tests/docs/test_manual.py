@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import tf_keras
 
 from runner import flags, main
 from runner.configuration import section_help
@@ -87,6 +88,7 @@ def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, c
     for name, text in EXAMPLES:
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    tf_keras.backend.reset_uids()  # layers are named as in a process of their own
     for command in commands(page):
         if not command.kind or command.kind.startswith("fails"):
             printed = iter(run(command, capsys))
