@@ -159,7 +159,7 @@ def test_training_and_validation_that_share_images_are_refused(tmp_path):
             {"corruption": corruption.CorruptionConfig(kind="fog")},
             "kind='fog': expected one of gaussian_noise, ",
         ),
-        ({"out_of_distribution": training()}, "is_training has to be False"),
+        ({"out_of_distribution": training()}, "is_training must be False"),
         ({"out_of_distribution": validation(split="test")}, "split='test'"),
     ],
 )
