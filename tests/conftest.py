@@ -1,6 +1,7 @@
 """Two logical CPU devices, set before TensorFlow starts: for the tests of `mirrored`."""
 
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -16,6 +17,16 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 def own_folder(tmp_path, monkeypatch):
     """Each test works in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path):
+    """A module that a test has written is none of the next test's of that name."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

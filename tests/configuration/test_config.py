@@ -121,8 +121,6 @@ OptimizerConfig.type = 'adam'
 LrConfig.type = 'constant'
 """
 
-MODULES = ("shapes", "faulty", "needy", "elsewhere", "nearby")
-
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -130,13 +128,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "shapes.py").write_text(TASK)
     (tmp_path / "exp.gin").write_text(EXPERIMENT)
     yield tmp_path
-    for name in MODULES:
-        sys.modules.pop(name, None)
     gin.clear_config()
 
 

@@ -1,7 +1,6 @@
 """Functions that a configuration names: bound by gin, written, read again, compared, called."""
 
 import importlib
-import sys
 
 import pytest
 import yaml
@@ -42,9 +41,6 @@ def my_rules(tmp_path, monkeypatch):
     """A module of the user's in the working folder."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_rules.py").write_text(RULES)
-    yield
-    for name in ("my_rules", "held"):
-        sys.modules.pop(name, None)
 
 
 def load(*params, files=("digits.gin",), **more):

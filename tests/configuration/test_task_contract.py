@@ -5,7 +5,6 @@ The task is the README's own, changed in one place.
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,6 @@ def run(monkeypatch, task, *flags):
     Path("line.py").write_text(task)
     Path("line.gin").write_text(EXAMPLES["line.gin"])
     monkeypatch.syspath_prepend(str(Path.cwd()))
-    monkeypatch.delitem(sys.modules, "line", raising=False)
     return main.main([*SHORT, *flags])
 
 

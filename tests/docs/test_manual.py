@@ -95,7 +95,6 @@ def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, c
             for line in command.output:
                 pattern = shown(line)
                 assert line == "..." or any(re.fullmatch(pattern, each) for each in printed), line
-    sys.modules.pop("line", None)
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,6 @@ RULE = "RunConfig.stopping_rules = (@my_code.after_two,)\n"
 @pytest.fixture(autouse=True)
 def my_code(tmp_path):
     (tmp_path / "my_code.py").write_text(MODULE)
-    yield
-    sys.modules.pop("my_code", None)
 
 
 def load(tmp_path, *texts, params=(), **more):
