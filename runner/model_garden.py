@@ -112,7 +112,7 @@ def run_experiment(
         assert held is not None  # these modes run here
         logs: Mapping[str, Any] = {}
         if run_post_eval or mode == "train_and_post_eval":
-            logs = _evaluated(experiment, Path(model_dir), given, stop)
+            logs = _evaluated(request)
             logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held.model, logs
 
@@ -129,16 +129,15 @@ def _summaries(manager: Any) -> list[orbit.Action]:
     return [write]
 
 
-def _evaluated(
-    experiment: config.Experiment, model_dir: Path, given: Given, stop: signals.Stop
-) -> Mapping[str, Any]:
+def _evaluated(request: Request) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as the task returns them."""
+    model_dir = request.model_dir
     newest = checkpoint_files.latest(model_dir)
     if newest is None:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
-    built = build.build_evaluator(experiment, model_dir, stop=stop, given=given)
+    built = build.build_evaluator(request, model_dir)
     built.restore(newest)
-    logs = built.evaluate(tf.constant(experiment.trainer.validation_steps))
+    logs = built.evaluate(tf.constant(request.config.trainer.validation_steps))
     return tf.nest.map_structure(orbit.utils.get_value, logs)
 
 
@@ -146,7 +145,7 @@ def _best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
 ) -> dict[str, float]:
     """The best value of the metric that decides on the best checkpoint, under official's name."""
-    rule = policies.best_rule(experiment)
+    rule = policies.of(experiment).best
     if rule is None:
         return {}
     rows = [row for row in history.History(model_dir / layout.HISTORY).evaluations if row.is_own]

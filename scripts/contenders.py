@@ -108,9 +108,9 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     This excludes what a run does besides its loops, and differences between processes. Neither has
     deterministic ops, as that setting applies to a whole process.
     """
-    from runner.core import signals
     from runner.history import history
     from runner.runs import build
+    from runner.runs.request import Request
 
     config = tasks.experiment(
         model,
@@ -123,14 +123,8 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     config.override({"run": {"deterministic": False}})
     bare = bare_loop(model, loop)
     bare()  # traced before layers draw from generators, as when alone
-    trainer, _ = build.build_trainer(
-        config,
-        folder,
-        step=0,
-        rows=history.History(folder / "history.jsonl"),
-        evaluates=False,
-        stop=signals.Stop(),
-    )
+    rows = history.History(folder / "history.jsonl")
+    trainer, _ = build.build_trainer(Request(config, folder), rows, step=0, evaluates=False)
     steps = tf.constant(loop)
     loops: dict[str, Callable[[], Any]] = {"runner": lambda: trainer.train(steps), "bare": bare}
     calls = max(1, _STEPS[model] // loop)

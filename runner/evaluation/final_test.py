@@ -1,6 +1,7 @@
 """The test at the end of a run: the best weights, once."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from runner.config import Experiment
 from runner.configuration import run_validation
 from runner.core import console, layout
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
-from runner.history import history, policies, records
+from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
 
 Weights = Literal["best", "last"]
@@ -20,13 +21,14 @@ def build(
     built: evaluator.Evaluator,
     folder: Path,
     *,
+    best_folders: Iterable[str],
     rows: history.History,
 ) -> "FinalTest | None":
     """The final test, recorded in `folder`; None if no test data are configured."""
     if config.run.test.data is None:
         return None
     with built.strategy.scope():
-        return FinalTest(config, built, folder, rows=rows)
+        return FinalTest(config, built, folder, best_folders=best_folders, rows=rows)
 
 
 class FinalTest:
@@ -41,6 +43,7 @@ class FinalTest:
         config: The experiment.
         built: The evaluator; it holds the last weights at the end.
         folder: The run's, or the evaluator's own.
+        best_folders: The names of the folders of best checkpoints in it; the first is tested.
         rows: The history in `folder`.
     """
 
@@ -50,6 +53,7 @@ class FinalTest:
         built: evaluator.Evaluator,
         folder: Path,
         *,
+        best_folders: Iterable[str],
         rows: history.History,
     ) -> None:
         data = config.run.test.data
@@ -57,6 +61,7 @@ class FinalTest:
         self._evaluator = built
         self._dataset = evaluation_sets.dataset(config, built.task, data, "TestConfig.data")
         self._folder = folder
+        self._best = next((folder / name for name in best_folders), None)
         self._rows = rows
         self._pictures = evaluation_log.drawing(config, built.task)
 
@@ -72,8 +77,7 @@ class FinalTest:
         Returns:
             For JSON: `best` and `last`, what was tested of them, each with `step` and `metrics`.
         """
-        folders = [self._folder / name for name in policies.best_rules(self._config)]
-        best = checkpoint_files.latest(folders[0]) if folders else None
+        best = checkpoint_files.latest(self._best) if self._best else None
         if best is None:
             why = self._too_early()
             console.say(f"there is no best checkpoint{why}: the last weights are tested")

@@ -1,5 +1,7 @@
 """What a configuration means: what is due when, and which evaluation is the best. No TensorFlow."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from runner.core import layout, schedule
@@ -11,8 +13,38 @@ if TYPE_CHECKING:  # which loads TensorFlow
     from runner.config import Experiment
 
 
-def grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
-    """When things fall due."""
+@dataclasses.dataclass(frozen=True)
+class Policies:
+    """What a configuration means, worked out once and handed to what depends on it.
+
+    Attributes:
+        grid: When things fall due in training.
+        best: Which evaluation is best, None if the configuration names no metric.
+        best_folders: The rule of each folder of best checkpoints, by the folder's name. The first
+            is that of `best`, if there is one.
+    """
+
+    grid: schedule.Grid
+    best: best_evaluation.BestRule | None
+    best_folders: Mapping[str, best_evaluation.BestRule]
+
+    @property
+    def shown(self) -> best_evaluation.BestRule:
+        """The rule whose metrics the live line shows."""
+        return self.best or best_evaluation.BestRule("validation_loss", higher=False)
+
+
+def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
+    """The policies of a run that trains, and that also `evaluates` or does not.
+
+    Raises:
+        ConfigError: two rules would share a folder.
+    """
+    best = _best(config)
+    return Policies(_grid(config, evaluates=evaluates), best, _best_folders(config, best))
+
+
+def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
     options, run, last = config.trainer, config.run, config.trainer.train_steps
     sets = (each.interval for each in run.evaluation_sets if each.interval)
     return schedule.Grid(
@@ -27,8 +59,7 @@ def grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
     )
 
 
-def best_rule(config: "Experiment") -> best_evaluation.BestRule | None:
-    """Which evaluation is best, None if the configuration names no metric."""
+def _best(config: "Experiment") -> best_evaluation.BestRule | None:
     options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None
@@ -41,13 +72,10 @@ def best_rule(config: "Experiment") -> best_evaluation.BestRule | None:
     )
 
 
-def best_rules(config: "Experiment") -> dict[str, best_evaluation.BestRule]:
-    """The rule of each folder of best checkpoints, by the folder's name; official's comes first.
-
-    Raises:
-        ConfigError: two rules would share a folder.
-    """
-    retention, official = config.run.retention, best_rule(config)
+def _best_folders(
+    config: "Experiment", official: best_evaluation.BestRule | None
+) -> dict[str, best_evaluation.BestRule]:
+    retention = config.run.retention
     folders: dict[str, best_evaluation.BestRule] = {}
     if official:
         folders[config.trainer.best_checkpoint_export_subdir or layout.BEST] = official
@@ -66,15 +94,3 @@ def best_rules(config: "Experiment") -> dict[str, best_evaluation.BestRule]:
                 )
             folders[folder] = rule
     return folders
-
-
-def shown(config: "Experiment") -> best_evaluation.BestRule:
-    """The rule whose metrics the live line shows."""
-    return best_rule(config) or best_evaluation.BestRule("validation_loss", higher=False)
-
-
-def left_to_evaluators(config: "Experiment") -> list[str]:
-    """What the configuration asks for, but a mode that only trains leaves to evaluators."""
-    left = [f"the set {each.name!r}" for each in config.run.evaluation_sets]
-    left += [f"{folder}/" for folder in best_rules(config)]
-    return [*left, "the test"] if config.run.test.data is not None else left

@@ -11,7 +11,7 @@ from official.core import base_task
 from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
 from runner.configuration import sections, task_contract, unused_values
-from runner.core import schedule, signals
+from runner.core import schedule
 from runner.data import pipeline
 from runner.devices import strategy
 from runner.errors import ConfigError
@@ -19,33 +19,33 @@ from runner.evaluation import evaluation_sets, evaluator
 from runner.history import history
 from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview
-from runner.runs.request import Given
+from runner.runs.request import Given, Request
 from runner.training import inner_loop, trainer
 
 
 def build_trainer(
-    config: Experiment,
-    logging_dir: Path,
-    *,
-    step: int,
-    rows: history.History,
-    evaluates: bool,
-    stop: signals.Stop,
-    given: Given = Given(),  # noqa: B008, immutable
+    request: Request, rows: history.History, *, step: int, evaluates: bool
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """A trainer with all variables created, and its inputs placed at `step`.
+
+    Args:
+        request: The configuration, what the caller has made already, and where a task may log.
+        rows: The history, which says which batches are skipped.
+        step: The step.
+        evaluates: Whether the run evaluates, too.
 
     Returns:
         The trainer, and the scale of its learning rate.
     """
+    config, given = request.config, request.given
     devices = _devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     brake, extra = inner_loop.Brake(), extra_state.ExtraState()
     determinism, evaluated = pipeline.Determinism(), pipeline.of_evaluations()
-    stop.tell(brake.halt)
+    request.stop.tell(brake.halt)
     with devices.scope():
-        task, model = _task(config, logging_dir, given)
+        task, model = _task(config, request.model_dir, given)
         made = optimizer.build(task, config)
         rate_scale = learning_rate.scale_rate(made, floor=config.run.plateau.floor)
         with task_contract.kept(task):
@@ -62,25 +62,25 @@ def build_trainer(
                 extra=extra,
                 determinism=determinism,
                 evaluated=evaluated,
-                check=stop.check,
+                check=request.stop.check,
             )
     return built, rate_scale
 
 
-def build_evaluator(
-    config: Experiment,
-    logging_dir: Path,
-    *,
-    stop: signals.Stop,
-    given: Given = Given(),  # noqa: B008, immutable
-) -> evaluator.Evaluator:
-    """An evaluator; it has an optimizer only if that holds the averages to evaluate."""
+def build_evaluator(request: Request, folder: Path) -> evaluator.Evaluator:
+    """An evaluator; it has an optimizer only if that holds the averages to evaluate.
+
+    Args:
+        request: The configuration, and what the caller has made already.
+        folder: Where a task may log.
+    """
+    config, given = request.config, request.given
     averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = _devices(config, given), inner_loop.Brake()
     evaluated = pipeline.of_evaluations()
-    stop.tell(brake.halt)
+    request.stop.tell(brake.halt)
     with devices.scope():
-        task, model = _task(config, logging_dir, given)
+        task, model = _task(config, folder, given)
         with task_contract.kept(task):
             return evaluator.Evaluator(
                 config,
@@ -89,7 +89,7 @@ def build_evaluator(
                 optimizer.build(task, config) if averaged else None,
                 validation_dataset=_validation_inputs(config, task, evaluated),
                 evaluated=evaluated,
-                check=stop.check,
+                check=request.stop.check,
                 free=brake.free,
             )
 

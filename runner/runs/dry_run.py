@@ -69,10 +69,11 @@ def rehearse(
 def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
     experiment, model_dir = request.config, request.model_dir
     small = dataclasses.replace(request, model_dir=scratch, train_actions=(), eval_actions=())
+    plan = policies.of(experiment, evaluates=evaluates)
     places = config.origins(experiment)
     matters = unused_values.concerned(experiment, places, evaluates=evaluates)
     with unused_values.Reads(experiment, matters) as reads:
-        run = open_run.open_run(small, evaluates=evaluates, evaluators=model_dir)
+        run = open_run.open_run(small, plan, evaluators=model_dir)
         trainer = run.state.trainer
         with closing.closing(run):
             run.report()
@@ -92,7 +93,7 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
     """The checkpoint that would be evaluated; of several, the newest."""
     if which is None:
         return checkpoint_files.latest(model_dir)
-    paths = selection.select(model_dir, which, best=list(policies.best_rules(experiment)))
+    paths = selection.select(model_dir, which, best=list(policies.of(experiment).best_folders))
     if not paths and not experiment.task.init_checkpoint:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     return paths[-1] if paths else None
@@ -101,7 +102,7 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
 def _evaluating(request: Request, scratch: Path, checkpoint: str | None) -> dict[str, Any]:
     experiment, model_dir = request.config, request.model_dir
     path = _chosen(experiment, model_dir, checkpoint)
-    built = build.build_evaluator(experiment, scratch, stop=request.stop)
+    built = build.build_evaluator(request, scratch)
     metric_names.check(
         experiment, built, model_dir, evaluates=True, evaluator=experiment.run.evaluator.name or "-"
     )

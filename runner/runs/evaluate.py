@@ -18,21 +18,21 @@ from runner.runs.request import Outcome, Request, Results, results
 def evaluate(request: Request) -> Outcome:
     """Evaluates the checkpoints that the request names."""
     experiment, model_dir = request.config, request.model_dir
-    folders = list(policies.best_rules(experiment))
-    paths = selection.select(model_dir, request.checkpoint, best=folders)
+    plan = policies.of(experiment)
+    paths = selection.select(model_dir, request.checkpoint, best=list(plan.best_folders))
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
-    with _evaluator(request, "once", keeps_best=False) as run:
+    with _evaluator(request, plan, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
         if len(paths) > 1:
-            _evaluate_several(paths, run, policies.shown(experiment))
+            _evaluate_several(paths, run, plan.shown)
         elif paths:
             run.evaluate(paths[0])
         else:
             run.evaluate_initial(Path(initial))
         rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
-    rule = policies.best_rule(experiment) if len(paths) > 1 else None
+    rule = plan.best if len(paths) > 1 else None
     made = results("done", rows, rule, model_dir, left_out=_left_out(failed))
     made["evaluations"] = [
         {"step": row.step, "checkpoint": row.checkpoint, "metrics": records.plain(row.metrics)}
@@ -43,9 +43,10 @@ def evaluate(request: Request) -> Outcome:
 
 def continuous_eval(request: Request) -> Outcome:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
+    plan = policies.of(request.config)
     named = request.config.run.evaluator.give_up
     give_up = functions.build(named) if named else None
-    with _evaluator(request, "continuous") as run:
+    with _evaluator(request, plan, "continuous") as run:
         training = watch.Watch(
             request.model_dir,
             timeout=request.config.trainer.continuous_eval_timeout,
@@ -57,7 +58,7 @@ def continuous_eval(request: Request) -> Outcome:
     made = results(
         "stopped" if reason else "done",
         [row for row in run.history.evaluations if row.is_own],
-        policies.best_rule(request.config),
+        plan.best,
         request.model_dir,
         test=tested,
         reason=reason,
@@ -68,7 +69,7 @@ def continuous_eval(request: Request) -> Outcome:
 
 @contextlib.contextmanager
 def _evaluator(
-    request: Request, name: str, *, keeps_best: bool = True
+    request: Request, plan: policies.Policies, name: str, *, keeps_best: bool = True
 ) -> Iterator[evaluator_run.EvaluatorRun]:
     """An evaluator in a folder of its own, where no other process writes meanwhile."""
     own = layout.evaluator(request.model_dir, request.config.run.evaluator.name or name)
@@ -77,7 +78,7 @@ def _evaluator(
     with session.Session(own, request.config, command, stop=request.stop, trains=False) as start:
         start.begin()
         console.announce("building the model ...")
-        run = evaluator_run.EvaluatorRun(request, own, keeps_best=keeps_best)
+        run = evaluator_run.EvaluatorRun(request, plan, own, keeps_best=keeps_best)
         try:
             with closing.closing(run):
                 yield run

@@ -32,6 +32,7 @@ class Outputs(NamedTuple):
 def build_evaluation(
     config: Experiment,
     built: evaluator.Evaluator,
+    plan: policies.Policies,
     outputs: Outputs,
     *,
     actions: Sequence[schedule.Action],
@@ -43,6 +44,7 @@ def build_evaluation(
     Args:
         config: The experiment.
         built: The evaluator.
+        plan: Which evaluations are the best.
         outputs: Where results go.
         actions: Called with each result.
         grid: When each set of data is due; None: always. If none ever is, no data are read.
@@ -54,7 +56,7 @@ def build_evaluation(
     keeper = best.BestCheckpoints(
         [
             best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)
-            for name, rule in policies.best_rules(config).items()
+            for name, rule in plan.best_folders.items()
             if keeps_best
         ]
     )
@@ -68,7 +70,7 @@ def build_evaluation(
         batches=config.trainer.validation_steps,
         sets=sets,
         grid=grid,
-        actions=(*actions, *user_actions.after_evaluations(config, rows)),
+        actions=(*actions, *user_actions.after_evaluations(config, plan.best, rows)),
         pictures=evaluation_log.drawing(config, built.task),
     )
 

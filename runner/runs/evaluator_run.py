@@ -10,7 +10,7 @@ from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.core import closing, console, layout, secrets, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
-from runner.history import history, records
+from runner.history import history, policies, records
 from runner.reporting import progress, writers
 from runner.run_folder import watch
 from runner.runs import build, evaluations
@@ -24,6 +24,7 @@ class EvaluatorRun:
 
     Args:
         request: What the user asks for; the training run need not exist yet.
+        plan: Which evaluations are the best.
         folder: The evaluator's own.
         keeps_best: Whether the best checkpoints are kept in `folder`.
 
@@ -32,14 +33,14 @@ class EvaluatorRun:
         history: The evaluations, and what could not be evaluated.
     """
 
-    def __init__(self, request: Request, folder: Path, *, keeps_best: bool = True) -> None:
+    def __init__(
+        self, request: Request, plan: policies.Policies, folder: Path, *, keeps_best: bool = True
+    ) -> None:
         config, self._model_dir = request.config, request.model_dir
         self._options = config.run.evaluator
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
-        self.evaluator = build.build_evaluator(
-            config, folder, stop=request.stop, given=request.given
-        )
+        self.evaluator = build.build_evaluator(request, folder)
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
             config, self.evaluator, self._model_dir, evaluates=True, evaluator=name
@@ -51,11 +52,14 @@ class EvaluatorRun:
         self._evaluation = evaluations.build_evaluation(
             config,
             self.evaluator,
+            plan,
             evaluations.Outputs(folder, self.history, self._boards, self._line),
             actions=request.eval_actions,
             keeps_best=keeps_best,
         )
-        self._final_test = final_test.build(config, self.evaluator, folder, rows=self.history)
+        self._final_test = final_test.build(
+            config, self.evaluator, folder, best_folders=plan.best_folders, rows=self.history
+        )
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.

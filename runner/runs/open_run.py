@@ -1,11 +1,11 @@
 """Opens a training run: clears leftovers in its folder, restores its state, and checks it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, restore, retention
 from runner.config import Experiment
-from runner.core import console, layout, schedule
+from runner.core import console, layout
 from runner.errors import ConfigError
 from runner.evaluation import final_test, handover, metric_names
 from runner.history import history, policies
@@ -17,8 +17,8 @@ from runner.training import decisions, divergence, profiling, trainer, training_
 
 def open_run(
     request: Request,
+    plan: policies.Policies,
     *,
-    evaluates: bool,
     beat: Callable[[int], object] = lambda _: None,
     evaluators: Path | None = None,
 ) -> training_run.TrainingRun:
@@ -26,7 +26,7 @@ def open_run(
 
     Args:
         request: What the user asks for.
-        evaluates: Whether the run evaluates, too.
+        plan: What the configuration means.
         beat: Called with the step after each loop.
         evaluators: The folder whose evaluators decide, if it is not the run's.
 
@@ -35,35 +35,55 @@ def open_run(
         RunnerError: no checkpoint can be restored.
     """
     config, folder = request.config, request.model_dir
-    grid = policies.grid(config, evaluates=evaluates)
     named = writers.Writers(config.run.writers)
-    state, costs = _built(request, grid, named, evaluates=evaluates)
-    pruning = build.build_pruning(config, state.trainer, folder)  # before the restore
+    state, costs = _built(request, plan, named)
+    trainer, evaluates = state.trainer, bool(plan.grid.evaluations)
+    pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
-    metric_names.check(config, state.trainer, evaluators or folder, evaluates=evaluates)
+    metric_names.check(config, trainer, evaluators or folder, evaluates=evaluates)
     if not state.source and config.trainer.recovery_max_trials > 0:
         state.commit(0)  # something to roll back to
-    return _assembled(request, state, grid, costs, pruning, beat, named)
+    boards = evaluations.build_boards(
+        config,
+        folder,
+        named,
+        validation=config.trainer.validation_summary_subdir,
+        purge_from=trainer.step + 1,
+    )
+    line = _line(state, plan, costs)
+    outputs = evaluations.Outputs(folder, state.history, boards, line)
+    tested = None
+    if evaluates:
+        best = plan.best_folders
+        tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
+    return training_run.TrainingRun(
+        state=state,
+        policies=plan,
+        guard=divergence.Divergence(trainer, state.store, state.history),
+        evaluation=evaluations.build_evaluation(
+            config, trainer, plan, outputs, actions=request.eval_actions, grid=plan.grid
+        ),
+        final_test=tested,
+        boards=boards,
+        line=line,
+        costs=costs,
+        pruning=pruning,
+        profiled=_profiled(request, state),
+        beat=beat,
+    )
 
 
 def _built(
-    request: Request, grid: schedule.Grid, named: writers.Writers, *, evaluates: bool
+    request: Request, plan: policies.Policies, named: writers.Writers
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """The state, with all its variables and not yet restored, and its logs cut to its step."""
     config, folder = request.config, request.model_dir
-    best_folders = list(policies.best_rules(config))
-    source = recovery.newest_good(folder, best_folders=best_folders, note=console.say)
+    source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
     rows = _truncated_history(request, source, written)
     step = restore.step_of(source) if source else 0
     trainer, rate_scale = build.build_trainer(
-        config,
-        folder,
-        step=step,
-        rows=rows,
-        evaluates=evaluates,
-        stop=request.stop,
-        given=request.given,
+        request, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )
     costs = build.build_costs(config, trainer)
     log = _log(config, folder, costs, step, named)
@@ -75,7 +95,7 @@ def _built(
         source=source,
         trainer=trainer,
         rate_scale=rate_scale,
-        store=_store(config, folder, trainer, grid),
+        store=_store(config, folder, trainer, plan),
         history=rows,
         log=log,
         decisions=decisions.Decisions(config, folder, rows),
@@ -103,14 +123,16 @@ def _truncated_history(
 
 
 def _store(
-    config: Experiment, folder: Path, trainer: trainer.Trainer, grid: schedule.Grid
+    config: Experiment, folder: Path, trainer: trainer.Trainer, plan: policies.Policies
 ) -> checkpoint_manager.Checkpoints:
     return checkpoint_manager.Checkpoints(
         trainer.checkpoint,
         folder,
-        keep=retention.Keep(config.trainer.max_to_keep, config.run.retention.every, grid.commits),
+        keep=retention.Keep(
+            config.trainer.max_to_keep, config.run.retention.every, plan.grid.commits
+        ),
         asynchronous=config.run.async_checkpoints,
-        best_folders=[folder / name for name in policies.best_rules(config)],
+        best_folders=[folder / name for name in plan.best_folders],
         before_removal=handover.Handover(folder).hand_over,
     )
 
@@ -139,53 +161,16 @@ def _check_training_rows(
         )
 
 
-def _assembled(
-    request: Request,
-    state: training_state.TrainingState,
-    grid: schedule.Grid,
-    costs: build.Costs,
-    pruning: Sequence[schedule.Action],
-    beat: Callable[[int], object],
-    named: writers.Writers,
-) -> training_run.TrainingRun:
-    """What is evaluated, shown and profiled besides."""
-    config, folder, trainer = state.config, state.folder, state.trainer
-    line = progress.Progress(
-        grid.end,
-        epochs=config.run.epochs.train,
-        metric=policies.shown(config),
-        evaluations_left=grid.evaluations_after,
+def _line(
+    state: training_state.TrainingState, plan: policies.Policies, costs: build.Costs
+) -> progress.Progress:
+    return progress.Progress(
+        plan.grid.end,
+        epochs=state.config.run.epochs.train,
+        metric=plan.shown,
+        evaluations_left=plan.grid.evaluations_after,
         utilization=costs.utilization,
         hand_over=state.log.do,
-    )
-    boards = evaluations.build_boards(
-        config,
-        folder,
-        named,
-        validation=config.trainer.validation_summary_subdir,
-        purge_from=trainer.step + 1,
-    )
-    tested = None
-    if grid.evaluations:
-        tested = final_test.build(config, trainer, folder, rows=state.history)
-    return training_run.TrainingRun(
-        state=state,
-        grid=grid,
-        guard=divergence.Divergence(trainer, state.store, state.history),
-        evaluation=evaluations.build_evaluation(
-            config,
-            trainer,
-            evaluations.Outputs(folder, state.history, boards, line),
-            actions=request.eval_actions,
-            grid=grid,
-        ),
-        final_test=tested,
-        boards=boards,
-        line=line,
-        costs=costs,
-        pruning=pruning,
-        profiled=_profiled(request, state),
-        beat=beat,
     )
 
 

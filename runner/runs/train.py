@@ -15,6 +15,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     experiment, model_dir = request.config, request.model_dir
     places = config.origins(experiment)
+    plan = policies.of(experiment, evaluates=evaluates)
     command = request.command("train_and_eval" if evaluates else "train")
     with session.Session(model_dir, experiment, command, stop=request.stop) as start:
         start.begin(allow=request.allow_config_change)
@@ -24,7 +25,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
             unused_values.Reads(experiment, matters) as reads,
         ):
             console.announce("building the model ...")
-            run = open_run.open_run(request, evaluates=evaluates, beat=start.at)
+            run = open_run.open_run(request, plan, beat=start.at)
             start.accept()
             start.at(run.step)
             report = unused_values.Report(
@@ -38,13 +39,13 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
                 tested = run.test(driver.step)
                 for action in ending:
                     action(run.newest)
-            rule, rows = policies.best_rule(experiment), run.state.history.evaluations
-            if board and rule:
-                board.best(rule.best(rows))
+            rows = run.state.history.evaluations
+            if board and plan.best:
+                board.best(plan.best.best(rows))
             reason = driver.stop_reason
             start.end("stopped" if reason else "done", driver.step, reason or "")
     made = results(
-        "stopped" if reason else "done", rows, rule, model_dir, test=tested, reason=reason
+        "stopped" if reason else "done", rows, plan.best, model_dir, test=tested, reason=reason
     )
     made["step"] = driver.step
     if not evaluates:
@@ -57,9 +58,10 @@ def _drive(
 ) -> controller.Controller:
     """Trains, and says why that ended early; the controller knows where."""
     run.catch_up()
-    own = user_actions.after_loops(request.config, run.grid, lambda: driver.step)
+    grid = run.policies.grid
+    own = user_actions.after_loops(request.config, grid, lambda: driver.step)
     actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions, *own]
-    driver = controller.Controller(run, run.grid, actions, request.stop)
+    driver = controller.Controller(run, grid, actions, request.stop)
     driver.run()
     for name in run.state.decisions.unheard():
         console.say(f"evaluator {name!r} was configured to decide but produced no evaluation")

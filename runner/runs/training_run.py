@@ -24,7 +24,7 @@ class TrainingRun:
 
     Attributes:
         state: What is committed and restored.
-        grid: When things fall due.
+        policies: What is due when, and which evaluation is the best.
         guard: Finds what broke.
         evaluation: Evaluates and records.
         final_test: The test at the end, None where there is none.
@@ -37,7 +37,7 @@ class TrainingRun:
     """
 
     state: training_state.TrainingState
-    grid: schedule.Grid
+    policies: policies.Policies
     guard: divergence.Divergence
     evaluation: evaluation.Evaluation
     final_test: final_test.FinalTest | None
@@ -148,14 +148,14 @@ class TrainingRun:
         state, config, trainer = self.state, self.state.config, self.state.trainer
         if self.costs.utilization:
             yield str(self.costs.utilization.peak)
-        if not self.grid.evaluations and (others := policies.left_to_evaluators(config)):
+        if not self.policies.grid.evaluations and (others := self._left_to_evaluators()):
             yield f"left to evaluators: {', '.join(others)}"
         if state.source:
             yield f"resumed at step {self.step:,} from {state.source}"
         else:
             yield f"new run in {state.folder}"
         kept = config.trainer.max_to_keep
-        yield f"checkpoints {self.grid.describe_commits()}; the newest {kept} are kept"
+        yield f"checkpoints {self.policies.grid.describe_commits()}; the newest {kept} are kept"
         yield strategy.describe(trainer.strategy, trainer.model)
         yield from schedules.complaints(config, state.rates)
         yield reproducibility.describe(
@@ -166,6 +166,13 @@ class TrainingRun:
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )
+
+    def _left_to_evaluators(self) -> list[str]:
+        """What the configuration asks for, but a run that only trains does not do."""
+        run = self.state.config.run
+        left = [f"the set {each.name!r}" for each in run.evaluation_sets]
+        left += [f"{folder}/" for folder in self.policies.best_folders]
+        return [*left, "the test"] if run.test.data is not None else left
 
     def close(self) -> None:
         """Flushes what is still in memory."""

@@ -6,7 +6,7 @@ from typing import Any
 from runner.config import Experiment
 from runner.configuration import functions
 from runner.core import schedule
-from runner.history import history, policies
+from runner.history import best_evaluation, history
 from runner.run_config import ActionConfig
 
 
@@ -32,9 +32,10 @@ def after_loops(
     return [conditional(each) for each in config.run.actions if each.at == "loop"]
 
 
-def after_evaluations(config: Experiment, rows: history.History) -> list[schedule.Action]:
+def after_evaluations(
+    config: Experiment, rule: best_evaluation.BestRule | None, rows: history.History
+) -> list[schedule.Action]:
     """What is done after evaluations, whose last one is in `rows` by then."""
-    rule = policies.best_rule(config)
 
     def is_best() -> bool:
         return rule is not None and rule.best(rows.evaluations) == rows.evaluations[-1]

@@ -482,18 +482,18 @@ def test_a_run_killed_between_the_row_and_the_folder_ends_as_one_that_was_not(
 def test_two_metrics_that_would_share_a_folder_are_a_mistake(retention_section):
     config = toy.experiment({"run": {"retention": retention_section}})
     with pytest.raises(ConfigError, match=r"RetentionConfig.*share the folder best-"):
-        policies.best_rules(config)
+        policies.of(config)
 
 
 def test_the_metric_of_the_best_checkpoint_has_one_folder():
     retention = {"higher": ["accuracy"], "lower": ["validation_loss"]}
     config = toy.experiment({"run": {"retention": retention}})
-    assert list(policies.best_rules(config)) == ["best", "best-validation_loss"]
+    assert list(policies.of(config).best_folders) == ["best", "best-validation_loss"]
 
 
 def test_the_metric_of_a_best_by_several_may_have_a_folder_of_its_own_best():
     config = either(higher=["mean|accuracy"], from_step=7)
-    assert policies.best_rules(config) == {
+    assert policies.of(config).best_folders == {
         "best": best_evaluation.BestRule("mean/accuracy", or_higher=("mean/f1",), from_step=7),
         "best-mean-accuracy": best_evaluation.BestRule("mean/accuracy", from_step=7),
     }

@@ -20,6 +20,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, handover, metric_names
 from runner.history import policies
 from runner.runs import build
+from runner.runs.request import Request
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
 
@@ -210,7 +211,7 @@ def test_the_best_checkpoint_may_be_that_of_a_set(tmp_path):
 
 def made(tmp_path, *sets, overrides=None, **task):
     config = experiment(*sets, overrides=overrides, **task)
-    built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
+    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
     with built.strategy.scope():
         return built, evaluation_sets.build(config, built.task)
 
@@ -318,7 +319,7 @@ def test_a_signal_ends_the_loop_after_the_batch_that_is_running(tmp_path, monkey
     batches_seen(monkeypatch, lambda _: tf.py_function(note, [], []))
     with signals.served() as stop:
         config = toy.experiment(validation_examples=80)
-        built = build.build_evaluator(config, tmp_path, stop=stop)
+        built = build.build_evaluator(Request(config, tmp_path, stop=stop), tmp_path)
         stop.tell(told.set)
         with stop.deferred(), pytest.raises(signals.Interrupted):
             built.evaluate(tf.constant(-1))
@@ -436,7 +437,7 @@ def watching(path, metric, source=None):
 
 
 def check(tmp_path, config, **kwargs):
-    built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
+    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
     return metric_names.check(config, built, tmp_path, **{"evaluates": True, **kwargs})
 
 
@@ -529,8 +530,8 @@ def test_a_cut_keeps_the_structure_of_elements():
 
 def test_the_interval_of_each_set_is_on_the_grid():
     config = experiment(NEAR, FAR)
-    assert sorted(policies.grid(config, evaluates=True).evaluations) == [10, 20]
-    assert policies.grid(config, evaluates=False).evaluations == ()
+    assert sorted(policies.of(config).grid.evaluations) == [10, 20]
+    assert policies.of(config, evaluates=False).grid.evaluations == ()
 
 
 def test_of_a_loss_for_each_example_every_example_counts_once(tmp_path, monkeypatch):

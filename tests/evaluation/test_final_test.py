@@ -9,8 +9,9 @@ import runner
 from runner.core import signals
 from runner.errors import RunnerError
 from runner.evaluation import final_test
-from runner.history import history, records
+from runner.history import history, policies, records
 from runner.runs import build
+from runner.runs.request import Request
 
 EMA = {"optimizer_config": {"ema": {"average_decay": 0.9}}}
 
@@ -24,9 +25,10 @@ def experiment(*, last=False, trainer=None, **task):
 
 def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
-    built = build.build_evaluator(config, folder, stop=stop or signals.Stop())
+    built = build.build_evaluator(Request(config, folder, stop=stop or signals.Stop()), folder)
     rows = history.History(folder / "history.jsonl")
-    test = final_test.build(config, built, folder, rows=rows)
+    folders = policies.of(config).best_folders
+    test = final_test.build(config, built, folder, best_folders=folders, rows=rows)
     built.restore(folder / f"ckpt-{at}")
     return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
 
@@ -119,9 +121,9 @@ def test_empty_test_data_are_an_error_that_says_so(tmp_path, trained):
 
 def test_nothing_is_built_without_test_data(tmp_path):
     config = toy.experiment()
-    built = build.build_evaluator(config, tmp_path, stop=signals.Stop())
+    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
     rows = history.History(tmp_path / "history.jsonl")
-    assert final_test.build(config, built, tmp_path, rows=rows) is None
+    assert final_test.build(config, built, tmp_path, best_folders=[], rows=rows) is None
 
 
 def test_a_signal_ends_the_test(tmp_path, trained):

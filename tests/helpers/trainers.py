@@ -3,7 +3,6 @@
 import tensorflow as tf
 import toy
 
-from runner.core import signals
 from runner.history import history
 from runner.runs import build, request
 
@@ -31,9 +30,8 @@ def trainer(tmp_path, *overrides, task=None, **fields):
         made.override(each)
     rows = history.History(tmp_path / "history.jsonl")
     given = request.Given(task=task(made.task) if task else None)
-    return build.build_trainer(
-        made, tmp_path, step=0, rows=rows, evaluates=False, stop=signals.Stop(), given=given
-    )[0]
+    asked = request.Request(made, tmp_path, given=given)
+    return build.build_trainer(asked, rows, step=0, evaluates=False)[0]
 
 
 def train(tmp_path, *overrides, steps=3, **fields):

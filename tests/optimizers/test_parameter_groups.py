@@ -10,11 +10,11 @@ from schedules_of_official import OPTIMIZERS, SCHEDULES, config, in_force, sched
 
 from runner import config as experiments
 from runner import run_config
-from runner.core import signals
 from runner.errors import ConfigError
 from runner.history import history
 from runner.optimizers import learning_rate, optimizer, parameter_groups, weight_averages
 from runner.runs import build
+from runner.runs.request import Request
 
 KERNELS = {"name": "kernels", "pattern": "kernel$", "rate_scale": 4.0}
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -34,9 +34,7 @@ def trainer(tmp_path, *overrides, **task):
     for each in overrides:
         made.override(each)
     rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(
-        made, tmp_path, step=0, rows=rows, evaluates=False, stop=signals.Stop()
-    )[0]
+    return build.build_trainer(Request(made, tmp_path), rows, step=0, evaluates=False)[0]
 
 
 class Two:

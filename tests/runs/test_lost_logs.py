@@ -8,10 +8,10 @@ import toy
 
 import runner
 from runner.checkpoints import extra_state, restore
-from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
 from runner.runs import build
+from runner.runs.request import Request
 
 
 def experiment(steps):
@@ -114,9 +114,8 @@ def test_a_whole_run_says_nothing(run, capsys):
 
 def test_a_checkpoint_from_before_there_was_a_count_is_restored(run):
     rows = history.History(run / "history.jsonl")
-    built, _ = build.build_trainer(
-        experiment(60), run, step=60, rows=rows, evaluates=True, stop=signals.Stop()
-    )
+    asked = Request(experiment(60), run)
+    built, _ = build.build_trainer(asked, rows, step=60, evaluates=True)
     path = run / "ckpt-60"
     restore.restore(built.checkpoint, path)
     delattr(built.checkpoint, extra_state.LogState.NAME)

@@ -6,11 +6,11 @@ from official.core import config_definitions as cfg
 from official.core import task_factory
 
 from runner import config
-from runner.core import signals
 from runner.errors import ConfigError
 from runner.history import history
 from runner.reporting import overview
 from runner.runs import build
+from runner.runs.request import Request
 from tasks import image_classification
 from tasks.images import image_data, image_models
 from tasks.images.wide_resnet import L2Groups, WideResNetConfig
@@ -145,14 +145,9 @@ def experiment(l2, **runtime):
     ids=str,
 )
 def test_mixed_precision_and_xla_move_every_weight(tmp_path, runtime):
-    trainer, *_ = build.build_trainer(
-        experiment(1e-4, distribution_strategy="off", **runtime),
-        tmp_path,
-        step=0,
-        rows=history.History(tmp_path / "history.jsonl"),
-        evaluates=False,
-        stop=signals.Stop(),
-    )
+    asked = Request(experiment(1e-4, distribution_strategy="off", **runtime), tmp_path)
+    rows = history.History(tmp_path / "history.jsonl")
+    trainer, _ = build.build_trainer(asked, rows, step=0, evaluates=False)
     model = trainer.model
     before = [weight.numpy() for weight in model.trainable_weights]
     logs = trainer.train(tf.constant(3))

@@ -4,10 +4,10 @@ import tensorflow as tf
 import tf_keras
 import toy
 
-from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
 from runner.runs import build
+from runner.runs.request import Request
 
 STRATEGIES = {
     "off": {"runtime": {"distribution_strategy": "off"}},
@@ -21,13 +21,11 @@ def made(tmp_path, *overrides, trains=True, evaluates=True, **task):
     experiment = toy.experiment(**task)
     for each in overrides:
         experiment.override(each)
-    stop = signals.Stop()
+    asked = Request(experiment, tmp_path)
     if not trains:
-        return build.build_evaluator(experiment, tmp_path, stop=stop)
+        return build.build_evaluator(asked, tmp_path)
     rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(
-        experiment, tmp_path, step=0, rows=rows, evaluates=evaluates, stop=stop
-    )[0]
+    return build.build_trainer(asked, rows, step=0, evaluates=evaluates)[0]
 
 
 def train(trainer, steps):
