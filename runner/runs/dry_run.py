@@ -69,10 +69,10 @@ def rehearse(
 def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
     experiment, model_dir = request.config, request.model_dir
     small = dataclasses.replace(request, model_dir=scratch, train_actions=(), eval_actions=())
-    plan = policies.of(experiment, evaluates=evaluates)
     places = config.origins(experiment)
     matters = unused_values.concerned(experiment, places, evaluates=evaluates)
     with unused_values.Reads(experiment, matters) as reads:
+        plan = policies.of(experiment, evaluates=evaluates)
         run = open_run.open_run(small, plan, evaluators=model_dir)
         trainer = run.state.trainer
         with closing.closing(run):

@@ -15,7 +15,6 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     experiment, model_dir = request.config, request.model_dir
     places = config.origins(experiment)
-    plan = policies.of(experiment, evaluates=evaluates)
     command = request.command("train_and_eval" if evaluates else "train")
     with session.Session(model_dir, experiment, command, stop=request.stop) as start:
         start.begin(allow=request.allow_config_change)
@@ -25,6 +24,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
             unused_values.Reads(experiment, matters) as reads,
         ):
             console.announce("building the model ...")
+            plan = policies.of(experiment, evaluates=evaluates)
             run = open_run.open_run(request, plan, beat=start.at)
             start.accept()
             start.at(run.step)
