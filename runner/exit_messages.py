@@ -1,9 +1,12 @@
 """What the command says when it ends without results."""
 
+import contextlib
 import json
+import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ class Ending:
     def results(self, results: dict[str, Any]) -> None:
         """Prints the results."""
         if self._unsaid.acquire(blocking=False):
-            print(json.dumps(results), flush=True)
+            _print_line(json.dumps(results))
 
     def failed(self, error: BaseException) -> int:
         """Says why there are no results; returns the exit code.
@@ -43,7 +46,7 @@ class Ending:
             is_stop = isinstance(error, signals.Interrupted)
             console.say(self._for_a_person(error), style="" if is_stop else "red")
             if self._model_dir and not isinstance(error, ConfigError):
-                print(json.dumps(self._for_a_program(error)), flush=True)
+                _print_line(json.dumps(self._for_a_program(error)))
         return getattr(error, "exit_code", RunnerError.exit_code)
 
     def _for_a_person(self, error: BaseException) -> str:
@@ -74,3 +77,32 @@ class Ending:
             "reason": user_code.summary(error),
             "model_dir": str(self._model_dir),
         }
+
+
+class _Stdout:
+    """Passes everything on to stdout, and knows whether its last line has ended."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stdout
+        self.is_at_start = True
+
+    def write(self, text: str) -> int:
+        """Writes."""
+        if text:
+            self.is_at_start = text.endswith("\n")
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def whole_lines() -> Iterator[None]:
+    """Inside, the line of JSON starts on a line of its own, whatever a user's code has printed."""
+    with contextlib.redirect_stdout(_Stdout()):
+        yield
+
+
+def _print_line(line: str) -> None:
+    before = "" if getattr(sys.stdout, "is_at_start", True) else "\n"
+    print(f"{before}{line}", flush=True)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     model_dir = None if given.print_config else Path(given.model_dir)
     with signals.served() as stop:
         ending = exit_messages.Ending(model_dir, stop)
-        with stop.abandoning(ending.failed):
+        with stop.abandoning(ending.failed), exit_messages.whole_lines():
             return _ended(given, stop, ending)
 
 
@@ -106,7 +106,8 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         changed = given.print_config == "changed"
         base = f"--experiment={given.experiment}" if given.experiment else ""
         places = config.origins(experiment)
-        print(printing.render(experiment, places, otherwise=base, changed=changed))
+        print(printing.render(experiment, places, otherwise=base, changed=changed), flush=True)
+        config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
         return None
     request = Request(
         experiment,

@@ -144,7 +144,7 @@ def _plainly() -> Iterator[None]:
 def unknown(mode: str, given: str, known: Sequence[str] = tuple(MODES)) -> str:
     """The message about an unknown mode, which was `given` in these words."""
     modes = ", ".join(known)
-    return f"{given}: no such mode{did_you_mean(mode, known)}; the modes are {modes}"
+    return f"{given}: no such mode; the modes are {modes}{did_you_mean(mode, known)}"
 
 
 def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:

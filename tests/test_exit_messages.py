@@ -170,3 +170,27 @@ def test_an_error_of_the_runners_own_keeps_its_traceback(capsys, monkeypatch):
     assert json.loads(out)["status"] == "failed"
     assert "Traceback (most recent call last)" in err
     assert err.endswith("the whole traceback is in run/traceback.txt\n")
+
+
+def test_the_json_is_a_line_of_its_own_whatever_an_action_prints(capsys):
+    Path("dots.py").write_text("def dot(logs):\n    print('.', end='')\n")
+    Path("dots.gin").write_text(
+        "import dots\ninclude 'digits.gin'\nRunConfig.actions = (@dots.dot,)\n"
+    )
+    flags = [flag.replace("digits.gin", "dots.gin") for flag in DIGITS]
+    assert main.main(flags) == 0
+    dots, last = capsys.readouterr().out.splitlines()
+    assert dots == ".."
+    assert json.loads(last)["status"] == "done"
+
+
+@pytest.mark.parametrize("folder", [None, "run"])
+def test_a_metric_that_does_not_exist_leaves_the_folder_as_it_was(capsys, folder):
+    if folder:
+        Path(folder).mkdir()
+        Path(folder, "notes.txt").write_text("mine")
+    flags = [*DIGITS, "--gin.EarlyStoppingConfig.higher=('acuracy',)"]
+    flags[0] = "--mode=train_and_eval"
+    assert main.main(flags) == 2
+    assert "did you mean 'accuracy'?" in capsys.readouterr().err
+    assert [path.name for path in Path().rglob("*")] == (["run", "notes.txt"] if folder else [])

@@ -156,3 +156,31 @@ def test_experiments_are_described_by_whole_sentences(capsys, monkeypatch):
     entries = re.split(r"\n(?=\S)", "\n".join(listed))
     assert len(entries) == len(list(gin_parser.EXPERIMENTS.glob("*.gin")))
     assert all(entry.endswith(".") for entry in entries)
+
+
+def test_the_configuration_is_printed_even_if_it_is_invalid(capsys):
+    flags = [
+        "--gin_file=digits.gin",
+        "--print_config=changed",
+        "--gin.TrainerConfig.train_steps=-5",
+    ]
+    code, out, err = run(capsys, "--mode=train", *flags)
+    assert code == 2
+    assert "train_steps: -5" in out
+    assert "trainer.train_steps = -5; must be 1 or more to train" in err
+
+
+def test_a_missing_gin_file_suggests_only_files_that_can_be_run(capsys):
+    code, _, err = run(capsys, "--mode=train", "--model_dir=d", "--gin_file=bas.gin")
+    assert (code, "no gin file 'bas.gin'" in err, "base.gin" in err) == (2, True, False)
+    assert (
+        "did you mean 'digits.gin'?"
+        in run(capsys, *["--mode=train", "--model_dir=d", "--gin_file=digit.gin"])[2]
+    )
+
+
+def test_an_unknown_mode_is_named_with_the_others_and_what_was_meant(capsys):
+    code, _, err = run(capsys, "--mode=trian", "--model_dir=d", "--gin_file=digits.gin")
+    assert code == 2
+    assert "--mode=trian: no such mode; the modes are train, eval, " in err
+    assert err.rstrip().endswith("; did you mean 'train'?")

@@ -130,6 +130,8 @@ def find(name: str, including_folder: Path | None = None) -> Path:
             return folder / path
     near = [file for folder in folders for file in folder.glob("*.gin")]
     near += [file for folder in folders for file in (folder / path.parent).glob("*.gin")]
+    if including_folder is None:  # what is there to be included cannot be run
+        near = [file for file in near if file.parent != PACKAGE]
     meant = spelling.did_you_mean(f"{path.stem}.gin", [file.name for file in near])
     raise ConfigError(
         f"no gin file {name!r} in {', '.join(str(folder) for folder in folders)}{meant}"

@@ -33,8 +33,8 @@ def experiment(name: str) -> cfg.ExperimentConfig:
     except LookupError:
         known = sorted(names())
         raise ConfigError(
-            f"--experiment={name}: no such experiment{did_you_mean(name, known)}; "
-            f"registered are {', '.join(known)}. One of your own needs its module imported: "
+            f"--experiment={name}: no such experiment{did_you_mean(name, known)}\n"
+            f"registered are {', '.join(known)}\nOne of your own needs its module imported: "
             "--gin_file=mine.gin, with the line: import my_module"
         ) from None
 

@@ -22,11 +22,13 @@ class Policies:
         best: Which evaluation is best, None if the configuration names no metric.
         best_folders: The rule of each folder of best checkpoints, by the folder's name. The first
             is that of `best`, if there is one.
+        deciding: The metrics by which the run's own evaluations stop it or lower its rate.
     """
 
     grid: schedule.Grid
     best: best_evaluation.BestRule | None
     best_folders: Mapping[str, best_evaluation.BestRule]
+    deciding: tuple[str, ...]
 
     @property
     def shown(self) -> best_evaluation.BestRule:
@@ -40,8 +42,14 @@ def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
     Raises:
         ConfigError: two rules would share a folder.
     """
-    best = _best(config)
-    return Policies(_grid(config, evaluates=evaluates), best, _best_folders(config, best))
+    run, best = config.run, _best(config)
+    rules = [rule for rule in (run.early_stopping, run.plateau) if not rule.source]
+    return Policies(
+        grid=_grid(config, evaluates=evaluates),
+        best=best,
+        best_folders=_best_folders(config, best),
+        deciding=tuple(name for rule in rules for name in (*rule.higher, *rule.lower)),
+    )
 
 
 def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:

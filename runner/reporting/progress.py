@@ -3,13 +3,12 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from runner.core import console, text
 from runner.history import best_evaluation, records
 
 _RATE_SECONDS = 5.0
-_DISPENSABLE = ("mfu", "epoch", "rate", "loss")  # on a narrow terminal, before metrics that decide
 
 
 class Rate:
@@ -37,6 +36,7 @@ class Progress:
     Args:
         total: The last training step.
         metric: The rule whose metrics are shown, the latest and the best; None shows none.
+        deciding: Other metrics that decide, which come next where an evaluation is printed.
         evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
         epochs: `total` in epochs; 0 if lengths are not given in epochs.
         utilization: From steps a second to the share of the devices' peak; None shows none.
@@ -51,6 +51,7 @@ class Progress:
         *,
         epochs: float = 0.0,
         metric: best_evaluation.BestRule | None = None,
+        deciding: Sequence[str] = (),
         evaluations_left: Callable[[int], int] = lambda _: 0,
         utilization: Callable[[float], float] | None = None,
         screen: console.Console = console.STDERR,
@@ -59,6 +60,7 @@ class Progress:
     ) -> None:
         self._total = total
         self._rule = metric
+        self._deciding = tuple(deciding)
         self._evaluations_left = evaluations_left
         self._utilization = utilization
         self._console = screen
@@ -73,12 +75,13 @@ class Progress:
         self._evaluation_seconds = 0.0
         self._newest: dict[str, float] = {}
         self._best: records.Evaluation | None = None
-        self._at = (0, math.nan)
+        self._last: tuple[int, Callable[[], float]] = (0, lambda: math.nan)
         self._line = ""
 
     def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
         """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
         self._rate.add(steps, seconds)
+        self._last = (step, loss)
         if self._clock() - self._shown < self._pause and step < self._total:
             return
         self._shown = self._clock()
@@ -96,7 +99,8 @@ class Progress:
         with self._lock:
             self.resumed(row, best)
             if self._live and self._line:
-                self._draw()
+                step, loss = self._last
+                self._redraw(step, loss())
         shown = self._ordered(row.metrics)
         is_best = best is not None and best.step == row.step
         if is_best:
@@ -112,33 +116,34 @@ class Progress:
 
     def _redraw(self, step: int, loss: float) -> None:
         with self._lock:
-            self._at = (step, loss)
-            self._draw()
-
-    def _draw(self) -> None:
-        self._line = self._fitting(self._describe(*self._at))
-        self._console.show(self._line)
+            self._line = self._fitting(self._describe(step, loss))
+            self._console.show(self._line)
 
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total
-        rate = self._rate.value
+        rate, eta = self._rate.value, f"ETA {self._eta(step)}"
         parts = {
             "step": f"step {step:,}/{self._total:,} {done:.0%}",
             "epoch": f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
             "rate": f"{rate:,.1f} steps/s",
             "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
-            "eta": f"ETA {self._eta(step)} after {text.duration(self._clock() - self._start)}",
+            "eta": f"{eta} after {text.duration(self._clock() - self._start)}",
             "loss": f"loss {loss:.4g}",
-            "metrics": self._metrics(),
+            "metrics": self._metrics(self._watched),
         }
-        for least in _DISPENSABLE:
+        shorter = [("mfu", ""), ("epoch", ""), ("rate", ""), ("eta", eta), ("eta", "")]
+        shorter += [("step", f"{done:.0%}"), ("metrics", self._metrics(self._watched[:1]))]
+        for name, less in shorter:  # what decides goes last
             if len("  ".join(filter(None, parts.values()))) > self._console.width:
-                parts[least] = ""
+                parts[name] = less
         return "  ".join(filter(None, parts.values()))
 
-    def _metrics(self) -> str:
+    @property
+    def _watched(self) -> Sequence[str]:
+        return self._rule.names if self._rule else ()
+
+    def _metrics(self, watched: Sequence[str]) -> str:
         """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty before any evaluation."""
-        watched = self._rule.names if self._rule else ()
         names = [name for name in watched if name in self._newest]
         shown = ", ".join(f"{name} {self._newest[name]:.4g}" for name in names)
         if names and self._best:
@@ -149,9 +154,8 @@ class Progress:
 
     def _ordered(self, metrics: Mapping[str, float]) -> list[str]:
         """`accuracy 0.97`, and so on, with the metrics that decide first."""
-        watched = [name for name in (self._rule.names if self._rule else ()) if name in metrics]
-        names = [*watched, *sorted(metrics.keys() - set(watched))]
-        return [f"{name} {metrics[name]:.4g}" for name in names] or [""]
+        names = dict.fromkeys([*self._watched, *self._deciding, *sorted(metrics)])
+        return [f"{name} {metrics[name]:.4g}" for name in names if name in metrics] or [""]
 
     def _eta(self, step: int) -> str:
         if not self._rate.value:

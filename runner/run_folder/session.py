@@ -1,13 +1,15 @@
 """What a start writes to its folder besides results: configuration, record, status."""
 
 import contextlib
+import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from runner import config
 from runner.configuration import gin_export, registry
 from runner.core import console, files, layout, secrets, signals, user_code
-from runner.errors import LostError
+from runner.errors import ConfigError, LostError
 from runner.run_folder import claim, config_change, provenance, status
 
 
@@ -21,7 +23,8 @@ class Session:
             ...  # train
             start.end("done", step)
 
-    However the start ends, run.json says how, and so does the status.json of a training run.
+    However the start ends, run.json says how, and so does the status.json of a training run. But if
+    the first start in a folder finds a mistake in the configuration, it leaves nothing behind.
 
     Args:
         folder: The run's, or the evaluator's own.
@@ -49,6 +52,7 @@ class Session:
         self._contexts = contextlib.ExitStack()
         self._step: int | None = None
         self._changed: list[str] = []
+        self._is_new = False  # and not accepted yet
         self._unwritten: Configuration | None = None
         self._status: status.StatusFile | None = None
         self._record: provenance.RunRecord | None = None
@@ -57,8 +61,9 @@ class Session:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._is_new = self._is_new and isinstance(error, ConfigError)
         with self._contexts:
-            if error is not None:
+            if error is not None and not self._is_new:
                 self._fail(error)
 
     def begin(self, *, allow: bool = False) -> None:
@@ -74,7 +79,10 @@ class Session:
             RunnerError: another process writes in the folder.
         """
         folder, instead = self._folder, "--model_dir" if self._trains else "EvaluatorConfig.name"
+        self._is_new = not (folder / layout.RUN).exists()
+        there = set(folder.iterdir()) if folder.exists() else None
         self._contexts.enter_context(claim.claimed(folder, note=console.say, instead=instead))
+        self._contexts.callback(self._remove_all_but, there)
         configuration = Configuration.of(self._experiment)
         if self._trains:
             self._changed = config_change.check(
@@ -92,6 +100,7 @@ class Session:
 
     def accept(self) -> None:
         """Writes the configuration, now that the run really goes on with it."""
+        self._is_new = False
         if self._changed:  # params.yaml has the new values only
             self.note(changed=self._changed)
         if self._unwritten:
@@ -121,6 +130,16 @@ class Session:
             user_code.keep(error, self._folder / layout.TRACEBACK, self._command.secrets)
             self._end_record(status.after(error))
         self._say_how_it_ended(error)
+
+    def _remove_all_but(self, there: Collection[Path] | None) -> None:
+        """Removes what a refused start has put into its folder; None: the folder, too."""
+        if not self._is_new:
+            return
+        for path in {*self._folder.iterdir()} - {*(there or ()), *layout.evaluators(self._folder)}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # an evaluator is in it, or the next to claim it
+            if there is None:
+                self._folder.rmdir()
 
     def _end_record(self, state: status.State) -> None:
         if self._record:

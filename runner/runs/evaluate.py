@@ -79,6 +79,7 @@ def _evaluator(
         start.begin()
         console.announce("building the model ...")
         run = evaluator_run.EvaluatorRun(request, plan, own, keeps_best=keeps_best)
+        start.accept()
         try:
             with closing.closing(run):
                 yield run

@@ -168,6 +168,7 @@ def _line(
         plan.grid.end,
         epochs=state.config.run.epochs.train,
         metric=plan.shown,
+        deciding=plan.deciding,
         evaluations_left=plan.grid.evaluations_after,
         utilization=costs.utilization,
         hand_over=state.log.do,

@@ -172,6 +172,8 @@ class TrainingRun:
         run = self.state.config.run
         left = [f"the set {each.name!r}" for each in run.evaluation_sets]
         left += [f"{folder}/" for folder in self.policies.best_folders]
+        actions = [each for each in run.actions if each.at in ("best", "evaluation")]
+        left += [f"the action {each.action.name} at {each.at!r}" for each in actions]
         return [*left, "the test"] if run.test.data is not None else left
 
     def close(self) -> None:

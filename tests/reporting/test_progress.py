@@ -68,7 +68,7 @@ def test_the_live_line_below_an_evaluation_shows_its_metric():
     line.evaluated(row(600, other=0.5), row(500, accuracy=0.9))  # of another set
     shown = stream.getvalue().split("\n")
     assert "accuracy 0.9" in shown[-1]
-    assert shown[-1].startswith("step 500/1,000")
+    assert shown[-1].startswith("step 500/1,000 50%  50.0 steps/s  ETA 0:10 after 0:00  loss 0.25")
 
 
 def test_of_several_metrics_that_decide_each_is_shown_now_and_at_the_best(monkeypatch):
@@ -166,7 +166,9 @@ def test_a_line_that_is_too_long_for_the_terminal_ends_between_two_values(
     [
         (100, "step 500/1,000 50%  50.0 steps/s  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best "),
         (80, "step 500/1,000 50%  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best 0.5 @500)"),
-        (70, "step 500/1,000 50%  ETA 0:10 after 0:00  f1 0.5 (best 0.5 @500)"),
+        (70, "step 500/1,000 50%  ETA 0:10  loss 0.25  f1 0.5 (best 0.5 @500)"),
+        (55, "step 500/1,000 50%  loss 0.25  f1 0.5 (best 0.5 @500)"),
+        (45, "50%  loss 0.25  f1 0.5 (best 0.5 @500)"),
     ],
 )
 def test_a_narrow_terminal_shows_the_metric_that_decides_before_the_rest(
@@ -182,10 +184,34 @@ def test_a_narrow_terminal_shows_the_metric_that_decides_before_the_rest(
     assert stream.lines[-1].startswith(shown)
 
 
+def test_where_several_metrics_do_not_fit_the_first_one_is_shown_with_its_best(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rule = best_evaluation.BestRule("validation/mean_f1_score", or_higher=("validation/accuracy",))
+    scores = {"validation/mean_f1_score": 0.75, "validation/accuracy": 0.875}
+    stream = terminals.Terminal(80)
+    line = Progress(100_000, metric=rule, stream=stream, clock=Clock())
+    line.evaluated(row(50_000, **scores), row(50_000, **scores))
+    line.training(51_000, 1000, 2.0, lambda: 0.25)
+    assert stream.lines[-1] == "51%  loss 0.25  validation/mean_f1_score 0.75 (best 0.75 @50,000)"
+
+
 def test_elsewhere_a_line_has_all_metrics_those_that_decide_first():
-    stream = io.StringIO()
-    line = Progress(10, metric=best_evaluation.BestRule("f1", or_higher=("em",)), stream=stream)
-    line.evaluated(row(5, accuracy=0.5, em=0.25, f1=0.75, **{"x" * 200: 1.0}), None)
+    stream, rule = io.StringIO(), best_evaluation.BestRule("f1", or_higher=("em",))
+    line = Progress(10, metric=rule, deciding=["perplexity", "f1", "recall"], stream=stream)
+    metrics = {"accuracy": 0.5, "em": 0.25, "f1": 0.75, "perplexity": 2.0, "x" * 200: 1.0}
+    line.evaluated(row(5, **metrics), None)
     assert stream.getvalue() == (
-        f"evaluated step 5 in 2.0 s: f1 0.75, em 0.25, accuracy 0.5, {'x' * 200} 1\n"
+        f"evaluated step 5 in 2.0 s: f1 0.75, em 0.25, perplexity 2, accuracy 0.5, {'x' * 200} 1\n"
     )
+
+
+def test_the_line_below_an_evaluation_is_of_the_newest_step():
+    stream, clock = terminals.Terminal(), Clock()
+    line = Progress(1000, stream=stream, clock=clock)
+    line.training(500, 100, 2.0, lambda: 0.25)
+    clock.now += 0.1  # too soon to be drawn
+    line.training(600, 100, 2.0, lambda: 0.125)
+    assert stream.lines[-1].startswith("step 500/1,000")
+    line.evaluated(row(600, accuracy=0.9), None)
+    assert stream.lines[-1].startswith("step 600/1,000")
+    assert "loss 0.125" in stream.lines[-1]

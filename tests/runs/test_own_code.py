@@ -111,6 +111,13 @@ def test_actions_are_called_when_their_condition_says(tmp_path, capsys):
     assert {"training_loss", "accuracy"} <= set(logs["ended"])
 
 
+def test_a_run_that_only_trains_says_which_actions_are_left_to_evaluators(tmp_path, capsys):
+    experiment = load(tmp_path, ACTIONS, params=["TrainerConfig.train_steps = 20"])
+    runner.run(experiment, tmp_path / "run", "train")
+    left = "best/, the action my_code.Note at 'evaluation', the action my_code.Note at 'best'"
+    assert f"left to evaluators: {left}\n" in capsys.readouterr().err
+
+
 def test_a_bare_action_is_called_after_each_loop_and_may_stop_the_run(tmp_path):
     bound = "RunConfig.actions = (@my_code.Note(),)\nmy_code.Note.stop_at = 2\n"
     experiment = load(tmp_path, bound, params=["TrainerConfig.steps_per_loop = 10"])
