@@ -1,6 +1,6 @@
 """Compares a model's variables with a checkpoint's: missing, unexpected, differently shaped.
 
-As TensorFlow does, this matches two graphs of objects by the names of their edges: a layer is
+Like TensorFlow, this matches two object graphs by the names of their edges: a layer is
 `layer_with_weights-3` of its model, whatever its name. A variable's path is the shortest way to it.
 """
 
@@ -39,7 +39,7 @@ class Report:
     different: list[str]
 
     def render(self, *, unexpected: bool = True) -> str:
-        """The differences, ten of a kind at most; `unexpected` ones need not count as such."""
+        """The differences, at most ten of each kind; `unexpected` can be left out."""
         kinds = [
             ("missing (in the model, not in the checkpoint)", self.missing),
             ("unexpected (in the checkpoint, not in the model)", self.unexpected),
@@ -72,25 +72,25 @@ class Pair:
 
 
 class Saved:
-    """A checkpoint: its tensors and their graph of objects."""
+    """A checkpoint: its tensors and their object graph."""
 
     def __init__(self, path: Path) -> None:
         self.reader = checkpoint_files.open_reader(path)
         graph = tf_internals.object_graph(self.reader)
         if graph is None:
-            raise ConfigError(f"{path} is a TensorFlow 1 checkpoint: it has no graph of objects")
+            raise ConfigError(f"{path} is a TensorFlow 1 checkpoint: it has no object graph")
         self._nodes = graph.nodes
         self._shapes = self.reader.get_variable_to_shape_map()
         self._types = self.reader.get_variable_to_dtype_map()
 
     def starts(self, roots: Mapping[str, Any]) -> dict[int, Any]:
-        """The nodes of `roots`: children of the checkpoint's root by name, or itself by ''."""
+        """The nodes of `roots`, by the names of the root's children; '' is the root itself."""
         children = {child.local_name: child.node_id for child in self._nodes[0].children}
         children[""] = 0
         return {children[name]: root for name, root in roots.items() if name in children}
 
     def match(self, starts: Mapping[int, Any]) -> dict[int, Any]:
-        """The objects of the model by their nodes, found along edges of the same name."""
+        """The model's object for each node, found by following edges of the same name."""
         found = dict(starts)
         queue = collections.deque(starts)
         while queue:
@@ -179,7 +179,7 @@ def variables(roots: Mapping[str, Any]) -> list[tuple[str, tf.Variable]]:
 def _slots(
     objects: list[tuple[str, Any]], variables: list[tuple[str, tf.Variable]]
 ) -> list[tuple[str, tf.Variable]]:
-    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale lists those of its optimizer too
+    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale lists its optimizer's, too
     for path, optimizer in objects:
         names = optimizer.get_slot_names() if "get_slot_names" in dir(optimizer) else []
         for name, (place, variable) in itertools.product(names, variables):

@@ -1,7 +1,7 @@
 """State that TensorFlow's and Keras's checkpoints leave out, as variables that they can hold.
 
-Each is one variable that always exists, and is empty if there is nothing to hold: so a run may go
-on under another strategy. Create it outside the strategy's scope.
+Each kind is one variable that always exists and is empty if there is nothing to save, so a run can
+continue under another strategy. Create it outside the strategy's scope.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class InputState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held."""
+        """Whether nothing is stored."""
         return self.variable.numpy() == b""
 
     def can_hold(self, iterator: Any) -> bool:
@@ -40,43 +40,43 @@ class InputState:
         return True
 
     def capture(self, iterator: tf.data.Iterator) -> None:
-        """Holds the iterator's position."""
+        """Stores the iterator's position."""
         self.variable.assign(tf.io.serialize_tensor(_serialized(iterator)))
 
     def put_back(self, iterator: tf.data.Iterator) -> None:
-        """Moves an iterator over the same dataset to the position that is held."""
+        """Moves an iterator over the same dataset to the stored position."""
         tf.raw_ops.DeserializeIterator(
             resource_handle=tf_internals.iterator_resource(iterator),
             serialized=tf.io.parse_tensor(self.variable, tf.variant),
         )
 
     def clear(self) -> None:
-        """Holds nothing."""
+        """Forgets the position."""
         self.variable.assign(b"")
 
 
 class ReplicaState:
-    """Each replica's own part of the variables that are reduced over replicas when they are read.
+    """Each replica's part of the variables that are reduced over replicas when they are read.
 
-    TensorFlow saves only the sum or the mean and restores it into every replica, so that training
-    would round differently from a run that was never stopped.
+    TensorFlow saves only the sum or the mean and restores it into every replica, after which
+    training would round differently than without an interruption.
     """
 
     def __init__(self) -> None:
         self.variable = tf.Variable(b"", trainable=False, name="replicas")
 
     def watch(self, variables: Sequence[tf.Variable]) -> None:
-        """Holds the parts of those `variables` that have any; call it in the scope."""
+        """Selects the `variables` that have such parts; call it in the strategy's scope."""
         local = tf.distribute.get_strategy().experimental_local_results
         self._parts = [local(v) for v in variables if _is_reduced(v) and len(local(v)) > 1]
 
     def capture(self) -> None:
-        """Holds the parts."""
+        """Stores the parts."""
         if self._parts:
             self._capture()
 
     def put_back(self) -> None:
-        """Restores the parts that are held, if they are of as many replicas as there are now."""
+        """Restores the stored parts, if there were as many replicas as there are now."""
         if not self._parts or self.variable.numpy() == b"":
             return
         held = tf.io.parse_tensor(self.variable, tf.string)
@@ -107,7 +107,7 @@ class LogExtents(NamedTuple):
 
 
 class LogState:
-    """How far the logs went, so that a start notices if rows have been lost since."""
+    """How far the logs went, so that the next start notices if rows are missing."""
 
     NAME = "logs"
 
@@ -116,12 +116,12 @@ class LogState:
             self.variable = tf.Variable(tf.zeros([5], tf.int64), trainable=False, name=self.NAME)
 
     def capture(self, extents: LogExtents) -> None:
-        """Holds how far they go now."""
+        """Stores how far they go now."""
         self.variable.assign([*extents.history, extents.training])
 
     @classmethod
     def read(cls, path: Path) -> LogExtents | None:
-        """What the checkpoint at `path` holds; None if an earlier version wrote it.
+        """What the checkpoint at `path` stores; None if an earlier version wrote it.
 
         Raises:
             tensorflow.errors.OpError: it is damaged.

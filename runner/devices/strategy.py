@@ -115,7 +115,7 @@ def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
 
 
 def set_threads(*, intra_op: int, inter_op: int) -> None:
-    """Sets how many threads this process computes with on CPUs; 0 leaves a number as it is.
+    """Sets how many CPU threads this process computes with; 0 keeps TensorFlow's default.
 
     Raises:
         ConfigError: TensorFlow has already started with other numbers.
@@ -136,7 +136,7 @@ def configure(
 ) -> None:
     """Sets the process's precision, threads, eager mode and random seeds, before anything is built.
 
-    Layers draw from generators, whose state a checkpoint can hold, and ops are deterministic.
+    Layers draw from generators, whose state can be saved; ops are deterministic, if asked for.
     """
     dtype = runtime.mixed_precision_dtype or "float32"
     if dtype not in ("float32", "float16", "bfloat16"):
@@ -169,9 +169,9 @@ def configure(
 def set_seed(seed: int) -> None:
     """Sets TensorFlow's seed without emptying its cache of kernels if a tokenizer lives there.
 
-    `tf.random.set_seed` empties the cache, so that an eager op draws the same numbers again; but a
-    SentencepieceTokenizer keeps its model there. What a function draws, such as the shuffle of a
-    dataset, is the same either way.
+    `tf.random.set_seed` empties the cache so that eager ops repeat their random numbers, but a
+    SentencepieceTokenizer keeps its model there. Random numbers drawn in functions, such as a
+    dataset's shuffle, are the same either way.
     """
     if _has_tokenizer():
         tf_internals.set_seed_only(seed)
@@ -181,7 +181,7 @@ def set_seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def without_determinism() -> Iterator[None]:
-    """A context in which ops need not be deterministic."""
+    """Inside, ops need not be deterministic."""
     before = tf_internals.is_deterministic()
     tf_internals.allow_nondeterminism()
     try:
@@ -196,7 +196,7 @@ def _has_tokenizer() -> bool:
     kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
     if kind is None:
         return False
-    frozen = gc.get_freeze_count()  # what imports have made; it is not among the objects below
+    frozen = gc.get_freeze_count()  # what is frozen, get_objects leaves out
     gc.unfreeze()
     holds = any(issubclass(type(each), kind) for each in gc.get_objects())
     if frozen:
@@ -224,7 +224,7 @@ def check_batch(
     unit = replicas * parts
     if size % unit:
         near = [n for n in (size - size % unit, size + unit - size % unit) if n]
-        shared = f"shared by {replicas} replicas" if replicas > 1 or parts == 1 else "cut"
+        shared = f"shared by {replicas} replicas" if replicas > 1 or parts == 1 else "split"
         into = f" into {parts} parts (RunConfig.gradient_accumulation)" if parts > 1 else ""
         raise ConfigError(
             f"{name}.global_batch_size = {size} cannot be {shared}{into}; "
@@ -244,7 +244,7 @@ def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
 
 
 def _logical_cpus(count: int) -> list[str]:
-    """Splits the first CPU into `count` logical devices and names them."""
+    """Splits the first CPU into `count` logical devices; returns their names."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or [0]) < count:
         try:

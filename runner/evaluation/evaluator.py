@@ -94,10 +94,11 @@ class Evaluator(base_trainer.Trainer):
     def initialize(self, *, whole: bool = False) -> None:
         """Loads the task's `init_checkpoint`; averages start at the resulting weights.
 
-        Unless the task has its own way, what fits is loaded and the rest is reported.
+        Variables that match are loaded and the others are reported. A task that overrides
+        `initialize` loads it in its own way.
 
         Args:
-            whole: Refuse one that does not hold all weights, unless the task has its own way.
+            whole: Reject a checkpoint that lacks any weight; a task's own way is not checked.
         """
         path = self.config.task.init_checkpoint
         if type(self.task).initialize is not base_task.Task.initialize:
@@ -123,7 +124,7 @@ class Evaluator(base_trainer.Trainer):
         """Restores what an evaluation needs; only the weights if `path` holds averages alone.
 
         Raises:
-            DamagedError: it is damaged, or gone.
+            DamagedError: it is damaged or missing.
             ConfigError: it was written for another model.
         """
         if self._averages is None or not averages.stand_alone(path):
@@ -156,7 +157,7 @@ class Evaluator(base_trainer.Trainer):
 
         Args:
             dataset: Distributed and finite.
-            name: Names it in the error if it is empty.
+            name: What the error calls it if it is empty.
         """
         return self._evaluate(dataset, tf.constant(-1), f"{name} is empty")
 
@@ -167,7 +168,7 @@ class Evaluator(base_trainer.Trainer):
                 "the validation data are endless: set TrainerConfig.validation_steps, the number "
                 "of batches to evaluate"
             )
-        # A new one: restarting an iterator saves a millisecond, but leaks 6 KiB in TensorFlow.
+        # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
         iterator = self._evaluated.begin(dataset)
         with self._averages_in_force():
             self.eval_begin()
@@ -179,10 +180,10 @@ class Evaluator(base_trainer.Trainer):
         return logs
 
     def _may_loop_in_graph(self, dataset: Any) -> bool:
-        """Whether the task aggregates nothing on the host, and batches keep their shape in a loop.
+        """Whether the task aggregates nothing on the host, and a loop does not change batch shapes.
 
-        In a loop, replicas may run out of examples, so that batches lose their static size, which a
-        TPU or a model may need.
+        In a loop, replicas may run out of examples, so batches lose their static size, which a TPU
+        or a model may need.
         """
         if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
             return False
@@ -199,7 +200,7 @@ class Evaluator(base_trainer.Trainer):
         return bool(found), bool(rest), None
 
     def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Scores at most so many batches; whether there was one, and whether more follow.
+        """Scores up to `most` batches; returns whether there was one, and whether more follow.
 
         The next batch is fetched while one is scored.
         """
@@ -289,7 +290,7 @@ def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]
 
 
 def _is_endless(dataset: Any) -> bool:
-    """Whether a dataset, distributed or not, is known to repeat for ever."""
+    """Whether a dataset, distributed or not, is known to be endless."""
     known = dataset.cardinality
     return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
 

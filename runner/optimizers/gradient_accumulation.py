@@ -17,7 +17,7 @@ Step = Callable[..., dict[str, Any]]
 
 
 def accumulated(task_step: Step, parts: int, loss: str) -> Step:
-    """A step that cuts its batch into equal parts and applies the mean of their gradients once.
+    """A step that splits its batch into equal parts and applies the mean of their gradients once.
 
     The first part is traced outside the loop over the others: it creates missing variables, and
     shows which gradients there are.
@@ -139,7 +139,7 @@ def _means(sums: list[Any], gradients: list[Any], parts: int) -> list[Any]:
 
 
 def _part(batch: Any, index: Any, parts: int) -> Any:
-    """The examples of one part; scalars stay."""
+    """The examples of one part; scalars belong to every part."""
     if batch.shape.rank == 0:
         return batch
     size = _share(batch, parts)
@@ -150,7 +150,7 @@ def _part(batch: Any, index: Any, parts: int) -> Any:
         rest = tf.shape(batch, tf.int64)[1:]
         return tf.sparse.slice(batch, start, tf.concat([[tf.cast(size, tf.int64)], rest], 0))
     rest = [each or tf.shape(batch)[axis] for axis, each in enumerate(batch.shape)][1:]
-    return tf.reshape(batch, [parts, size, *rest])[index]  # a part's shape stays as fixed as it was
+    return tf.reshape(batch, [parts, size, *rest])[index]  # keeps static sizes static
 
 
 def _share(batch: Any, parts: int) -> Any:

@@ -42,7 +42,7 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 class ScaledConstant:
-    """A constant rate times a scale, in the variable that holds it: no step computes anything.
+    """A constant rate times a scale, kept in the optimizer's variable: steps compute nothing.
 
     Args:
         variable: The optimizer's.
@@ -91,9 +91,9 @@ def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> lis
 
 @contextlib.contextmanager
 def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
-    """A restore inside leaves constant rates as they are configured now.
+    """Inside, a restore leaves constant rates as they are configured now.
 
-    Keras saves them as variables, so that a restore would bring back what an earlier start used.
+    Keras saves them as variables, so a restore would bring back the rate of an earlier start.
     """
     constants = keras_internals.constants(optimizers.innermost(optimizer))
     kept = [(variable, variable.numpy()) for variable in constants]

@@ -41,7 +41,7 @@ def variables(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
 
 
 def create_variables(optimizer: tf_keras.optimizers.Optimizer, model: tf_keras.Model) -> None:
-    """Makes the variables that the first step would make; call it in the strategy's scope."""
+    """Creates the variables that the first step would; call it in the strategy's scope."""
     keras_internals.create_variables(innermost(optimizer), model.trainable_variables)
 
 

@@ -45,13 +45,13 @@ def check(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
 
 
 def initialize(groups: Sequence[VariableGroupConfig], model: tf_keras.Model, seed: int) -> None:
-    """Gives the variables of groups that have an initializer their first values.
+    """Initializes the variables of groups that have an initializer.
 
     Args:
-        groups: Of those without an initializer, variables stay as they are.
+        groups: Those without an initializer leave their variables unchanged.
         model: Built, in the strategy's scope.
-        seed: A value depends on it and on the variable's place in the model alone; not on its name,
-            since Keras numbers layers on from one model to the next.
+        seed: Values depend on it and on the variable's position in the model, not on its name:
+            Keras goes on counting layers from one model to the next.
 
     Raises:
         ConfigError: an initializer does not suit the shape of a variable.

@@ -9,7 +9,7 @@ from official.modeling import optimization
 
 
 class Averages:
-    """The averages that official's optimizer keeps, and the weights that they replace for a while.
+    """The averages that official's optimizer keeps, swapped with the weights for an evaluation.
 
     Official's own swap adds and subtracts (a + b - b), which changes bits, and does not work
     without a strategy. A third set of variables keeps the weights while the averages are in force.
@@ -35,12 +35,12 @@ class Averages:
 
     @tf.function
     def start(self) -> None:
-        """Starts the averages at the present weights."""
+        """Sets the averages to the current weights."""
         _copy(self._weights, self._averages)
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
-        """A context in which the model has the averages; then its weights return bit for bit."""
+        """Inside, the model has the averages; afterwards its weights return bit for bit."""
         self._swap_in()
         try:
             yield

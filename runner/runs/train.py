@@ -56,7 +56,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
 def _drive(
     run: training_run.TrainingRun, request: Request, report: unused_values.Report
 ) -> controller.Controller:
-    """Trains, and says why that ended early; the controller knows where."""
+    """Trains, and prints why if that ended early; the controller knows at which step."""
     run.catch_up()
     grid = run.policies.grid
     own = user_actions.after_loops(request.config, grid, lambda: driver.step)

@@ -29,11 +29,11 @@ class TrainingRun:
         evaluation: Evaluates and records.
         final_test: The test at the end, None where there is none.
         boards: TensorBoard's folders of evaluations.
-        line: What a person sees.
-        costs: Parameters, FLOPs and what a rate makes of the devices.
+        line: The live line.
+        costs: Parameters, FLOPs, and how to compute the share of the devices' peak.
         pruning: Official's actions for a task that prunes its model.
         profiled: Trains and profiles, None where nothing is profiled.
-        beat: Told the step after each loop.
+        beat: Called with the step after each loop.
     """
 
     state: training_state.TrainingState
@@ -81,7 +81,7 @@ class TrainingRun:
         self.beat(loop.step)
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke in training, None for nothing."""
+        """What broke in training, None if nothing did."""
         return self.guard.broken(loop, variables=variables)
 
     def recover(self, reason: str) -> int:
@@ -97,11 +97,11 @@ class TrainingRun:
         return step
 
     def decide(self, step: int) -> str | None:
-        """Takes in evaluators' evaluations, just before `step` is committed."""
+        """Reads evaluators' evaluations, just before `step` is committed."""
         return self.state.decide(step)
 
     def commit(self, step: int) -> None:
-        """Saves the state as that of `step`, unless that is done."""
+        """Saves the state as the checkpoint of `step`, unless it has been saved already."""
         self.state.commit(step)
 
     def wait(self) -> None:
@@ -113,7 +113,7 @@ class TrainingRun:
         return self.state.history.has(step)
 
     def evaluate(self, step: int) -> str | None:
-        """Evaluates what is due and records it; a reason to stop, or None."""
+        """Evaluates what is due and records it; returns a reason to stop, or None."""
         store = self.state.store
         reason = self.evaluation.run(
             step, store.path(step), before_record=store.wait, commit=self.state.save
@@ -122,7 +122,7 @@ class TrainingRun:
         return reason or decided
 
     def finish(self, step: int) -> None:
-        """Evaluates what was not due at `step`, where the run has stopped early."""
+        """Evaluates what was not due at `step`, if the run has stopped early."""
         store = self.state.store
         self.evaluation.finish(step, store.path(step), before_record=store.wait)
 
@@ -131,14 +131,14 @@ class TrainingRun:
         return self.final_test.run(step, self.state.store.path(step)) if self.final_test else {}
 
     def catch_up(self) -> None:
-        """Takes in what earlier starts evaluated: a kill may have come before the best was kept."""
+        """Shows earlier evaluations, and keeps the best if a kill came before that was done."""
         if self.state.source:
             best = self.evaluation.log.catch_up(self.state.source)
             for newest in self.state.history.evaluations[-1:]:
                 self.line.resumed(newest, best)
 
     def report(self) -> None:
-        """Says what is about to be trained, from where, and how exactly it would resume."""
+        """Prints what will be trained, from which step, and whether a resume would be exact."""
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
         console.say(overview.render(self.costs.view, width=console.STDERR.width))
         for text in self._announcements():

@@ -23,7 +23,7 @@ class TrainingState:
         folder: The run's.
         source: The checkpoint that it starts from, None for a new run.
         trainer: Holds the weights and the inputs.
-        rate_scale: What the scheduled learning rate is multiplied by.
+        rate_scale: The factor on the scheduled learning rate.
         store: The checkpoints.
         history: Evaluations and decisions.
         log: The training rows.
@@ -49,10 +49,10 @@ class TrainingState:
         self.trainer.put_back_extra_state(self._inputs(0))
 
     def commit(self, step: int) -> None:
-        """Saves all of it as that of `step`, unless that is done.
+        """Saves everything as the checkpoint of `step`, unless it has been saved already.
 
         Raises:
-            LostError: another process has the folder.
+            LostError: another process has taken over the folder.
         """
         path = self.store.path(step)
         files.check(path)
@@ -63,14 +63,14 @@ class TrainingState:
         self.store.commit(step)
 
     def save(self) -> Path:
-        """Commits the present state; returns the checkpoint, which is whole on disk."""
+        """Commits the current state and waits until it is on disk; returns the checkpoint."""
         step = self.trainer.step
         self.commit(step)
         self.store.wait()
         return self.store.path(step)
 
     def go_back(self, step: int) -> bool:
-        """Restores the checkpoint of `step`; whether the history has lost rows by that."""
+        """Restores the checkpoint of `step`; returns whether that dropped evaluations."""
         dropped = self.history.drop_after(step)
         if dropped:
             self.decisions = decisions.Decisions(self.config, self.folder, self.history)
@@ -81,12 +81,12 @@ class TrainingState:
         return bool(dropped)
 
     def decide(self, step: int) -> str | None:
-        """Takes in evaluators' evaluations before a commit; the reason to stop, if there is one."""
+        """Reads evaluators' evaluations before a commit; returns a reason to stop, or None."""
         self.decisions.before_commit(step)
         return self._decided()
 
     def evaluated(self) -> str | None:
-        """Takes in the run's own evaluations; the reason to stop, if there is one."""
+        """Reads the run's own evaluations; returns a reason to stop, or None."""
         self.decisions.evaluated()
         return self._decided()
 

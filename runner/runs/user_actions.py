@@ -1,4 +1,4 @@
-"""Actions that a configuration names: what is done, and when, as Orbit's ConditionalAction."""
+"""Actions that a configuration names: what to call, and when, like Orbit's ConditionalAction."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from runner.run_config import ActionConfig
 
 
 class _Conditional:
-    """An action that is only taken where it is due."""
+    """An action that is called only when it is due."""
 
     def __init__(self, config: ActionConfig, due: Callable[[], bool] = lambda: True) -> None:
         self._due = due
@@ -24,7 +24,7 @@ class _Conditional:
 def after_loops(
     config: Experiment, grid: schedule.Grid, step: Callable[[], int]
 ) -> list[schedule.Action]:
-    """What is done after training loops; `step` tells the step at which the last one ended."""
+    """The actions after training loops; `step` returns the step at which the last one ended."""
 
     def conditional(each: ActionConfig) -> schedule.Action:
         return _Conditional(each, lambda: not each.every or grid.due(step(), each.every))
@@ -35,7 +35,7 @@ def after_loops(
 def after_evaluations(
     config: Experiment, rule: best_evaluation.BestRule | None, rows: history.History
 ) -> list[schedule.Action]:
-    """What is done after evaluations, whose last one is in `rows` by then."""
+    """The actions after evaluations; the last evaluation is in `rows` by then."""
 
     def is_best() -> bool:
         return rule is not None and rule.best(rows.evaluations) == rows.evaluations[-1]
@@ -48,5 +48,5 @@ def after_evaluations(
 
 
 def at_end(config: Experiment) -> list[schedule.Action]:
-    """What is done when training has reached its end."""
+    """The actions at the end of training."""
     return [_Conditional(each) for each in config.run.actions if each.at == "end"]

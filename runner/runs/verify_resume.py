@@ -1,4 +1,4 @@
-"""`--mode=verify_resume`: whether an experiment that is stopped and killed ends as if it were not.
+"""`--mode=verify_resume`: whether a stopped and killed experiment ends as if it had not been.
 
 The user's own command trains for a few hundred steps in a scratch folder, once through; then again,
 with a SIGTERM and a SIGKILL in between. What the two leave behind is compared bit by bit.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _STEPS = 200
 _ATTEMPTS = 3
 
-# Shares of the run after which something happens. Commits do not all fall on the grid of training
-# rows, so what metrics have summed up since the last row has to survive, too.
+# Fractions of the run at which things fall due. Some commits fall between two training rows, so the
+# metrics' partial sums have to survive, too.
 _SHARES = {
     "train_steps": 1,
     "validation_interval": 2,
@@ -45,7 +45,7 @@ class Interruption:
 
     Attributes:
         number: The signal.
-        resumed: The step at which the next start went on.
+        resumed: The step at which the next start continued.
     """
 
     number: signal.Signals
@@ -58,8 +58,7 @@ class Interruption:
 def verify_resume(request: Request) -> dict[str, Any]:
     """Trains once through and once interrupted, and compares.
 
-    A signal that is served (`runner.core.signals`) ends the child processes, too, and leaves
-    nothing behind.
+    SIGTERM or SIGINT ends the child processes, too, and leaves nothing behind.
 
     Returns:
         The results of the run that was not interrupted, and a `verdict`.
@@ -106,7 +105,7 @@ def shortening(train_steps: int) -> list[str]:
 
 
 def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Interruption]]:
-    """A run that finished in spite of two interruptions."""
+    """A run that finished after two interruptions, and these."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
         console.say("training again, with a SIGTERM and a SIGKILL in between")

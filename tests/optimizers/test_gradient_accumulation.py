@@ -158,7 +158,7 @@ def test_a_run_in_parts_resumes_exactly(tmp_path):
 @pytest.mark.parametrize(
     ("strategy", "parts", "said"),
     [
-        ({}, 3, "= 8 cannot be cut into 3 parts (RunConfig.gradient_accumulation); 6 or 9 could"),
+        ({}, 3, "= 8 cannot be split into 3 parts (RunConfig.gradient_accumulation); 6 or 9 could"),
         (MIRRORED, 3, "= 8 cannot be shared by 2 replicas into 3 parts"),
         ({}, 16, "into 16 parts (RunConfig.gradient_accumulation); 16 could"),
     ],
