@@ -72,7 +72,7 @@ def run(
     model_dir: str | Path,
     mode: str,
     *,
-    checkpoint: str = "latest",
+    checkpoint: str = "",
     allow_config_change: bool = False,
     allow_lost_history: bool = False,
     dry_run: bool = False,
@@ -85,8 +85,9 @@ def run(
     Args:
         config: What `load` returned.
         model_dir: The run's folder; a run that exists there is resumed.
-        mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
-        checkpoint: What `eval` evaluates: `latest`, `best`, a step, or a path.
+        mode: `train`, `eval`, `train_and_eval`, `continuous_eval` or `export`.
+        checkpoint: What `eval` evaluates and `export` exports: `latest`, `best`, a step, or a path;
+            empty: the latest, and for `export` the best if there is one.
         allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
         dry_run: Only try everything once and small, in a scratch folder.
@@ -98,7 +99,8 @@ def run(
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
-        (the newest), `best` (`step` and `metrics`, or None) and `model_dir`.
+        (the newest), `best` (`step` and `metrics`, or None) and `model_dir`. Of `export`:
+        `checkpoint`, its `metrics`, and `exports`, one for each format.
 
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.

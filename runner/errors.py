@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from typing import Any
 
 
 class RunnerError(Exception):
@@ -25,6 +26,20 @@ class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeErro
     """The loss is no longer finite; the message names the last good checkpoint."""
 
     exit_code = 3
+
+
+class RejectedError(RunnerError):
+    """A gate refused: an exported model does not score what its checkpoint scores.
+
+    Attributes:
+        results: For JSON: what was exported, and what was rejected.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, results: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.results = results or {}
 
 
 # Errors from disks, permissions and kinds of files, which are not the program's fault.

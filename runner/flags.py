@@ -23,7 +23,8 @@ The same command again resumes. The last line on stdout is the result as JSON; t
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
 files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
-130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it again.
+4 an export was rejected, 130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it
+again.
 """
 _SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
 _FIRST = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
@@ -53,10 +54,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(_unknown(rest[0], parser))
     if flags.mode not in modes.MODES:
         raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
-    if flags.checkpoint is not None and flags.mode != "eval":
-        raise ConfigError(f"--checkpoint is for --mode=eval, not --mode={flags.mode}")
+    if flags.checkpoint is not None and flags.mode not in ("eval", "export"):
+        raise ConfigError(f"--checkpoint is for --mode=eval, export, not --mode={flags.mode}")
     if flags.checkpoint == "":
-        raise ConfigError("--checkpoint= names nothing; leave it out for the latest")
+        raise ConfigError("--checkpoint= names nothing; leave it out for the default")
     if steps := profile_steps(flags):
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
@@ -170,7 +171,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         metavar="WHICH",
         help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
-        "1000:5000, or the path of a checkpoint or a folder, also of another run",
+        "1000:5000, or the path of a checkpoint or a folder, also of another run; for export: one "
+        "of them, by default the best if there is one",
     )
 
 

@@ -112,7 +112,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     request = Request(
         experiment,
         Path(given.model_dir),
-        given.checkpoint or "latest",
+        given.checkpoint or "",
         allow_config_change=given.allow_config_change,
         allow_lost_history=given.allow_lost_history,
         dry_run=given.dry_run,

@@ -51,6 +51,19 @@ def continuous_eval(request: Request) -> Outcome:
     return evaluate.continuous_eval(request)
 
 
+def export(request: Request) -> Outcome:
+    """Makes models that serve of a checkpoint, each scored against it before it is published."""
+    from runner.runs import export
+
+    return export.export(request)
+
+
+def _rehearse_export(request: Request) -> Outcome:
+    from runner.runs import export
+
+    return export.rehearse(request)
+
+
 def verify_resume(request: Request) -> Outcome:
     """Says whether the experiment, stopped and killed, ends bit-identical to one that was not."""
     from runner.runs import verify_resume
@@ -69,12 +82,14 @@ class Mode:
         trains: Whether it needs what training needs.
         evaluates: Whether it evaluates.
         profiles: Whether the training steps are run here, and can be profiled.
+        rehearse: Its dry run; None for one of what it trains and evaluates.
     """
 
     function: Callable[[Request], Outcome]
     trains: bool
     evaluates: bool
     profiles: bool = False
+    rehearse: Callable[[Request], Outcome] | None = None
 
 
 MODES: Mapping[str, Mode] = {
@@ -83,6 +98,7 @@ MODES: Mapping[str, Mode] = {
     "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
     "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
+    "export": Mode(export, trains=False, evaluates=True, rehearse=_rehearse_export),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
 }
 
@@ -113,6 +129,8 @@ def run(mode: str, request: Request) -> Outcome:
     with _plainly():
         if not request.dry_run:
             return row.function(request)
+        if row.rehearse:
+            return row.rehearse(request)
         from runner.runs import dry_run
 
         checkpoint = request.checkpoint if mode == "eval" else None

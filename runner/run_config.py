@@ -23,6 +23,7 @@ from runner.configuration.settings import (
     number,
     one_of,
     setting,
+    some_of,
 )
 
 _SCHEDULE = "trainer.optimizer_config.learning_rate"
@@ -198,6 +199,34 @@ class EvaluatorConfig(base_config.Config):
         "Called without arguments whenever training has shown no sign of life for "
         "`TrainerConfig.continuous_eval_timeout`; says whether to end, with exit code 0. None: it "
         "ends, with exit code 1.",
+    )
+
+
+@dataclasses.dataclass
+class ExportConfig(base_config.Config):
+    """What `--mode=export` makes of a checkpoint, and when it rejects that."""
+
+    formats: tuple[str, ...] = setting(
+        ("saved_model",),
+        "What is made: `saved_model`; `tflite` and `tflite_float16`, with weights in those "
+        "precisions; `tflite_int8`, with weights and activations in integers where LiteRT has the "
+        "op; `onnx`, which needs the extra of that name.",
+        allowed=some_of("saved_model", "tflite", "tflite_float16", "tflite_int8", "onnx"),
+    )
+    tolerance: float = setting(
+        0.01,
+        "A file is rejected if a metric differs from the checkpoint's by more, up or down; of a "
+        "metric above 1, by more than this share of it.",
+        allowed=SIZE,
+    )
+    metrics: tuple[str, ...] = setting(
+        (), "The metrics that are compared; empty: all that are single numbers."
+    )
+    representative_examples: int = setting(
+        100,
+        "How many training examples `tflite_int8` takes the ranges of activations from: the first "
+        "that training would go on with after the exported step.",
+        allowed=COUNT,
     )
 
 
@@ -427,6 +456,9 @@ class RunConfig(base_config.Config):
     )
     evaluator: EvaluatorConfig = setting(
         EvaluatorConfig, "What a process that only evaluates does.", resume=KEPT, read="elsewhere"
+    )
+    export: ExportConfig = setting(
+        ExportConfig, "What an export makes.", resume=REPORTS, read="elsewhere"
     )
     epochs: EpochsConfig = setting(
         EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"

@@ -2,8 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, task_factory
@@ -150,8 +151,26 @@ class AspectSentimentTask(base_task.Task):
         ]
 
     def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
-        """For `official.core.export_base.export`: a SavedModel that takes strings."""
+        """For an export: a signature that takes strings."""
         return aspect_serving.AspectServing(self.task_config, model, self.reader, self.polarities)
+
+    def score_served(
+        self, serve: Callable[..., Mapping[str, np.ndarray]], data: aspect_data.AspectData
+    ) -> dict[str, float]:
+        """The validation metrics of an exported model that is given strings.
+
+        Args:
+            serve: from `sentence` and `aspect`, [batch] each, to the outputs of `serving`.
+            data: the validation data.
+        """
+        examples, metrics = self._examples(data), self.build_metrics(training=False)
+        labels = aspect_data.numbers(examples, self.polarities)
+        for first in range(0, len(examples), data.global_batch_size):
+            part = slice(first, first + data.global_batch_size)
+            sentences = [f"{e.left}{aspect_data.MARK}{e.right}" for e in examples[part]]
+            outputs = serve(sentence=sentences, aspect=[e.aspect for e in examples[part]])
+            self.process_metrics(metrics, labels[part], outputs["probabilities"])
+        return {metric.name: float(metric.result()) for metric in metrics}
 
     def _examples(self, data: aspect_data.AspectData) -> list[aspect_data.Example]:
         fetching.fetch(data.fetch)

@@ -17,6 +17,7 @@ from tasks.images import (
     image_data,
     image_examples,
     image_models,
+    image_serving,
     out_of_distribution,
 )
 
@@ -183,6 +184,36 @@ class ImageClassificationTask(base_task.Task):
         if (bins := results.get("reliability")) is not None:
             drawn["reliability"] = classification_pictures.reliability(bins)
         return drawn
+
+    def serving(self, model: tf_keras.Model) -> image_serving.ImageServing | None:
+        """For an export: a signature that takes image files; None for images that are not."""
+        examples = self._train_examples()
+        if not image_serving.can_serve(examples):
+            return None
+        return image_serving.ImageServing(
+            self.task_config,
+            model,
+            image_shape=self.image_shape,
+            class_names=examples.class_names,
+        )
+
+    def score_served(
+        self, serve: image_serving.Serve, data: image_data.ImageData
+    ) -> dict[str, np.ndarray]:
+        """The validation metrics of an exported model that is given image files.
+
+        Args:
+            serve: from `image_bytes` [batch] to the outputs of `serving`.
+            data: the validation data.
+        """
+        metrics = self.build_metrics(training=False)
+        for logits, labels in image_serving.scored(serve, self.build_inputs(data), data):
+            self.process_metrics(metrics, labels, logits)
+        return {
+            metric.name: metric.result().numpy()
+            for metric in metrics
+            if getattr(metric, "is_defined", lambda: True)()
+        }
 
     def _validation_metrics(self) -> list[tf_keras.metrics.Metric]:
         metrics = [

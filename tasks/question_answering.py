@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,7 @@ class QuestionAnsweringTask(base_task.Task):
         )._asdict()
 
     def serving(self, model: tf_keras.Model) -> question_serving.QuestionServing:
-        """For `official.core.export_base.export`: a SavedModel that takes strings."""
+        """For an export: a signature that takes strings."""
         config = self.task_config
         return question_serving.QuestionServing(
             config.validation_data,
@@ -211,6 +211,29 @@ class QuestionAnsweringTask(base_task.Task):
             max_answer=config.max_answer,
             threshold=config.no_answer_threshold,
         )
+
+    def score_served(
+        self, serve: Callable[..., Mapping[str, np.ndarray]], data: question_data.QuestionData
+    ) -> dict[str, float]:
+        """Exact match and F1 of an exported model that is given strings.
+
+        Args:
+            serve: from `question` and `context`, [batch] each, to the outputs of `serving`.
+            data: the validation data.
+        """
+        squad = question_data.read(data).squad
+        asked = [q for q in squad.questions if question_data.is_scored(q, data.unanswerable)]
+        scores = []
+        for first in range(0, len(asked), data.global_batch_size):
+            part = asked[first : first + data.global_batch_size]
+            outputs = serve(
+                question=[question.text for question in part],
+                context=[squad.contexts[question.context] for question in part],
+            )
+            for question, answer in zip(part, outputs["answer"], strict=True):
+                right = [each.text for each in question.answers]
+                scores.append(squad_score.score(answer.decode(), right))
+        return squad_score.mean(scores)._asdict()
 
     def _number(self, data: question_data.QuestionData) -> int:
         """Identifies the evaluated data for `reduce_aggregated_logs`."""

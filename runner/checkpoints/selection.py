@@ -17,7 +17,7 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
 
     Args:
         model_dir: The run's folder.
-        which: `latest`; `best`; `all`, including the best ones; steps and ranges of steps, as in
+        which: `latest`, or empty; `best`; `all`, including the best ones; steps and ranges, as in
             `1000,2000` and `1000:5000`, whose ends are included and optional; or the path, from
             here or from `model_dir`, of a checkpoint or a folder. A folder stands for its latest,
             and one of best checkpoints for its best.
@@ -29,7 +29,7 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
     Raises:
         ConfigError: there is no such checkpoint; the message lists those that exist.
     """
-    if which == "latest":
+    if which in ("", "latest"):
         return _at(model_dir)
     there = _by_step([model_dir, *(model_dir / name for name in best)])
     if which == "all":

@@ -128,6 +128,19 @@ def one_of(*choices: str) -> Allowed:
     return Allowed(needs, mistake)
 
 
+def some_of(*choices: str) -> Allowed:
+    """One or more of several strings, each once."""
+    needs = f"must be a tuple of {', '.join(map(repr, choices))}, each at most once"
+
+    def mistake(value: Any) -> str:
+        unknown = [each for each in value if each not in choices]
+        if unknown:
+            return f"{needs}{spelling.did_you_mean(str(unknown[0]), choices)}"
+        return "" if value and len(set(value)) == len(value) else needs
+
+    return Allowed(needs, mistake)
+
+
 def _name(value: str) -> str:
     return "" if _NAME.fullmatch(value) else _NAMED
 

@@ -20,6 +20,11 @@ VALIDATION = "validation"
 TEST = "test"
 TEST_LAST = "test-last"
 SETS = "sets"
+EXPORT = "export"  # in it a folder for each format, in that one for each step
+EXPORT_FACTS = "export.json"  # in a version's folder
+MODEL_CARD = "model_card.md"
+REJECTED = "rejected-"
+UNFINISHED = ".unfinished"
 BEST = "best"
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
@@ -32,7 +37,7 @@ _FILES = (
     *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
     *(HISTORY, TRAINING_ROWS, OVERVIEW, TRACEBACK),
 )
-_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED)
+_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT)
 
 
 def evaluator(model_dir: Path, name: str) -> Path:

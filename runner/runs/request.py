@@ -52,7 +52,8 @@ class Request:
     Attributes:
         config: The experiment, locked.
         model_dir: The training run's folder.
-        checkpoint: What `eval` evaluates: see `runner.checkpoints.selection`.
+        checkpoint: What is evaluated or exported: see `runner.checkpoints.selection`; empty: what
+            the mode takes by default.
         allow_config_change: Whether a run may go on with a changed configuration.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
@@ -67,7 +68,7 @@ class Request:
 
     config: "config.Experiment"
     model_dir: Path
-    checkpoint: str = "latest"
+    checkpoint: str = ""
     allow_config_change: bool = False
     allow_lost_history: bool = False
     dry_run: bool = False

@@ -1,0 +1,144 @@
+"""The files made of a checkpoint, before the gate has decided about them."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from official.core import base_task
+
+from runner.evaluation import evaluator
+from runner.export import conversion, fresh_process, gate, loaded, signatures, versions
+from runner.reporting import scalars
+from runner.run_config import ExportConfig
+
+
+class Candidates:
+    """Makes the formats of what an evaluator holds, and scores each file.
+
+    Args:
+        built: Holds the weights; its averages are exported, if it has any.
+        folder: Where files are made.
+        options: What is compared.
+        check: Called now and then; raises if a signal has come.
+
+    Attributes:
+        servable: What is exported.
+        folders: The version's folder of each format made.
+    """
+
+    def __init__(
+        self,
+        built: evaluator.Evaluator,
+        folder: Path,
+        options: ExportConfig,
+        check: Callable[[], None],
+    ) -> None:
+        self._built = built
+        self._folder = folder
+        self._options = options
+        self._check = check
+        features = built.eval_dataset.element_spec
+        self._own = signatures.of_model(
+            built.model, features[0] if isinstance(features, tuple) else features
+        )
+        self.servable = signatures.Servable(built.task, built.model, self._own)
+        self.folders: dict[str, Path] = {}
+        self._gate = gate.Gate(built, self._own, check)
+        self._processes: dict[str, fresh_process.FreshProcess] = {}
+
+    @property
+    def task(self) -> base_task.Task:
+        """The task."""
+        return self._built.task
+
+    @property
+    def weights(self) -> str:
+        """Which weights are exported."""
+        return "averaged" if self._built.averages else "trained"
+
+    @property
+    def examples(self) -> int:
+        """How many examples the files were scored on."""
+        return self._gate.stand_in.examples
+
+    def make(
+        self,
+        formats: Sequence[str],
+        training_data: Callable[[], Iterable[Any]],
+        processes: contextlib.ExitStack,
+    ) -> None:
+        """Makes each format, and begins to load it in a process of its own.
+
+        Args:
+            formats: What to make.
+            training_data: Batches for `tflite_int8`, which needs the ranges of activations.
+            processes: Ends the processes.
+
+        Raises:
+            RunnerError: a converter failed.
+        """
+        saved = self._folder / "model"
+        with self._built.averages.in_force() if self._built.averages else contextlib.nullcontext():
+            conversion.save(self.servable, saved)
+            examples = self._representative(training_data) if conversion.INT8 in formats else []
+        first = sorted(formats, key=lambda name: name != conversion.SAVED_MODEL)
+        for name in first:  # a SavedModel, which loads for seconds, meanwhile
+            self._check()
+            folder = conversion.convert(name, saved, self._folder, examples)
+            form = conversion.FORMATS[name]
+            process = fresh_process.FreshProcess(form.loader, folder / form.file)
+            self._processes[name] = processes.enter_context(process)
+            self.folders[name] = folder
+
+    def reference(self, path: Path) -> gate.Scored:
+        """What the checkpoint at `path`, which the evaluator holds, scores."""
+        number = tf.constant(self._built.config.trainer.validation_steps)
+        metrics = scalars.scalars(self._built.evaluate(number))
+        gate.check_names(metrics, self._options)
+        return gate.Scored(gate.CHECKPOINT, metrics, versions.size_of_checkpoint(path), None)
+
+    def score(self, name: str, reference: gate.Scored) -> list[gate.Scored]:
+        """What a format's file scores by the model's inputs and, if it can be, by raw ones."""
+        process, size = self._processes[name], versions.size(self.folders[name])
+        from_raw: Mapping[str, float] = {}
+        try:
+            metrics, milliseconds = self._gate.score(process)
+            if name == conversion.SAVED_MODEL and self.servable.has_own_serving:
+                from_raw = self._gate.score_serving(process)
+        except fresh_process.LoadError as error:
+            return [gate.Scored(name, {}, size, None, str(error))]
+        found = [self._judged(name, metrics, reference, size, milliseconds)]
+        if from_raw:
+            title = f"{name} from {' and '.join(self.servable.inputs(signatures.SERVING))}"
+            found.append(self._judged(title, from_raw, reference, size, None))
+        return found
+
+    def milliseconds(self) -> float:
+        """The checkpoint's median duration of one example, in this process."""
+        one = {name: tf.constant(array) for name, array in self._gate.stand_in.one.items()}
+        return loaded.milliseconds(lambda: self._own.function(**one))
+
+    def _judged(
+        self,
+        name: str,
+        metrics: Mapping[str, float],
+        reference: gate.Scored,
+        size: int,
+        milliseconds: float | None,
+    ) -> gate.Scored:
+        reason = gate.objection(reference.metrics, metrics, self._options)
+        return gate.Scored(name, metrics, size, milliseconds, reason)
+
+    def _representative(
+        self, training_data: Callable[[], Iterable[Any]]
+    ) -> list[dict[str, np.ndarray]]:
+        return gate.inputs_of(
+            self._built.task,
+            training_data(),
+            self._gate.stand_in,
+            self._own.function,
+            self._options.representative_examples,
+        )

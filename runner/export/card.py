@@ -1,0 +1,220 @@
+"""What stands beside an exported model: a card for people, and the same facts as JSON."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import config
+from runner.core import files, layout, text
+from runner.export import conversion, gate, signatures
+from runner.history import records
+from runner.run_folder import provenance
+
+_Z = 1.959964  # of a 95 % interval
+
+_HOW = {
+    "saved_model": """\
+import tensorflow as tf  # with `import tensorflow_text` too, if the model reads text
+
+model = tf.saved_model.load({folder!r})
+outputs = model.signatures["serving_default"]({arguments})""",
+    "tflite": """\
+from ai_edge_litert.interpreter import Interpreter
+
+interpreter = Interpreter({path!r})
+outputs = interpreter.get_signature_runner("model")({arguments})""",
+    "onnx": """\
+import onnxruntime
+
+session = onnxruntime.InferenceSession({path!r})
+outputs = session.run(None, {{{pairs}}})""",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """What all formats of one export share.
+
+    Attributes:
+        experiment: The experiment.
+        checkpoint: The exported checkpoint.
+        step: Its step.
+        weights: `averaged` or `trained`.
+        digest: Tells the checkpoint from others.
+        examples: How many examples the metrics are of.
+        reference: What the checkpoint scores.
+        servable: Has the signatures.
+    """
+
+    experiment: config.Experiment
+    checkpoint: Path
+    step: int
+    weights: str
+    digest: str
+    examples: int
+    reference: gate.Scored
+    servable: signatures.Servable
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of `count` examples.
+
+    Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
+    """
+    square = _Z**2 / count
+    middle = (share + square / 2) / (1 + square)
+    half = _Z / (1 + square) * math.sqrt(share * (1 - share) / count + square / (4 * count))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def interval(name: str, value: float, count: int) -> tuple[float, float] | None:
+    """The interval of an accuracy that is a share of the examples; None of any other metric."""
+    whole = abs(value * count - round(value * count)) < 1e-6 * max(count, 1000)
+    is_share = "accuracy" in name and 0 <= value <= 1 and count > 0 and whole
+    return wilson(value, count) if is_share else None
+
+
+def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
+    """Writes the card and the facts of one format into its folder; the facts.
+
+    Args:
+        folder: The version's.
+        export: What it is of.
+        name: The format.
+        scored: The file by the model's inputs and, for some SavedModels, by raw inputs.
+    """
+    found = _facts(export, name, scored)
+    files.write_json(folder / layout.EXPORT_FACTS, found)
+    files.write_text(folder / layout.MODEL_CARD, _card(export, name, scored))
+    return found
+
+
+def _facts(export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
+    """The facts of one format, for JSON."""
+    first = scored[0]
+    made: dict[str, Any] = {
+        "format": name,
+        "accepted": not any(each.reason for each in scored),
+        "step": export.step,
+        "checkpoint": str(export.checkpoint),
+        "digest": export.digest,
+        "weights": export.weights,
+        "examples": export.examples,
+        "checkpoint_metrics": records.plain(export.reference.metrics),
+        "metrics": records.plain(first.metrics),
+        "bytes": first.bytes,
+        "milliseconds": first.milliseconds,
+    }
+    if reasons := [each.reason for each in scored if each.reason]:
+        made["reason"] = "; ".join(reasons)
+    if len(scored) > 1:
+        made["metrics_from_raw_inputs"] = records.plain(scored[1].metrics)
+    return made
+
+
+def _card(export: Export, name: str, scored: Sequence[gate.Scored]) -> str:
+    verdict = "; ".join(each.reason for each in scored if each.reason)
+    title = f"{type(export.experiment.task).__name__.removesuffix('Config')}, step {export.step:,}"
+    parts = [
+        f"# {title}: {name}",
+        f"**Rejected**: {verdict}." if verdict else "",
+        f"Exported from `{export.checkpoint.name}` ({export.weights} weights), computing in "
+        "float32. The file was loaded in a fresh process and scored with the task's own metrics.",
+        f"## Scores\n\n{_scores(export, scored)}",
+        f"## Loading\n\n```python\n{_how(export, name)}\n```\n\n{_signatures(export, name)}",
+        f"## Data\n\n```json\n{_data(export.experiment)}\n```",
+        f"## Code and packages\n\n{_provenance()}",
+        f"## Configuration\n\n```yaml\n{config.as_yaml(export.experiment).strip()}\n```",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _scores(export: Export, scored: Sequence[gate.Scored]) -> str:
+    columns = [export.reference, *scored]
+    lines = [
+        f"| validation, {export.examples:,} examples | {' | '.join(c.name for c in columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for metric in sorted(export.reference.metrics):
+        cells = [_value(metric, each, export.examples) for each in columns]
+        lines.append(f"| {metric} | {' | '.join(cells)} |")
+    lines.append(f"| size | {' | '.join(text.size(each.bytes) for each in columns)} |")
+    times = ("-" if c.milliseconds is None else f"{c.milliseconds:.3g} ms" for c in columns)
+    lines.append(f"| one example, median | {' | '.join(times)} |")
+    note = (
+        "In brackets: 95 % intervals (Wilson) of accuracies, the metrics that are shares of the "
+        "examples."
+    )
+    return "\n".join([*lines, "", note])
+
+
+def _value(metric: str, each: gate.Scored, examples: int) -> str:
+    if metric not in each.metrics:
+        return "-"
+    value = each.metrics[metric]
+    found = interval(metric, value, examples)
+    return f"{value:.4g}" + (f" [{found[0]:.4f}, {found[1]:.4f}]" if found else "")
+
+
+def _how(export: Export, name: str) -> str:
+    form = conversion.FORMATS[name]
+    served = signatures.SERVING if name == conversion.SAVED_MODEL else signatures.MODEL
+    names = list(_inputs(export.servable.signatures[served]))
+    return _HOW[form.loader].format(
+        folder=str(export.step),
+        path=form.file,
+        arguments=", ".join(f"{each}=..." for each in names),
+        pairs=", ".join(f"{each!r}: ..." for each in names),
+    )
+
+
+def _inputs(function: Any) -> dict[str, Any]:
+    return dict(function.structured_input_signature[1])
+
+
+def _signatures(export: Export, name: str) -> str:
+    kept = export.servable.signatures if name == conversion.SAVED_MODEL else (signatures.MODEL,)
+    lines = ["| signature | inputs | outputs |", "|---|---|---|"]
+    for each in kept:
+        function = export.servable.signatures[each]
+        outputs = function.structured_outputs
+        lines.append(f"| `{each}` | {_specs(_inputs(function))} | {_specs(outputs)} |")
+    return "\n".join(lines)
+
+
+def _specs(specs: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"`{name}` {spec.dtype.name} {_shape(spec.shape)}" for name, spec in specs.items()
+    )
+
+
+def _shape(shape: Any) -> str:
+    if shape.rank is None:
+        return "of any shape"
+    sizes = [str(size or "?") for size in shape]
+    return f"[{', '.join(['batch', *sizes[1:]] if shape[:1] == [None] else sizes)}]"
+
+
+def _data(experiment: config.Experiment) -> str:
+    """What was given of the data that it was trained and scored on."""
+    task = experiment.task
+    sections = {name: getattr(task, name, None) for name in ("train_data", "validation_data")}
+    given = {name: _given(section) for name, section in sections.items() if section is not None}
+    return json.dumps(given, indent=2, default=str)
+
+
+def _given(section: Any) -> dict[str, Any]:
+    standard = type(section)().as_dict()
+    return {k: v for k, v in section.as_dict().items() if standard.get(k) != v}
+
+
+def _provenance() -> str:
+    code = provenance.code(Path.cwd())
+    lines = [f"- {package} {version}" for package, version in provenance.versions().items()]
+    if code:
+        changed = ", with changes that are not committed" if code["diff"] else ""
+        lines.insert(0, f"- commit {code['commit']}{changed}")
+    return "\n".join(lines)

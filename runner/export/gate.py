@@ -1,0 +1,242 @@
+"""The gate: an exported file has to score what its checkpoint scores."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from official.core import base_task
+
+from runner.core import text
+from runner.core.spelling import did_you_mean
+from runner.data import pipeline
+from runner.errors import ConfigError
+from runner.evaluation import evaluator
+from runner.export import fresh_process, signatures
+from runner.reporting import scalars, table
+from runner.run_config import ExportConfig
+
+CHECKPOINT = "checkpoint"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """What a checkpoint or an exported file scores, and costs.
+
+    Attributes:
+        name: `checkpoint`, or the format; also what it was scored from, if not the model's inputs.
+        metrics: On the validation data, by name.
+        bytes: Its size.
+        milliseconds: The median of one example; None if it failed.
+        reason: Why it is rejected; empty if it is accepted.
+    """
+
+    name: str
+    metrics: Mapping[str, float]
+    bytes: int
+    milliseconds: float | None
+    reason: str = ""
+
+
+class StandIn(tf.Module):
+    """Takes a model's place in a task's steps; what runs is `run`.
+
+    Args:
+        model: Has the losses of its weights, and whatever else a task asks a model for.
+        own: The model's signature.
+
+    Attributes:
+        run: From the inputs to the outputs, by name.
+        examples: How many it was given.
+        one: The first of them, a batch of one.
+        error: What `run` raised.
+    """
+
+    def __init__(self, model: Any, own: signatures.ModelSignature) -> None:
+        super().__init__()
+        self._model = model
+        self._own = own
+        self.run: signatures.Run = lambda _: {}
+        self.examples = 0
+        self.one: dict[str, np.ndarray] = {}
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_model"), name)
+
+    def __call__(self, inputs: Any, training: bool | None = None) -> Any:
+        """The outputs, structured like the model's."""
+        del training
+        given = signatures.named(inputs, self._own)
+        names, specs = list(given), list(self._own.outputs.values())
+
+        def run(*arrays: np.ndarray) -> list[np.ndarray]:
+            return self._run(dict(zip(names, arrays, strict=True)))
+
+        types = [each.dtype for each in specs]
+        flat = tf.nest.flatten(tf.numpy_function(run, list(given.values()), types))
+        for tensor, spec in zip(flat, specs, strict=True):
+            tensor.set_shape(spec.shape)
+        return tf.nest.pack_sequence_as(self._own.nested_outputs, flat)
+
+    def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        batch = len(next(iter(inputs.values())))
+        if not self.examples:
+            self.one = {name: array[:1].copy() for name, array in inputs.items()}
+        self.examples += batch
+        try:
+            found = self.run(inputs)
+        except Exception as error:
+            self.error = error
+            raise
+        return [
+            np.asarray(found[name], spec.dtype.as_numpy_dtype)
+            for name, spec in self._own.outputs.items()
+        ]
+
+
+class Gate:
+    """Scores exported files on the validation data, with the task's own metrics.
+
+    Args:
+        checkpoint: Evaluates the weights that were exported.
+        own: The model's signature.
+        check: Called before each evaluation; raises if a signal has come.
+    """
+
+    def __init__(
+        self,
+        checkpoint: evaluator.Evaluator,
+        own: signatures.ModelSignature,
+        check: Callable[[], None],
+    ) -> None:
+        self._task = checkpoint.task
+        self._data = pipeline.whole(checkpoint.config.task.validation_data)
+        self._batches = tf.constant(checkpoint.config.trainer.validation_steps)
+        self._check = check
+        self.stand_in = StandIn(checkpoint.model, own)
+        self._evaluator = evaluator.Evaluator(
+            checkpoint.config,
+            self._task,
+            self.stand_in,
+            None,
+            validation_dataset=checkpoint.eval_dataset,
+            evaluated=pipeline.of_evaluations(),
+            check=check,
+        )
+
+    def score(self, process: fresh_process.FreshProcess) -> tuple[dict[str, float], float]:
+        """The metrics of a file, and its milliseconds for one example.
+
+        Raises:
+            LoadError: the file cannot be loaded, or fails.
+            ConfigError: the task's steps call the model in a way that no file can answer.
+        """
+        stand_in = self.stand_in
+        stand_in.run = lambda inputs: process.call(signatures.MODEL, inputs)
+        stand_in.examples, stand_in.error = 0, None
+        try:
+            found = scalars.scalars(self._evaluator.evaluate(self._batches))
+        except Exception:
+            if isinstance(stand_in.error, fresh_process.LoadError):
+                raise stand_in.error from None
+            raise
+        if not stand_in.examples:
+            raise ConfigError(
+                f"{type(self._task).__name__}.validation_step does not call the model it is given, "
+                "so an exported model cannot be scored: let it call inference_step"
+            )
+        return found, process.milliseconds(signatures.MODEL, stand_in.one)
+
+    def score_serving(self, process: fresh_process.FreshProcess) -> dict[str, float]:
+        """The metrics from raw inputs, if the task can score them; empty if it cannot."""
+        score = getattr(self._task, "score_served", None)
+        if score is None or self._batches >= 0:
+            return {}
+
+        def serve(**inputs: Any) -> dict[str, np.ndarray]:
+            self._check()
+            given = {name: _array(value) for name, value in inputs.items()}
+            return process.call(signatures.SERVING, given)
+
+        return scalars.scalars(score(serve, self._data))
+
+
+def inputs_of(
+    task: base_task.Task, batches: Iterable[Any], stand_in: StandIn, function: Any, count: int
+) -> list[dict[str, np.ndarray]]:
+    """What the model is given for the first `count` examples, one at a time."""
+    kept: list[dict[str, np.ndarray]] = []
+
+    def run(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        rows = len(next(iter(inputs.values())))
+        kept.extend({k: v[n : n + 1].copy() for k, v in inputs.items()} for n in range(rows))
+        return {k: v.numpy() for k, v in function(**_constants(inputs)).items()}
+
+    stand_in.run = run
+    for batch in batches:
+        task.inference_step(batch[0] if isinstance(batch, tuple) else batch, stand_in)
+        if len(kept) >= count:
+            break
+    return kept[:count]
+
+
+def _array(value: Any) -> np.ndarray:
+    """An array as it is; a list of strings or bytes as objects, which keep their lengths."""
+    return value if isinstance(value, np.ndarray) else np.array(value, object)
+
+
+def _constants(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(array) for name, array in inputs.items()}
+
+
+def too_far(one: float, other: float, tolerance: float) -> bool:
+    """Whether two values of a metric differ by more: relative to the first if that is above 1."""
+    if math.isnan(one) and math.isnan(other):
+        return False
+    return not abs(one - other) <= tolerance * max(1.0, abs(one))
+
+
+def check_names(reference: Mapping[str, float], options: ExportConfig) -> None:
+    """Raises ConfigError if a metric to compare is not among those of the checkpoint."""
+    if unknown := [name for name in options.metrics if name not in reference]:
+        raise ConfigError(
+            f"ExportConfig.metrics: no metric {unknown[0]!r}"
+            f"{did_you_mean(unknown[0], reference)}; there are {', '.join(sorted(reference))}"
+        )
+
+
+def objection(
+    reference: Mapping[str, float], found: Mapping[str, float], options: ExportConfig
+) -> str:
+    """Why a file that scores `found` is rejected; empty if it is not."""
+    counted = options.metrics or tuple(reference)
+    far = [
+        f"{name} {found[name]:.4g} where the checkpoint has {reference[name]:.4g}"
+        for name in sorted(counted)
+        if name in found and too_far(reference[name], found[name], options.tolerance)
+    ]
+    return text.some(far)
+
+
+def render(columns: Sequence[Scored], options: ExportConfig) -> str:
+    """A column for the checkpoint and each file, a line for each metric; `!` marks what is off."""
+    reference = columns[0].metrics
+    lines = [["", *(each.name for each in columns)]]
+    for name in sorted(reference):
+        lines.append([name, *(_cell(name, each, reference, options) for each in columns)])
+    lines.append(["size", *(text.size(each.bytes) for each in columns)])
+    times = (each.milliseconds for each in columns)
+    lines.append(["ms, one example", *("-" if t is None else f"{t:.3g}" for t in times)])
+    return "\n".join(table.aligned(lines, left=1))
+
+
+def _cell(name: str, each: Scored, reference: Mapping[str, float], options: ExportConfig) -> str:
+    value = each.metrics.get(name)
+    if value is None:
+        return "-"
+    counts = not options.metrics or name in options.metrics
+    far = counts and too_far(reference[name], value, options.tolerance)
+    return f"{'!' if far else ''}{value:.4g}"

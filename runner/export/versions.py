@@ -1,0 +1,90 @@
+"""The folders of exported versions: `export/<format>/<step>/`, which appear whole."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.checkpoints import checkpoint_files
+from runner.core import files, layout
+from runner.errors import ConfigError
+
+_CARDS = (layout.EXPORT_FACTS, layout.MODEL_CARD)
+
+
+class Version(NamedTuple):
+    """A place for one format of one step."""
+
+    root: Path
+    format: str
+    step: int
+
+    @property
+    def accepted(self) -> Path:
+        """Its folder; TensorFlow Serving takes only numbers for versions."""
+        return self.root / self.format / str(self.step)
+
+    @property
+    def rejected(self) -> Path:
+        """Its folder if the gate rejects it."""
+        return self.root / self.format / f"{layout.REJECTED}{self.step}"
+
+    def facts(self) -> dict[str, Any] | None:
+        """What was recorded about the accepted version; None if there is none."""
+        if not self.accepted.exists():
+            return None
+        found = files.read_json(self.accepted / layout.EXPORT_FACTS)
+        return found if isinstance(found, dict) else {}
+
+    def check_same(self, checkpoint: str) -> None:
+        """Raises ConfigError if the accepted version was made from another checkpoint."""
+        facts = self.facts()
+        if facts is not None and facts.get("digest") != checkpoint:
+            raise ConfigError(
+                f"{self.accepted} was exported from another checkpoint of step {self.step:,}; "
+                "remove it first, if no server uses it"
+            )
+
+    def publish(self, made: Path, *, accepted: bool) -> Path:
+        """Makes a finished folder the version, flushed to the disk and renamed; where it is now."""
+        place = self.accepted if accepted else self.rejected
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.check(place)
+        for path in sorted(made.rglob("*"), reverse=True):
+            files.flush_file(path)
+        files.flush_file(made)
+        remove(self.rejected)
+        made.rename(place)
+        files.flush_file(place.parent)
+        return place
+
+
+def digest(checkpoint: Path) -> str:
+    """Tells checkpoints apart: the SHA-256 of the index, which has a checksum of each tensor."""
+    return hashlib.sha256(checkpoint_files.index(checkpoint).read_bytes()).hexdigest()
+
+
+def size(path: Path) -> int:
+    """The bytes of a file, or of a version's folder without what is written about it."""
+    return sum(file.stat().st_size for file in _files(path) if file.name not in _CARDS)
+
+
+def size_of_checkpoint(path: Path) -> int:
+    """The bytes of a checkpoint's files."""
+    parts = [*checkpoint_files.data(path), checkpoint_files.index(path)]
+    return sum(part.stat().st_size for part in parts)
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder, if it exists."""
+    files.check(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    else:
+        yield from (file for file in path.rglob("*") if file.is_file())

@@ -1,0 +1,117 @@
+"""A trained image classifier that takes the bytes of image files."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.core import export_base
+from official.modeling.hyperparams import base_config
+
+from tasks.images import image_data, image_examples
+
+_WHITE = 65535  # of a PNG of 16 bits, which keeps what is finer than 8 bits
+_CHANNELS = (1, 3, 4)  # that image files have
+
+Serve = Callable[..., Mapping[str, np.ndarray]]
+
+
+class ImageServing(export_base.ExportModule):
+    """Maps JPEG, PNG, GIF or BMP files to class probabilities.
+
+    Args:
+        params: the task's configuration.
+        model: from images, float32 with white as 1, to logits.
+        image_shape: height, width, channels.
+        class_names: the names of all classes; empty if there are none.
+    """
+
+    def __init__(
+        self,
+        params: base_config.Config,
+        model: tf_keras.Model,
+        *,
+        image_shape: Sequence[int],
+        class_names: Sequence[str],
+    ) -> None:
+        super().__init__(params, model)
+        # TensorFlow must not see the model: it would also save it as a Keras model.
+        self._weights = model.variables
+        del self.model
+        object.__setattr__(self, "model", model)
+        self._shape = tuple(image_shape)
+        self._names = tf.constant(list(class_names) or [""])
+        self._has_names = bool(class_names)
+
+    @tf.function(input_signature=(tf.TensorSpec([None], tf.string),))
+    def serve(self, image_bytes: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        """The classes of a batch of image files.
+
+        Args:
+            image_bytes: [batch]; a file of another size is scaled (bilinear) to cover the
+                network's, and cropped around the middle.
+
+        Returns:
+            `label`, [batch] int64; `class_name`, [batch] strings, if the classes have names;
+            `probabilities` and `logits`, [batch, classes].
+        """
+        spec = tf.TensorSpec(self._shape, tf.float32)
+        images = tf.map_fn(self._decoded, image_bytes, fn_output_signature=spec)
+        logits = self.model(images, training=False)
+        label = tf.argmax(logits, axis=-1)
+        outputs = {"label": label, "logits": logits, "probabilities": tf.nn.softmax(logits)}
+        if self._has_names:
+            outputs["class_name"] = tf.gather(self._names, label)
+        return outputs
+
+    def get_inference_signatures(self, function_keys: Mapping[str, str]) -> Mapping[str, Any]:
+        """The signature of `serve`, by its name in `function_keys`."""
+        return {function_keys["serve"]: self.serve.get_concrete_function()}
+
+    def _decoded(self, content: tf.Tensor) -> tf.Tensor:
+        height, width, channels = self._shape
+        image = tf.io.decode_image(
+            content, channels=channels, dtype=tf.float32, expand_animations=False
+        )
+        size = tf.cast(tf.shape(image)[:2], tf.float32)
+        wanted = tf.constant([height, width], tf.float32)
+        covering = tf.cast(tf.round(size * tf.reduce_max(wanted / size)), tf.int32)
+        covering = tf.maximum(covering, [height, width])
+        image = tf.image.resize(image, covering, antialias=True)
+        return tf.ensure_shape(tf.image.resize_with_crop_or_pad(image, height, width), self._shape)
+
+
+def can_serve(examples: image_examples.Examples) -> bool:
+    """Whether files can hold such images: those of an array of floats may have any scale."""
+    return examples.image_shape[-1] in _CHANNELS and examples.images.dtype != tf.float32
+
+
+def scored(
+    serve: Serve, batches: tf.data.Dataset, data: image_data.ImageData
+) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
+    """The logits of `serve` for images of an evaluation as files, and their labels, by batch.
+
+    Images in files are served as these are; others become PNGs.
+
+    Args:
+        serve: from `image_bytes` to the outputs of `ImageServing.serve`.
+        batches: images and labels.
+        data: what they were read from.
+    """
+    examples = image_examples.read(image_data.source_of(data))
+    is_of_files = examples.images.dtype == tf.string
+    first = 0
+    for images, labels in batches:
+        last = first + len(labels)
+        if is_of_files and not data.corruption and last <= len(examples.labels):
+            files = [tf.io.read_file(path) for path in examples.images[first:last]]
+        else:
+            files = [tf.io.encode_png(pixels) for pixels in _pixels(images)]
+        outputs = serve(image_bytes=np.array([each.numpy() for each in files], object))
+        yield outputs["logits"], labels
+        first = last
+
+
+def _pixels(images: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.round(tf.clip_by_value(images, 0, 1) * _WHITE), tf.uint16)
