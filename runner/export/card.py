@@ -162,7 +162,7 @@ def _value(metric: str, each: gate.Scored, examples: int) -> str:
 def _how(export: Export, name: str) -> str:
     form = conversion.FORMATS[name]
     served = signatures.SERVING if name == conversion.SAVED_MODEL else signatures.MODEL
-    names = list(_inputs(export.servable.signatures[served]))
+    names = list(export.servable.inputs(served))
     return _HOW[form.loader].format(
         folder=str(export.step),
         path=form.file,
@@ -171,17 +171,13 @@ def _how(export: Export, name: str) -> str:
     )
 
 
-def _inputs(function: Any) -> dict[str, Any]:
-    return dict(function.structured_input_signature[1])
-
-
 def _signatures(export: Export, name: str) -> str:
     kept = export.servable.signatures if name == conversion.SAVED_MODEL else (signatures.MODEL,)
     lines = ["| signature | inputs | outputs |", "|---|---|---|"]
     for each in kept:
-        function = export.servable.signatures[each]
-        outputs = function.structured_outputs
-        lines.append(f"| `{each}` | {_specs(_inputs(function))} | {_specs(outputs)} |")
+        inputs = _specs(export.servable.inputs(each))
+        outputs = _specs(export.servable.signatures[each].structured_outputs)
+        lines.append(f"| `{each}` | {inputs} | {outputs} |")
     return "\n".join(lines)
 
 

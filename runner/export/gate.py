@@ -214,7 +214,7 @@ def objection(
     """Why a file that scores `found` is rejected; empty if it is not."""
     counted = options.metrics or tuple(reference)
     far = [
-        f"{name} {found[name]:.4g} where the checkpoint has {reference[name]:.4g}"
+        f"{name} {found[name]:.6g} where the checkpoint has {reference[name]:.6g}"
         for name in sorted(counted)
         if name in found and too_far(reference[name], found[name], options.tolerance)
     ]

@@ -35,7 +35,7 @@ def saved_model(path: str) -> Model:
 
     try:
         loaded = tf.saved_model.load(path)
-    except (FileNotFoundError, tf.errors.NotFoundError) as error:
+    except Exception as error:
         if "Op type not registered" not in str(error):
             raise
         import tensorflow_text  # noqa: F401

@@ -73,7 +73,8 @@ class Servable:
 
     def inputs(self, signature: str) -> dict[str, Any]:
         """The specification of each input of a signature, by name."""
-        return dict(self.signatures[signature].structured_input_signature[1])
+        parameters = self.signatures[signature].function_type.parameters
+        return {name: each.type_constraint for name, each in parameters.items()}
 
     def text_ops(self) -> list[str]:
         """The ops of all signatures that only text needs, such as `StringSplitV2`."""

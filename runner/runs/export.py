@@ -72,7 +72,7 @@ def choose(request: Request) -> Path:
         ConfigError: there is none, or the request names several.
     """
     model_dir, which = request.model_dir, request.checkpoint
-    best = list(policies.best_rules(request.config))
+    best = list(policies.of(request.config).best_folders)
     if not which and best and (path := checkpoint_files.latest(model_dir / best[0])):
         return path
     found = selection.select(model_dir, which or "latest", best=best)
@@ -125,7 +125,8 @@ def _candidates(
 ) -> candidates.Candidates:
     """The checkpoint in memory; on one device, whatever it was trained on."""
     given = Given(tf.distribute.get_strategy(), request.given.task)
-    built = build.build_evaluator(experiment, scratch, stop=request.stop, given=given)
+    alone = dataclasses.replace(request, config=experiment, given=given)
+    built = build.build_evaluator(alone, scratch)
     built.restore(source.path)
     return candidates.Candidates(built, scratch, request.config.run.export, request.stop.check)
 
@@ -161,8 +162,7 @@ def _published(
     """Writes a version's card, and makes it appear; its facts."""
     facts = card.write(folder, shared, place.format, scored)
     path = place.publish(folder, accepted=facts["accepted"])
-    verdict = path if facts["accepted"] else f"rejected: {facts['reason']}; kept as {path}"
-    console.say(f"{place.format}: {verdict}")
+    console.say(f"{place.format}: {'' if facts['accepted'] else 'rejected, kept as '}{path}")
     return {**facts, "path": str(path)}
 
 
