@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import inspect
 import io
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,6 @@ def write(folder: Path) -> None:
         "modes.md": table(("mode", "what it does"), mode_rows()),
         "packages.svg": packages(),
         "modules.md": modules(),
-        **examples(),
     }
     for name, text in parts.items():
         path = folder / name
@@ -152,12 +150,6 @@ def modules() -> str:
             name = path.relative_to(ROOT / "runner").with_suffix("").as_posix()
             rows.append((code(name), said))
     return table(("module", "what it is about"), rows)
-
-
-def examples() -> dict[str, str]:
-    """The files of the README's task."""
-    fenced = r"<!-- example: (\S+) -->\n```\w*\n(.*?)```"
-    return dict(re.findall(fenced, (ROOT / "README.md").read_text(), re.DOTALL))
 
 
 def declared() -> tuple[list[str], dict[str, str]]:

@@ -1,18 +1,17 @@
 """A user's own mistakes in a task: each is one message with file and line, before the first step.
 
-The task is the README's own, changed in one place.
+The task is the manual's own, changed in one place.
 """
 
 import json
-import re
 from pathlib import Path
 
+import own_task
 import pytest
 
 from runner import main
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-EXAMPLES = dict(re.findall(r"<!-- example: (line\S+) -->\n```\w*\n(.*?)```", README, re.DOTALL))
+EXAMPLES = own_task.FILES
 SHORT = [
     "--gin_file=line.gin",
     "--model_dir=run",
@@ -27,7 +26,7 @@ METRICS = 'return [tf_keras.metrics.MeanAbsoluteError("error")]'
 REGISTERED = "@task_factory.register_task_cls(LineConfig)\n"
 LABELS = "tf.gather(y, index)"
 
-# What stands in the README; what stands there instead; the words of the line that is named; what is
+# What stands in the manual; what stands there instead; the words of the line that is named; what is
 # said.
 MISTAKES = {
     "inputs that are arrays": (
@@ -93,7 +92,7 @@ def test_a_mistake_is_answered_with_its_file_and_line(capsys, monkeypatch, mista
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_the_readmes_task_trains_under_mixed_precision(capsys, monkeypatch, dtype):
+def test_the_manuals_task_trains_under_mixed_precision(capsys, monkeypatch, dtype):
     precision = f"--gin.RuntimeConfig.mixed_precision_dtype='{dtype}'"
     assert run(monkeypatch, EXAMPLES["line.py"], "--mode=train_and_eval", precision) == 0
     assert json.loads(capsys.readouterr().out)["step"] == 4

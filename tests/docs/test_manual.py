@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+import own_task
 import pytest
 import tf_keras
 
@@ -21,7 +22,6 @@ from runner.configuration import section_help
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
 FIRST_RUN = "--mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
 NUMBER = r"\d[\d.,]*"
 
@@ -85,7 +85,7 @@ def finished(tmp_path_factory):
 def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, capsys):
     if page.stem != "README":  # whose first run is the first
         shutil.copytree(request.getfixturevalue("finished"), tmp_path / "runs")
-    for name, text in EXAMPLES:
+    for name, text in own_task.FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "path", list(sys.path))
     tf_keras.backend.reset_uids()  # layers are named as in a process of their own
@@ -121,6 +121,12 @@ def test_commands_stand_in_console_blocks():
 def test_links_lead_to_pages(page):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
         assert (page.parent / link).is_file(), link
+
+
+def test_what_the_readme_shows_of_a_task_is_part_of_it():
+    shown = r"<!-- part of: (\S+) -->\n```python\n(.*?)```"
+    for name, text in re.findall(shown, PAGES[0].read_text(), re.DOTALL):
+        assert text in own_task.FILES[name]
 
 
 def literals():

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import own_task
 import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -23,10 +24,6 @@ def finish(process):
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
-
-
-def examples():
-    return dict(re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", README, re.DOTALL))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +76,11 @@ def test_an_evaluator_evaluates_while_training_goes_on_and_ends_after_the_last_c
     assert not (tmp_path / "run" / "history.jsonl").exists()
 
 
-def test_the_readmes_own_task_runs_in_a_folder_of_its_own(tmp_path):
-    files = examples()
-    assert set(files) == {"line.py", "line.gin"}
-    for name, text in files.items():
+def test_the_manuals_own_task_runs_in_a_folder_of_its_own(tmp_path):
+    assert set(own_task.FILES) == {"line.py", "line.gin"}
+    for name, text in own_task.FILES.items():
         (tmp_path / name).write_text(text)
-    command = re.search(r"^\$ (runner .*line\.gin.*)$", README, re.MULTILINE).group(1)
+    command = re.search(r"^\$ (runner .*line\.gin.*)$", own_task.PAGE, re.MULTILINE).group(1)
 
     result = finish(start(*command.split()[1:], cwd=tmp_path))
 
