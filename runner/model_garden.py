@@ -74,31 +74,18 @@ def run_experiment(
     Raises:
         runner.errors.RunnerError: the run cannot go on; the message says why.
     """
+    given = dict(locals())
     if mode not in _MODES:
         raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer of your own" if trainer is not None else f"{controller_cls.__name__}"
         console.say(_OWN_LOOP.format(what=what))
-        return train_lib.run_experiment(
-            distribution_strategy,
-            task,
-            mode,
-            params,
-            model_dir,
-            run_post_eval=run_post_eval,
-            save_summary=save_summary,
-            train_actions=list(train_actions or ()),
-            eval_actions=list(eval_actions or ()),
-            trainer=trainer,
-            controller_cls=controller_cls,
-            summary_manager=summary_manager,
-            eval_summary_manager=eval_summary_manager,
-            enable_async_checkpointing=enable_async_checkpointing,
-        )
+        copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
+        return train_lib.run_experiment(**given | copies)
     experiment = config.from_official(params).replace(
         run={"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
     )
-    given = Given(distribution_strategy or tf.distribute.get_strategy(), task)
+    strategy = distribution_strategy or tf.distribute.get_strategy()
     with signals.served() as stop:
         request = Request(
             experiment,
@@ -106,7 +93,7 @@ def run_experiment(
             train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
             eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
             stop=stop,
-            given=given,
+            given=Given(strategy, task),
         )
         held = modes.run(_MODES[mode], request).evaluator
         assert held is not None  # these modes run here

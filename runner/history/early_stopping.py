@@ -23,7 +23,7 @@ class StoppingRule:
     @classmethod
     def of(cls, options: "run_config.EarlyStoppingConfig") -> "StoppingRule":
         """The rule that a configuration describes."""
-        watched = Watched(tuple(options.higher), tuple(options.lower), options.min_delta)
+        watched = Watched.of(options)
         return cls(watched, options.patience, options.from_step, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:
@@ -40,7 +40,7 @@ class StoppingRule:
             return None
         names = " or ".join(self.watched.names)
         best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items())
-        of = f" of eval-{self.source}" if self.source else ""
+        of = f" of evaluator {self.source!r}" if self.source else ""
         since = f"since step {state.step:,} ({best})" if state.best else "at all"
         count = text.counted(state.worse, "evaluation")
         return f"early stopping: {names}{of} no better in {count}, {since}"

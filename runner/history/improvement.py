@@ -7,8 +7,12 @@ depends only on the rows so far, so it is not saved: the rows determine the deci
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from runner.history.records import Evaluation
+
+if TYPE_CHECKING:  # which loads TensorFlow
+    from runner import run_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +28,11 @@ class Watched:
     higher: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
     min_delta: float = 0.0
+
+    @classmethod
+    def of(cls, options: "run_config.EarlyStoppingConfig | run_config.PlateauConfig") -> "Watched":
+        """The metrics that a configuration names."""
+        return cls(tuple(options.higher), tuple(options.lower), options.min_delta)
 
     @property
     def names(self) -> tuple[str, ...]:

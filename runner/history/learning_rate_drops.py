@@ -25,7 +25,7 @@ class PlateauRule:
     @classmethod
     def of(cls, options: "run_config.PlateauConfig") -> "PlateauRule":
         """The rule that a configuration describes."""
-        watched = Watched(tuple(options.higher), tuple(options.lower), options.min_delta)
+        watched = Watched.of(options)
         return cls(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:

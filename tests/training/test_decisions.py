@@ -128,7 +128,7 @@ def test_an_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
     run = patient(2, source="side")
     results = runner.run(frozen(run), tmp_path, "train")
     assert (results["status"], results["step"]) == ("stopped", 60)
-    assert "accuracy of eval-side no better in 2 evaluations" in results["reason"]
+    assert "accuracy of evaluator 'side' no better in 2 evaluations" in results["reason"]
     (stop,) = rows(tmp_path / "history.jsonl")
     assert (stop["kind"], stop["step"], stop["source"]) == ("stop", 60, "side")
     assert runner.run(frozen(run), tmp_path, "train")["step"] == 60  # and it stays stopped
