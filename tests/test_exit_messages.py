@@ -4,6 +4,7 @@ import json
 import resource
 from pathlib import Path
 
+import own_task
 import pytest
 
 from runner import main
@@ -38,21 +39,6 @@ def scale(loss):
     return loss * [1.0, 2.0].mean()
 """
 
-BROKEN_GIN = """
-from __gin__ import dynamic_registration
-import broken
-from tasks.images import image_data
-include 'base.gin'
-
-Experiment.task = @broken.BrokenConfig()
-BrokenConfig.train_data = @train/image_data.ImageData()
-train/ImageData.is_training = True
-train/ImageData.global_batch_size = 64
-TrainerConfig.train_steps = 20
-OptimizerConfig.type = 'adam'
-LrConfig.type = 'constant'
-"""
-
 
 def status():
     found = json.loads(Path("run/status.json").read_text())
@@ -73,7 +59,7 @@ def test_a_run_that_diverges_ends_with_json_that_agrees_with_its_status(capsys):
 def test_an_error_in_the_users_code_shows_the_users_lines_and_keeps_the_rest(capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(Path.cwd()))
     Path("broken.py").write_text(BROKEN)
-    Path("broken.gin").write_text(BROKEN_GIN)
+    Path("broken.gin").write_text(own_task.digits_gin("broken", "BrokenConfig", 20))
     assert main.main(["--mode=train", "--gin_file=broken.gin", "--model_dir=run"]) == 1
     out, err = capsys.readouterr()
     assert err.splitlines() == [

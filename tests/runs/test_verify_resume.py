@@ -7,6 +7,7 @@ import time
 import types
 from pathlib import Path
 
+import own_task
 import pytest
 
 import runner
@@ -31,22 +32,6 @@ class NoisyConfig(image_classification.ImageClassificationConfig):
 class NoisyTask(image_classification.ImageClassificationTask):
     def build_losses(self, labels, model_outputs, aux_losses=None):
         return super().build_losses(labels, model_outputs) * tf.random.uniform([])
-"""
-
-NOISY_GIN = """
-from __gin__ import dynamic_registration
-import noisy_digits
-from tasks.images import image_data
-include 'base.gin'
-
-Experiment.task = @noisy_digits.NoisyConfig()
-NoisyConfig.train_data = @train/image_data.ImageData()
-train/ImageData.is_training = True
-train/ImageData.global_batch_size = 64
-TrainerConfig.train_steps = 100
-OptimizerConfig.type = 'adam'
-LrConfig.type = 'constant'
-RuntimeConfig.distribution_strategy = 'off'
 """
 
 
@@ -74,7 +59,7 @@ def test_an_experiment_that_resumes_exactly_is_told_so(capsys):
 
 def test_a_training_step_with_a_stateful_random_op_is_found_and_the_op_is_named():
     Path("noisy_digits.py").write_text(NOISY_TASK)
-    Path("noisy.gin").write_text(NOISY_GIN)
+    Path("noisy.gin").write_text(own_task.digits_gin("noisy_digits", "NoisyConfig", 100))
 
     with pytest.raises(RunnerError, match=r"^does not resume exactly") as error:
         verify_resume.verify_resume(request("noisy.gin"))
