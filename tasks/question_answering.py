@@ -252,4 +252,4 @@ def _write(path: Path, predictions: Mapping[str, str]) -> None:
 
 def _check(params: QuestionAnsweringConfig) -> None:
     if params.max_answer < 1:
-        raise ConfigError(f"max_answer={params.max_answer}: a number of tokens, above 0")
+        raise ConfigError(f"max_answer={params.max_answer}: must be 1 or more (tokens)")

@@ -50,13 +50,17 @@ def check(config: AugMixConfig) -> None:
     """Raises ConfigError for a value that is out of range."""
     for name in ("width", "count"):
         if getattr(config, name) < 1:
-            raise ConfigError(f"AugMixConfig.{name}={getattr(config, name)}: 1 or more")
+            raise ConfigError(f"AugMixConfig.{name}={getattr(config, name)}: must be 1 or more")
     if config.depth < 1 and config.depth != -1:
-        raise ConfigError(f"AugMixConfig.depth={config.depth}: 1 or more, or -1, drawn from 1 to 3")
+        raise ConfigError(f"AugMixConfig.depth={config.depth}: must be 1 or more, or -1 (random)")
     if not 1 <= config.severity <= _STRONGEST:
-        raise ConfigError(f"AugMixConfig.severity={config.severity}: from 1 to {_STRONGEST}")
+        raise ConfigError(
+            f"AugMixConfig.severity={config.severity}: must be from 1 to {_STRONGEST}"
+        )
     if not config.probability >= _RAREST:
-        raise ConfigError(f"AugMixConfig.probability={config.probability}: {_RAREST} or more")
+        raise ConfigError(
+            f"AugMixConfig.probability={config.probability}: must be {_RAREST} or more"
+        )
 
 
 def augmix(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> tf.Tensor:

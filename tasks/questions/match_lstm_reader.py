@@ -55,8 +55,8 @@ def build(
     """
     if config.units < 1 or not 0 <= config.dropout < 1:
         raise ConfigError(
-            f"MatchLSTMConfig.units={config.units}, dropout={config.dropout}: expected a number"
-            " above 0, and a share, at least 0 and below 1"
+            f"MatchLSTMConfig.units={config.units}, dropout={config.dropout}: units must be"
+            " 1 or more, and dropout at least 0 and below 1"
         )
     shape = (None, word_features.COLUMNS)
     question, context = (

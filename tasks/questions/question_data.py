@@ -132,12 +132,12 @@ def _check(config: QuestionData) -> None:
     if config.max_context < 1 or config.max_question < 1:
         raise ConfigError(
             f"QuestionData.max_context={config.max_context}, max_question={config.max_question}:"
-            " both must be above 0"
+            " both must be 1 or more"
         )
     if not 0 < config.stride <= config.max_context:
         raise ConfigError(
-            f"QuestionData.stride={config.stride}: from 1 to max_context={config.max_context},"
-            " or windows would leave gaps"
+            f"QuestionData.stride={config.stride}: must be from 1 to"
+            f" max_context={config.max_context}, or windows would leave gaps"
         )
     if config.wrong_offsets not in squad.WRONG_OFFSETS:
         raise ConfigError(

@@ -141,11 +141,11 @@ def test_with_a_small_probability_many_images_stay_and_with_a_large_one_none(pho
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"width": 0}, "width=0: 1 or more"),
-        ({"count": 0}, "count=0: 1 or more"),
-        ({"depth": 0}, "depth=0: 1 or more, or -1"),
-        ({"severity": 11}, "severity=11: from 1 to 10"),
-        ({"probability": 0.0}, r"probability=0\.0: 0\.1 or more"),
+        ({"width": 0}, "width=0: must be 1 or more"),
+        ({"count": 0}, "count=0: must be 1 or more"),
+        ({"depth": 0}, "depth=0: must be 1 or more, or -1"),
+        ({"severity": 11}, "severity=11: must be from 1 to 10"),
+        ({"probability": 0.0}, r"probability=0\.0: must be 0\.1 or more"),
     ],
 )
 def test_impossible_values_are_refused(fields, message):

@@ -283,7 +283,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"stride": 0}, "stride=0: from 1 to max_context=400"),
+        ({"stride": 0}, "stride=0: must be from 1 to max_context=400"),
         ({"stride": 401}, "stride=401"),
         ({"max_context": 0}, "max_context=0"),
         ({"wrong_offsets": "drop"}, "'drop': expected one of skip, mend, refuse"),
@@ -313,5 +313,5 @@ def test_whether_data_are_trained_on_has_to_be_said():
 
 def test_an_answer_needs_a_token():
     made = questions.experiment(questions.match_lstm(), max_answer=0)
-    with pytest.raises(ConfigError, match="max_answer=0: a number of tokens, above 0"):
+    with pytest.raises(ConfigError, match="max_answer=0: must be 1 or more"):
         task_factory.get_task(made.task)
