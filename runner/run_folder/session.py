@@ -135,9 +135,12 @@ class Session:
         """Removes what a refused start has put into its folder; None: the folder, too."""
         if not self._is_new:
             return
-        for path in {*self._folder.iterdir()} - {*(there or ()), *layout.evaluators(self._folder)}:
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # an evaluator is in it, or the next to claim it
+        kept = {*(there or ()), *layout.evaluators(self._folder)}
+        with contextlib.suppress(OSError, LostError):  # it is another's now, or not empty
+            files.check(self._folder / layout.CLAIM)
+            for path in sorted(self._folder.iterdir(), key=lambda path: path.name == layout.CLAIM):
+                if path not in kept:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             if there is None:
                 self._folder.rmdir()
 
