@@ -3,20 +3,14 @@
 import ast
 import contextlib
 import dataclasses
-import importlib
-import inspect
 import io
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from official.modeling.hyperparams import base_config
-
 from runner import flags, inputs, modes, run_config
-from runner.configuration import section_help
+from runner.help import facts, from_classes
 
 ROOT = Path(__file__).parents[1]
-TASKS = ("image_classification", "question_answering", "aspect_sentiment")
 
 
 def write(folder: Path) -> None:
@@ -25,7 +19,7 @@ def write(folder: Path) -> None:
     parts = {
         "our_fields.md": sections(our_sections()),
         "official_fields.md": sections(official_sections()),
-        "task_fields.md": sections(task_sections()),
+        "task_fields.md": sections(from_classes.of_tasks()),
         "resume.md": resume(),
         "help.txt": usage(),
         "modes.md": table(("mode", "what it does"), mode_rows()),
@@ -43,7 +37,7 @@ def write(folder: Path) -> None:
 
 def our_sections() -> list[type]:
     """The sections of `Experiment.run`, and the configuration of data that are placed by step."""
-    standard = section_help.standard()
+    standard = from_classes.standard()
     return [
         *(kind for kind in standard if kind.__module__ == run_config.__name__),
         inputs.DataConfig,
@@ -52,22 +46,7 @@ def our_sections() -> list[type]:
 
 def official_sections() -> list[type]:
     """Official's standard sections."""
-    return [kind for kind in section_help.standard() if kind.__module__.startswith("official.")]
-
-
-def task_sections() -> list[type]:
-    """The configurations of the tasks that come with the runner."""
-    for name in TASKS:
-        importlib.import_module(f"tasks.{name}")
-    loaded = [module for name, module in sorted(sys.modules.items()) if name.startswith("tasks.")]
-    return [
-        kind
-        for module in loaded
-        for kind in vars(module).values()
-        if inspect.isclass(kind)
-        and issubclass(kind, base_config.Config)
-        and kind.__module__ == module.__name__
-    ]
+    return [kind for kind in from_classes.standard() if kind.__module__.startswith("official.")]
 
 
 def sections(kinds: Iterable[type]) -> str:
@@ -83,14 +62,13 @@ def section(kind: type) -> str:
     base = kind.__bases__[0]
     inherits = dataclasses.is_dataclass(base) and dataclasses.fields(base)
     more = f" Has the fields of `{base.__name__}`, too." if inherits else ""
-    own = inspect.get_annotations(kind)
-    facts = [row for row in section_help.facts(kind) if row.field in own]
-    rows = [(code(row.field), code(row.type), code(row.default), meaning(row)) for row in facts]
+    own = [row for row in from_classes.facts(kind) if row.is_own]
+    rows = [(code(row.field), code(row.type), code(row.default), meaning(row)) for row in own]
     fields = table(("field", "type", "default", "meaning"), rows) if rows else ""
-    return f"## {name}\n\n{section_help.summary(kind)}{more}\n\n{fields}"
+    return f"## {name}\n\n{from_classes.summary(kind)}{more}\n\n{fields}"
 
 
-def meaning(row: section_help.FieldHelp) -> str:
+def meaning(row: facts.FieldHelp) -> str:
     """What the field means, its range, and whether a resumed run may change it."""
     allowed = f"*{sentence(row.allowed)}*" if row.allowed else ""
     changes = "*May change in a resume.*" if row.resume else ""
@@ -100,8 +78,8 @@ def meaning(row: section_help.FieldHelp) -> str:
 def resume() -> str:
     """The fields that a resumed run may change, by reason."""
     reasons: dict[str, list[str]] = {}
-    for kind in section_help.standard():
-        rows = section_help.facts(kind)
+    for kind in from_classes.standard():
+        rows = from_classes.facts(kind)
         if all(row.resume for row in rows):
             continue  # the field that holds the section is listed
         for row in rows:
@@ -117,7 +95,7 @@ def resume() -> str:
 def mode_rows() -> Iterator[tuple[str, str]]:
     """Each mode with the first sentence of its function."""
     for name, mode in modes.MODES.items():
-        yield code(name), (mode.function.__doc__ or "").splitlines()[0]
+        yield code(name), mode.summary
 
 
 def usage() -> str:

@@ -1,23 +1,23 @@
 """The command's flags, checked as far as that needs no TensorFlow, and its help."""
 
 import argparse
-import itertools
 import re
 import shutil
-import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from runner import modes
-from runner.configuration import gin_parser
+from runner.core import installation
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
+from runner.help import completion, topics
 from runner.internals import standard_library
+from runner.projects import create
 
 _EPILOG = """\
-more help: --help=modes, --help=experiments, --help=RunConfig (or another section of the
-configuration: its fields with their defaults and meanings)
+more help: --help=modes, --help=experiments, --help=digits.gin (one of them), --help=RunConfig (or
+another section of the configuration), --help=RunConfig.seed (a field), --help=learning_rate (a
+search). With --gin_file and the like, fields are shown with the values that these set.
 
 The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr.
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
@@ -27,7 +27,14 @@ exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configurat
 again.
 """
 _SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
-_FIRST = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
+_NOTHING = """\
+no flags given. Try:
+    runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits
+    runner --mode=init --like=images my_project
+    runner --help                 the flags
+    runner --help=modes           what can be done
+    runner --help=experiments     what there is to run
+    runner --help=learning_rate   where something is set"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,6 +42,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
+
+
+class _Version(argparse.Action):
+    """Prints the versions and exits."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        print(installation.versions())
+        raise SystemExit(0)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -46,24 +61,48 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: help was asked for and printed.
     """
     if not arguments:
-        raise ConfigError(f"no flags given. Try: {_FIRST} (--help for more)")
+        raise ConfigError(_NOTHING)
+    if arguments[0] == "help":
+        arguments = [f"--help={topic}" for topic in arguments[1:2]] or ["--help"]
     _help_on_topic(arguments)
     parser = _parser()
     flags, rest = parser.parse_known_args([_long_form(argument) for argument in arguments])
+    if flags.mode == "init":
+        return _for_init(flags, rest)
+    if flags.like:
+        raise ConfigError("--like is for --mode=init")
     if rest:
         raise ConfigError(_unknown(rest[0], parser))
-    if flags.mode not in modes.MODES:
+    if flags.mode is None and not flags.print_config:
+        raise ConfigError(f"--mode is missing: {', '.join(modes.MODES)}")
+    if flags.mode is not None and flags.mode not in modes.MODES:
         raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
-    if flags.checkpoint is not None and flags.mode not in ("eval", "export"):
+    if flags.checkpoint is not None and flags.mode not in ("eval", "export", None):
         raise ConfigError(f"--checkpoint is for --mode=eval, export, not --mode={flags.mode}")
     if flags.checkpoint == "":
         raise ConfigError("--checkpoint= names nothing; leave it out for the default")
-    if steps := profile_steps(flags):
+    if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("nothing to run: give --gin_file or --experiment")
     if not flags.model_dir and not flags.print_config:
         raise ConfigError("--model_dir is missing: the run's folder")
+    return flags
+
+
+def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:
+    """The flags of `init`: its kind of project, and the folder, with or without `--model_dir`."""
+    unknown = [each for each in rest if each.startswith("-")]
+    if unknown:
+        raise ConfigError(_unknown(unknown[0], _parser()))
+    known = {"mode", "like", "model_dir"}
+    idle = [name for name, value in vars(flags).items() if value and name not in known]
+    if idle:
+        raise ConfigError(f"--{idle[0]} has no effect with --mode=init")
+    folders = [*rest, *([flags.model_dir] if flags.model_dir else [])]
+    if len(folders) != 1 or not folders[0]:
+        raise ConfigError("init needs one folder: runner --mode=init --like=images my_project")
+    flags.model_dir, flags.like = folders[0], flags.like or ""
     return flags
 
 
@@ -130,7 +169,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "run",
         "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits",
     )
-    group.add_argument("--mode", required=True, help=", ".join(modes.MODES))
+    group.add_argument("--mode", help=", ".join(modes.MODES))
     group.add_argument("--model_dir", metavar="FOLDER", help="the run's folder")
     group.add_argument(
         "--allow_config_change",
@@ -162,6 +201,12 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         default=False,
         type=_truth,
         help="also show the logs of official's code and of TensorFlow",
+    )
+    group = parser.add_argument_group("begin", "runner --mode=init --like=images my_project")
+    group.add_argument(
+        "--like",
+        metavar="KIND",
+        help=f"for init: the kind of project to write in a new folder: {', '.join(create.LIKE)}",
     )
     group = parser.add_argument_group(
         "evaluate",
@@ -235,7 +280,8 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="all",
         choices=("all", "changed"),
-        help="print every value and where it was set, then exit; =changed: without the defaults",
+        help="print every value and where it was set, then exit; =changed: without the defaults; "
+        "with --mode, it is also checked for that",
     )
     group.add_argument(
         "--dry_run",
@@ -243,72 +289,74 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         help="one step, one batch, a checkpoint and back, in a scratch folder; then end",
     )
     group.add_argument(
+        "--completion",
+        metavar="SHELL",
+        help="prints a script that completes flags, names and values with Tab, for bash or zsh",
+    )
+    group.add_argument(
+        "--version",
+        action=_Version,
+        nargs=0,
+        help="the versions of the runner, Python, TensorFlow, Keras and Model Garden",
+    )
+    group.add_argument(
         "--help",
         "-h",
         action="help",
-        help="this; --help=modes, experiments, or a section, such as TrainerConfig",
+        help="this; =TOPIC: a section, a field, a gin file, modes, experiments, or a word to find",
     )
 
 
 def _help_on_topic(arguments: Sequence[str]) -> None:
-    """Prints the help on a topic or a section and exits, if that is asked for."""
-    topics = {"modes": _modes, "experiments": _experiments}
+    """Prints the help on a topic, or what a shell asked for, and exits, if that is asked."""
+    if arguments[0] == "--complete":
+        _complete(" ".join(arguments[1:]))
+        raise SystemExit(0)
     for argument in arguments:
         flag, equals, topic = argument.partition("=")
+        if flag == "--completion":
+            print(completion.script(topic))
+            raise SystemExit(0)
         if flag == "--help" and equals:
-            is_section = topic[:1].isupper() or "." in topic
-            if not is_section and topic not in topics:
-                raise ConfigError(
-                    f"--help={topic}: no such topic{did_you_mean(topic, topics)}; there are "
-                    f"{', '.join(topics)}, and sections, such as TrainerConfig"
-                )
-            print(_section(topic, arguments) if is_section else topics[topic]())
+            if not topic:
+                raise ConfigError("--help= names nothing; try --help, or --help=modes")
+            print(topics.answer(topic, _asked(arguments)))
             raise SystemExit(0)
 
 
-def _section(name: str, arguments: Sequence[str]) -> str:
-    """The fields of a section; this loads TensorFlow."""
+def _complete(line: str) -> None:
+    """Prints what a shell may put in place of the last word, a line each."""
+    choices: dict[str, Sequence[str]] = {
+        "--mode": list(modes.MODES),
+        "--print_config": ["all", "changed"],
+        "--checkpoint": ["latest", "best", "all"],
+        "--completion": list(completion.SCRIPTS),
+        "--like": create.LIKE,
+    }
+    needs = {name: each.nargs is None for name, each in _flags().items()}
+    print("\n".join(completion.candidates(line, needs, choices)))
+
+
+def _flags() -> dict[str, argparse.Action]:
+    """The flags that are shown, and what each does."""
+    flags = standard_library.options(_parser()).items()
+    return {name: each for name, each in flags if name.startswith("--")}
+
+
+def _asked(arguments: Sequence[str]) -> topics.Asked:
+    """What help needs to know."""
     parser = _Parser(allow_abbrev=False, add_help=False)
     _add_configuration(parser)
     given, _ = parser.parse_known_args([_long_form(each) for each in arguments])
-    from runner.configuration import section_help
-
-    kind = section_help.find(name, given.gin_file, given.gin_params)
-    return section_help.render(kind, _columns())
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
-
-
-def _modes() -> str:
-    width = max(map(len, modes.MODES))
-    rows = [
-        f"{name:<{width}}  {(mode.function.__doc__ or '').splitlines()[0]}"
-        for name, mode in modes.MODES.items()
-    ]
-    return "\n".join(rows)
-
-
-def _experiments() -> str:
-    """The gin files with the first sentence of their headers."""
-    files = sorted(gin_parser.EXPERIMENTS.glob("*.gin"))
-    width = max((len(file.name) for file in files), default=0)
-    rows = [
-        textwrap.fill(
-            f"{file.name:<{width}}  {_title(file)}", _columns(), subsequent_indent=" " * (width + 2)
-        )
-        for file in files
-    ]
-    return "\n".join([*rows, "", "and those that Model Garden registers: --experiment=NAME"])
-
-
-def _title(file: Path) -> str:
-    """The first sentence of a gin file."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    header = itertools.takewhile(lambda line: line.startswith("# "), lines)
-    text = " ".join(line.removeprefix("# ").strip() for line in header)
-    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+    return topics.Asked(
+        given.gin_file,
+        given.gin_params,
+        given.config_file,
+        given.params_override,
+        flags={name: each.help or "" for name, each in _flags().items()},
+        modes={name: mode.summary for name, mode in modes.MODES.items()},
+        width=shutil.get_terminal_size((100, 24)).columns,
+    )
 
 
 def _long_form(argument: str) -> str:
@@ -329,6 +377,6 @@ def _truth(text: str) -> bool:
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     if not argument.startswith("-"):
         return f"{argument!r} is not a flag (flags start with --)"
-    known = standard_library.option_strings(parser)
+    known = standard_library.options(parser)
     name = argument.split("=")[0]
     return f"unknown flag {name}{did_you_mean(name, known)}"

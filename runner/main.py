@@ -54,6 +54,9 @@ def main(arguments: Sequence[str]) -> int:
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None).failed(error)
+    except BrokenPipeError:  # a reader of --help has seen enough
+        _close_stdout()
+        return 0
     model_dir = None if given.print_config else Path(given.model_dir)
     with signals.served() as stop:
         ending = exit_messages.Ending(model_dir, stop)
@@ -68,7 +71,7 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
         if results is not None:
             ending.results(results)
     except BrokenPipeError:  # whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
     except signals.Interrupted as error:
         ending.failed(error)
         raise
@@ -77,9 +80,17 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
     return 0
 
 
+def _close_stdout() -> None:
+    """Lets what is still printed go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
-    row = modes.MODES[given.mode]
+    row = modes.MODES.get(given.mode)
+    if row and not row.configured:
+        request = Request(None, Path(given.model_dir), like=given.like)  # type: ignore[arg-type]
+        return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
     with _no_collection():  # importing leaves no garbage; looking for it takes a quarter longer
         from runner import config
@@ -98,8 +109,8 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             config_files=given.config_file,
             overrides=given.params_override,
             flags=flags.values(given),
-            trains=None if given.print_config else row.trains,
-            evaluates=row.evaluates,
+            trains=None if given.print_config or row is None else row.trains,
+            evaluates=None if row is None else row.evaluates,
         )
     gc.freeze()  # nor is it looked for among them later
     if given.print_config:
@@ -107,7 +118,8 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         base = f"--experiment={given.experiment}" if given.experiment else ""
         places = config.origins(experiment)
         print(printing.render(experiment, places, otherwise=base, changed=changed), flush=True)
-        config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
+        if row:
+            config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
         return None
     request = Request(
         experiment,

@@ -73,6 +73,13 @@ def verify_resume(request: Request) -> Outcome:
     return Outcome(verify_resume.verify_resume(request))
 
 
+def init(request: Request) -> Outcome:
+    """Writes a new project: `runner --mode=init --like=images my_project`."""
+    from runner.projects import create
+
+    return Outcome(create.create(request.like, request.model_dir))
+
+
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A row of the table.
@@ -83,6 +90,7 @@ class Mode:
         evaluates: Whether it evaluates.
         profiles: Whether the training steps are run here, and can be profiled.
         rehearse: Its dry run; None for one of what it trains and evaluates.
+        configured: Whether it is about an experiment.
     """
 
     function: Callable[[Request], Outcome]
@@ -90,6 +98,12 @@ class Mode:
     evaluates: bool
     profiles: bool = False
     rehearse: Callable[[Request], Outcome] | None = None
+    configured: bool = True
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        return (self.function.__doc__ or "").splitlines()[0]
 
 
 MODES: Mapping[str, Mode] = {
@@ -100,6 +114,7 @@ MODES: Mapping[str, Mode] = {
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
     "export": Mode(export, trains=False, evaluates=True, rehearse=_rehearse_export),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
+    "init": Mode(init, trains=False, evaluates=False, configured=False),
 }
 
 
@@ -111,6 +126,8 @@ def run(mode: str, request: Request) -> Outcome:
     """
     if mode not in MODES:
         raise ConfigError(unknown(mode, f"mode = {mode!r}"))
+    if not MODES[mode].configured:
+        return MODES[mode].function(request)
     if url := _URL.match(str(request.model_dir)):
         raise ConfigError(
             f"--model_dir={request.model_dir}: it must be a local folder; {url[1]}// is not "

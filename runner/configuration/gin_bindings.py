@@ -114,6 +114,10 @@ class _Resolver:
             meant = meant or self._elsewhere(binding.parameter)
             raise ConfigError(f"{named.name} has no parameter {binding.parameter!r}{meant}")
         value = self._value(binding.value, binding.source)
+        if isinstance(value, gin_parser.Bare):
+            if not typecheck.is_text(parameter.hint):
+                raise ConfigError(value.refusal)
+            value = str(value)
         if value is not gin.REQUIRED:
             try:
                 value = typecheck.convert(value, parameter.hint)

@@ -23,6 +23,7 @@ from runner.internals import gin as gin_internals
 PACKAGE = Path(__file__).parents[1]
 EXPERIMENTS = PACKAGE.parent / "experiments"
 
+_BARE = re.compile(r"[A-Za-z_./~][\w./:~+*-]*")
 _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
 
@@ -34,12 +35,31 @@ class Reference:
     name: str
     called: bool
 
+    def __repr__(self) -> str:
+        """As a gin file has it."""
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"@{scope}{self.name}{'()' if self.called else ''}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Macro:
     """`%name`."""
 
     name: str
+
+    def __repr__(self) -> str:
+        """As a gin file has it."""
+        return f"%{self.name}"
+
+
+class Bare(str):
+    """A word without quotes on a command line: a string, where only a string can be meant.
+
+    Attributes:
+        refusal: What is wrong with it elsewhere.
+    """
+
+    refusal: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +172,17 @@ def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statem
     for text in gin_params:
         quote = "'" if '"' in text else '"'
         source = Source(f"--gin_params {quote}{text}{quote}", Path.cwd(), is_file=False)
-        yield from _from_text(text, source, included)
+        key, _, word = (part.strip() for part in text.partition("="))
+        try:
+            yield from _from_text(text, source, included)
+        except ConfigError as error:
+            if not _BARE.fullmatch(word) or word.lower() in _LITERALS:
+                raise
+            for statement in _from_text(f"{key} = {word!r}", source, included):
+                value = Bare(word)
+                value.refusal = str(error).removeprefix(f"{source.label}: ")
+                assert isinstance(statement, Binding)
+                yield dataclasses.replace(statement, value=value)
 
 
 def _from_file(path: Path, included: set[Path]) -> Iterator[Statement]:

@@ -137,6 +137,11 @@ def describe(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
+def is_text(hint: Any) -> bool:
+    """Whether an annotation allows strings, and nothing else but None."""
+    return {*(typing.get_args(hint) or (hint,))} - {None, type(None)} == {str}
+
+
 def classes(hint: Any) -> Iterable[type]:
     """The classes that an annotation names, including those in unions and sequences."""
     if isinstance(hint, type) and not typing.get_args(hint):

@@ -1,9 +1,32 @@
-"""Whether the packages that carry the runner are the right ones. No TensorFlow."""
+"""Which packages carry the runner, and whether they are the right ones. No TensorFlow."""
 
+import importlib.metadata
 import importlib.util
+import platform
 from pathlib import Path
 
 from runner.errors import RunnerError
+
+_PACKAGES = {
+    "runner": "experiment-runner",
+    "TensorFlow": "tensorflow",
+    "tf_keras": "tf-keras",
+    "tf-models-official": "tf-models-official",
+    "gin": "gin-config",
+}
+
+
+def versions() -> str:
+    """A line for each package that a result may depend on, and for Python."""
+    lines = [f"{name} {_version(package)}" for name, package in _PACKAGES.items()]
+    return "\n".join([*lines, f"Python {platform.python_version()}"])
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def check() -> None:

@@ -4,9 +4,9 @@ import argparse
 import atexit
 
 
-def option_strings(parser: argparse.ArgumentParser) -> list[str]:
-    """Every flag that a parser knows, such as `--mode`."""
-    return [option for action in parser._actions for option in action.option_strings]
+def options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """What every flag that a parser knows, such as `--mode`, does."""
+    return {name: each for each in parser._actions for name in each.option_strings}
 
 
 def run_exit_functions() -> None:

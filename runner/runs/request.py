@@ -64,6 +64,7 @@ class Request:
         eval_actions: Called with the results of each evaluation.
         stop: Whether a signal has come.
         given: What a caller has made already.
+        like: Which kind of project `init` writes.
     """
 
     config: "config.Experiment"
@@ -79,6 +80,7 @@ class Request:
     eval_actions: Sequence[schedule.Action] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
+    like: str = ""
 
     def command(self, mode: str) -> provenance.Command:
         """What run.json is to say was started."""

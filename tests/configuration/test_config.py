@@ -890,7 +890,15 @@ def test_a_mistake_is_named_with_its_place_and_what_was_meant(folder, lines, sai
 @pytest.mark.parametrize(
     ("param", "said"),
     [
-        ("LrConfig.type=cosine", 'a string needs quotes: LrConfig.type = "cosine"'),
+        ("TrainerConfig.train_steps=many", 'a string needs quotes: TrainerConfig.train_steps = "'),
+        ("RuntimeConfig.enable_xla=true", "write True for true"),
+        ("RuntimeConfig.tpu=none", "write None for none"),
+        ("LrConfig.type=%cosine", "nothing defines %cosine"),
+        ("LrConfig.type=@cosine", "unknown name cosine"),
+        ("LrConfig.type=1e3", "expected str or None, got float 1000.0"),
+        ("LrConfig.type=two words", "a string needs quotes"),
+        ("EarlyStoppingConfig.higher=accuracy", "a string needs quotes"),
+        ("LrConfig.typ=cosine", "LrConfig has no parameter 'typ'; did you mean 'type'?"),
         ("TrainerConfig.train_steps='many'", "expected int, got str 'many'"),
         ("TrainerConfig.steps_per_loop=-1", "must be 1 or more, or 0 for"),
         ("EMAConfig.average_decay=0.9", "OptimizationConfig.ema = @EMAConfig()"),
@@ -901,6 +909,14 @@ def test_a_mistake_on_the_command_line_is_named_by_its_flag(param, said):
         config.validate(config.load(["exp.gin"], [param]), trains=True, evaluates=True)
     assert str(caught.value).startswith(f'--gin_params "{param}": ')
     assert said in str(caught.value)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("params", [["LrConfig.type=power"], ["LrConfig.type = %a", "a = power"]])
+def test_a_word_on_the_command_line_is_a_string_where_only_that_is_allowed(params):
+    made = config.load(["exp.gin"], [*params, "RuntimeConfig.tpu=gs://a/b-1"])
+    assert made.trainer.optimizer_config.learning_rate.type == "power"
+    assert made.runtime.tpu == "gs://a/b-1"
 
 
 def test_all_mistakes_of_a_kind_are_named_at_once(folder):

@@ -18,7 +18,7 @@ import pytest
 import tf_keras
 
 from runner import flags, main
-from runner.configuration import section_help
+from runner.help import from_classes
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -161,6 +161,6 @@ def test_architecture_names_every_package():
 
 
 def test_every_field_of_ours_has_a_meaning():
-    for kind in section_help.standard():
-        for row in section_help.facts(kind):
+    for kind in from_classes.standard():
+        for row in from_classes.facts(kind):
             assert row.meaning or kind.__module__ != "runner.run_config", row

@@ -107,8 +107,9 @@ def test_the_best_checkpoint_is_exported_and_scored_from_its_files(digits, capsy
     )
     assert command(capsys, again, "--gin.ExportConfig.formats=('tflite_int8',)")[0] == 0
     first, second = (
-        Interpreter(str(each / f"export/tflite_int8/{step}/model.tflite"))
-        .get_signature_runner("model")(images=images)["logits"]
+        Interpreter(str(each / f"export/tflite_int8/{step}/model.tflite")).get_signature_runner(
+            "model"
+        )(images=images)["logits"]
         for each in (digits, again)
     )
     np.testing.assert_array_equal(first, second)

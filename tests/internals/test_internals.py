@@ -341,7 +341,7 @@ def gin_messages(tmp_path):
 def flags(tmp_path):
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode")
-    assert "--mode" in standard_library.option_strings(parser), "_actions does not hold the flags"
+    assert "--mode" in standard_library.options(parser), "_actions does not hold the flags"
 
 
 def exit_functions(tmp_path):

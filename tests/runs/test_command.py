@@ -32,6 +32,10 @@ def finish(process):
         ("--help", "--gin_file"),
         ("--help=modes", "Trains, and evaluates on the way and at the end."),
         ("--help=experiments", "Handwritten digits"),
+        ("--help=ImageClassificationConfig", "label_smoothing: float = 0.0"),
+        ("--help=digits.gin", "CosineLrConfig.initial_learning_rate"),
+        ("--version", "TensorFlow 2."),
+        ("--complete", "--mode="),
     ],
 )
 def test_help_needs_no_tensorflow(flag, said):

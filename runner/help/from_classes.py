@@ -1,0 +1,127 @@
+"""What help says about a section's class: its fields with type, default and meaning.
+
+for kind in from_classes.standard():
+    for row in from_classes.facts(kind):
+        print(kind.__name__, row.field, row.type, row.default, row.meaning, row.resume)
+"""
+
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+from typing import Any, NamedTuple
+
+from official.modeling.hyperparams import base_config
+
+from runner import config, inputs
+from runner.configuration import fields, gin_parser, typecheck
+from runner.configuration.settings import Resume
+from runner.help import docstrings
+from runner.help.facts import FieldHelp, Section
+
+
+class Place(NamedTuple):
+    """Where a section is in an experiment, and why a resume may change all of it, if it may."""
+
+    path: str
+    resume: Resume | None
+
+
+def standard() -> dict[type[base_config.Config], Place]:
+    """The standard sections of an experiment, from the top."""
+    places: dict[type[base_config.Config], Place] = {}
+    _place(config.Experiment, Place("", None), places)
+    return places
+
+
+def facts(kind: type[base_config.Config]) -> list[FieldHelp]:
+    """The fields of a section, in their order."""
+    place = standard().get(kind, Place("", None))
+    return [_field(kind, name, known, place) for name, known in typecheck.parameters(kind).items()]
+
+
+def shipped() -> list[Section]:
+    """The standard sections, and those of the tasks that come with the runner."""
+    kinds = [*standard(), inputs.DataConfig, *of_tasks()]
+    return [section(kind) for kind in dict.fromkeys(kinds)]
+
+
+def of_tasks() -> list[type[base_config.Config]]:
+    """The sections of the tasks that come with the runner."""
+    folder = gin_parser.PACKAGE.parent / "tasks"
+    names = [path.relative_to(folder.parent) for path in sorted(folder.rglob("*.py"))]
+    for name in names:
+        importlib.import_module(".".join(name.with_suffix("").parts))
+    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("tasks.")]
+    return [
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, base_config.Config)
+        and kind.__module__ == module.__name__
+    ]
+
+
+def section(kind: type[base_config.Config]) -> Section:
+    """A class, as help shows it."""
+    place = standard().get(kind, Place("", None))
+    return Section(kind.__name__, kind.__module__, place.path, summary(kind), tuple(facts(kind)))
+
+
+def _place(
+    kind: type[base_config.Config], place: Place, places: dict[type[base_config.Config], Place]
+) -> None:
+    """Notes a section and its subsections; the first place of a class wins."""
+    if kind in places:
+        return
+    places[kind] = place
+    for name, known in typecheck.parameters(kind).items():
+        many = bool(re.match("tuple|list", typecheck.describe(known.hint)))
+        path = f"{place.path}.{name}".removeprefix(".") + ("[]" if many else "")
+        resume = place.resume or (None if many else fields.of(kind, name).resume)
+        for below in typecheck.classes(known.hint):
+            if issubclass(below, base_config.Config) and dataclasses.fields(below):
+                _place(below, Place(path, resume), places)
+
+
+def _field(
+    kind: type[base_config.Config], name: str, known: typecheck.Parameter, place: Place
+) -> FieldHelp:
+    own = fields.of(kind, name)
+    resume = place.resume or own.resume
+    why = resume.why if resume else ""
+    return FieldHelp(
+        name,
+        typecheck.describe(known.hint),
+        _default(kind, name),
+        _documented(kind).get(name) or own.help,
+        own.allowed.needs if own.allowed else "",
+        f"{why}, unless {resume.unless}" if resume and resume.unless else why,
+        name in inspect.get_annotations(kind),
+    )
+
+
+def _default(kind: type[base_config.Config], name: str) -> str:
+    field = next(each for each in dataclasses.fields(kind) if each.name == name)
+    if field.default is not dataclasses.MISSING:
+        return repr(field.default)
+    if field.default_factory is dataclasses.MISSING:
+        return ""
+    value: Any = field.default_factory()
+    is_section = isinstance(value, base_config.Config)
+    return f"{type(value).__name__}()" if is_section else repr(value)
+
+
+def summary(kind: type) -> str:
+    """The first paragraph of a class's docstring, unless `dataclass` generated it."""
+    return docstrings.summary(inspect.getdoc(kind) or "", kind.__name__)
+
+
+def _documented(kind: type) -> dict[str, str]:
+    """The `Attributes:` in the docstrings of a class and its base classes."""
+    meanings: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        meanings |= docstrings.attributes(base.__doc__ or "")
+    return meanings

@@ -1,0 +1,101 @@
+"""Where gin files and flags set the fields of sections, read without building anything."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from runner.configuration import gin_parser, yaml_files
+from runner.help.facts import FieldHelp, Section
+
+
+class Now(NamedTuple):
+    """A value that was set.
+
+    Attributes:
+        value: As gin writes it.
+        place: `digits.gin:7`, or the flag.
+        scope: Which of several sections of the class it is for; empty: for each.
+    """
+
+    value: str
+    place: str
+    scope: str
+
+    def __str__(self) -> str:
+        scope = f"{self.scope}/: " if self.scope else ""
+        return f"{scope}{self.value} ({self.place})"
+
+
+class Values:
+    """What gin files and overrides set.
+
+    Args:
+        statements: Of gin files and parameters, in order.
+        layers: Of YAML files and `--params_override`, which count more.
+    """
+
+    def __init__(
+        self,
+        statements: Iterable[gin_parser.Statement] = (),
+        layers: Iterable[yaml_files.Layer] = (),
+    ) -> None:
+        self._all = [each for each in statements if isinstance(each, gin_parser.Binding)]
+        self._layers = list(layers)
+        self._paths: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._follow("", "Experiment", "")
+
+    @property
+    def bindings(self) -> list[gin_parser.Binding]:
+        """Those that count, without base.gin's."""
+        last = {(each.scope, each.target, each.parameter): each for each in self._all}
+        return [each for each in last.values() if not is_base(each.source)]
+
+    def of(self, section: Section, field: FieldHelp) -> list[Now]:
+        """The values of a field that count, the general one first."""
+        found: dict[str, Now] = {}
+        for each in self.bindings:
+            if short(each.target) == section.name and each.parameter == field.field:
+                value = gin_parser.literal(each.value)
+                found[each.scope] = Now(value, each.place, each.scope)
+        for scope, path in self.places(section):
+            for layer in self._layers:
+                below = f"{path}.{field.field}".removeprefix(".")
+                if place := layer.places.get(below):
+                    found[scope] = Now(repr(_at(layer.values, below)), place, scope)
+        return sorted(found.values(), key=lambda each: each.scope)
+
+    def places(self, section: Section) -> list[tuple[str, str]]:
+        """Where a section is in the experiment: a scope and a path each."""
+        is_placed = section.path or section.name == "Experiment"
+        return self._paths.get(section.name) or ([("", section.path)] if is_placed else [])
+
+    def _follow(self, scope: str, name: str, path: str) -> None:
+        """Notes where a section is, and those that it refers to."""
+        if (scope, path) in self._paths[name] or path.count(".") > _DEEPEST:
+            return
+        self._paths[name].append((scope, path))
+        for each in self._all:
+            value = each.value
+            is_section = isinstance(value, gin_parser.Reference) and value.called
+            if is_section and short(each.target) == name and each.scope in ("", scope):
+                below = f"{path}.{each.parameter}".removeprefix(".")
+                self._follow(value.scope or scope, short(value.name), below)
+
+
+_DEEPEST = 8
+
+
+def is_base(source: gin_parser.Source) -> bool:
+    """Whether it is base.gin, which only refers to the standard sections."""
+    return source.is_file and source.folder == gin_parser.PACKAGE
+
+
+def short(name: str) -> str:
+    """A class's name without its modules."""
+    return name.rpartition(".")[2]
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    for name in path.split("."):
+        values = values[name]
+    return values

@@ -1,0 +1,53 @@
+"""`--mode=init`: a new project in a folder of its own, copied from one of the folders beside this.
+
+Each of them runs as it is. No TensorFlow.
+"""
+
+import shutil
+from pathlib import Path
+
+from runner.core import console, spelling
+from runner.errors import ConfigError
+
+_HERE = Path(__file__).parent
+LIKE = tuple(sorted(path.parent.name for path in _HERE.glob("*/README.md")))
+
+
+def create(like: str, folder: Path) -> dict[str, object]:
+    """Writes the project.
+
+    Args:
+        like: Which kind, one of `LIKE`.
+        folder: New or empty; folders above it are made, too.
+
+    Returns:
+        What was written, for the command's last line.
+
+    Raises:
+        ConfigError: there is no such kind, or the folder is not empty or cannot be one.
+    """
+    if like not in LIKE:
+        meant = spelling.did_you_mean(like, LIKE)
+        given = f"--like={like}: no such project{meant}" if like else "--like is missing"
+        raise ConfigError(f"{given}; there are {', '.join(LIKE)}")
+    _make(folder)
+    files = sorted(each for each in (_HERE / like).iterdir() if each.is_file())
+    for each in files:
+        shutil.copyfile(each, folder / each.name)
+    console.say(f"wrote {folder}: {', '.join(each.name for each in files)}")
+    console.say(f"next: cd {folder}, and do what README.md says")
+    return {"status": "done", "like": like, "folder": str(folder)}
+
+
+def _make(folder: Path) -> None:
+    """Makes the folder, unless it is there and empty."""
+    if not str(folder).isprintable() or ":/" in str(folder):
+        raise ConfigError(f"{str(folder)!r}: a project needs a folder of this machine")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ConfigError(f"{folder} is not empty; init writes only in a new folder")
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"{folder}: a file is in the way") from None
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror}") from None

@@ -1,0 +1,102 @@
+"""`--mode=init`: each project that it writes trains, and passes its own tests."""
+
+import contextlib
+import importlib
+import inspect
+import shlex
+import sys
+
+import pytest
+
+from runner import flags, main
+from runner.projects import create
+
+SHORT = ["train_steps=2", "steps_per_loop=2", "validation_interval=2", "checkpoint_interval=2"]
+
+
+def init(*arguments):
+    return main.main(["--mode=init", *map(str, arguments)])
+
+
+@pytest.fixture(params=create.LIKE)
+def project(request, tmp_path, monkeypatch):
+    folder = tmp_path / "deep" / request.param
+    assert init(f"--like={request.param}", folder) == 0
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    return folder
+
+
+def commands(text):
+    lines = (line.strip().removeprefix("#").strip() for line in text.splitlines())
+    return [line for line in lines if line.startswith("runner --")]
+
+
+def test_a_project_trains_by_its_command_and_passes_its_tests(project, tmp_path, capsys):
+    gin = project / f"{project.name}.gin"
+    (command,) = commands(gin.read_text())
+    assert command in commands((project / "README.md").read_text())
+    short = [f"--gin.TrainerConfig.{each}" for each in [*SHORT, "summary_interval=2"]]
+    assert main.main([*shlex.split(command)[1:], *short]) == 0
+    assert '"status": "done"' in capsys.readouterr().out
+    (file,) = project.glob("test_*.py")
+    tests = {
+        name: test
+        for name, test in vars(importlib.import_module(file.stem)).items()
+        if name.startswith("test_")
+    }
+    assert len(tests) >= 2
+    for name, test in tests.items():
+        takes = inspect.signature(test).parameters
+        test(**({"tmp_path": tmp_path / name} if "tmp_path" in takes else {}))
+
+
+def test_what_its_readme_says_can_be_run(project, capsys):
+    text = (project / "README.md").read_text()
+    assert len(text.splitlines()) == 15
+    for command in commands(text):
+        with contextlib.suppress(SystemExit):  # of --help
+            flags.parse(shlex.split(command, comments=True)[1:])
+    assert f"({project.name}.gin:" in capsys.readouterr().out  # --help says what is set where
+
+
+def test_an_empty_folder_will_do(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    assert init("--like=text", "--model_dir=mine") == 0
+    assert (tmp_path / "mine" / "text.gin").exists()
+    assert '{"status": "done", "like": "text", "folder": "mine"}' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--like=imags", "mine"], "no such project; did you mean 'images'?; there are"),
+        (["mine"], "--like is missing; there are images, "),
+        (["--like=images"], "init needs one folder: runner --mode=init --like=images my_project"),
+        (["--like=images", ""], "init needs one folder"),
+        (["--like=images", "one", "two"], "init needs one folder"),
+        (["--like=images", "one", "--model_dir=two"], "init needs one folder"),
+        (["--like=images", "taken"], "taken is not empty; init writes only in a new folder"),
+        (["--like=images", "taken/file"], "taken/file: a file is in the way"),
+        (["--like=images", "taken/file/below"], "a file is in the way"),
+        (["--like=images", "gs://bucket/mine"], "a project needs a folder of this machine"),
+        (["--like=images", "a\nb"], "a project needs a folder of this machine"),
+        (["--like=images", "mine", "--gin_file=a.gin"], "--gin_file has no effect with"),
+        (["--like=images", "mine", "--dry_run"], "--dry_run has no effect with --mode=init"),
+        (["--lik=images", "mine"], "unknown flag --lik; did you mean '--like'?"),
+        (["--like=images", "x" * 300], "File name too long"),
+    ],
+)  # fmt: skip
+def test_a_mistake_writes_nothing(tmp_path, capsys, arguments, said):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("mine")
+    assert init(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert not out
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]
+
+
+def test_like_belongs_to_init(capsys):
+    assert main.main(["--mode=train", "--like=images", "--gin_file=digits.gin"]) == 2
+    assert "--like is for --mode=init" in capsys.readouterr().err
