@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.configuration import gin_parser, yaml_files
@@ -82,12 +83,13 @@ class Values:
                 self._follow(value.scope or scope, short(value.name), below)
 
 
+BASE = gin_parser.PACKAGE / "base.gin"
 _DEEPEST = 8
 
 
 def is_base(source: gin_parser.Source) -> bool:
     """Whether it is base.gin, which only refers to the standard sections."""
-    return source.is_file and source.folder == gin_parser.PACKAGE
+    return source.is_file and source.folder / Path(source.label).name == BASE
 
 
 def short(name: str) -> str:
