@@ -73,6 +73,9 @@ def run(
     mode: str,
     *,
     checkpoint: str = "",
+    data: str = "",
+    output: str | Path | None = None,
+    overwrite: bool = False,
     allow_config_change: bool = False,
     allow_lost_history: bool = False,
     dry_run: bool = False,
@@ -85,9 +88,14 @@ def run(
     Args:
         config: What `load` returned.
         model_dir: The run's folder; a run that exists there is resumed.
-        mode: `train`, `eval`, `train_and_eval`, `continuous_eval` or `export`.
-        checkpoint: What `eval` evaluates and `export` exports: `latest`, `best`, a step, or a path;
-            empty: the latest, and for `export` the best if there is one.
+        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict` or `export`.
+        checkpoint: What `eval` evaluates, `predict` uses and `export` exports: `latest`, `best`, a
+            step, or a path; empty: the latest, and for `export` the best if there is one.
+        data: What `predict` predicts: `validation` (the default), `train`, `test`, or the name of
+            an evaluation set.
+        output: Where `predict` writes: a file ending in .jsonl, .npz or .parquet; None: JSON lines
+            in the run's folder.
+        overwrite: Whether `predict` replaces the file, or what was begun of it.
         allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
         dry_run: Only try everything once and small, in a scratch folder.
@@ -100,7 +108,8 @@ def run(
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
         (the newest), `best` (`step` and `metrics`, or None) and `model_dir`. Of `export`:
-        `checkpoint`, its `metrics`, and `exports`, one for each format.
+        `checkpoint`, its `metrics`, and `exports`, one for each format. Of `predict`: `output`,
+        `examples`, `seconds` and `examples_per_second`.
 
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
@@ -116,9 +125,12 @@ def run(
             config,
             Path(model_dir),
             checkpoint,
-            allow_config_change,
-            allow_lost_history,
-            dry_run,
+            data=data,
+            output=Path(output) if output else None,
+            overwrite=overwrite,
+            allow_config_change=allow_config_change,
+            allow_lost_history=allow_lost_history,
+            dry_run=dry_run,
             profile_steps=profile_steps,
             train_actions=tuple(train_actions),
             eval_actions=tuple(eval_actions),

@@ -35,6 +35,11 @@ no flags given. Try:
     runner --help=modes           what can be done
     runner --help=experiments     what there is to run
     runner --help=learning_rate   where something is set"""
+_WITHOUT = {
+    "checkpoint": "the default",
+    "data": "the validation data",
+    "output": "a file in the run's folder",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,10 +82,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(f"--mode is missing: {', '.join(modes.MODES)}")
     if flags.mode is not None and flags.mode not in modes.MODES:
         raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
-    if flags.checkpoint is not None and flags.mode not in ("eval", "export", None):
-        raise ConfigError(f"--checkpoint is for --mode=eval, export, not --mode={flags.mode}")
-    if flags.checkpoint == "":
-        raise ConfigError("--checkpoint= names nothing; leave it out for the default")
+    _check_own(flags)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
@@ -104,6 +106,16 @@ def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namesp
         raise ConfigError("init needs one folder: runner --mode=init --like=images my_project")
     flags.model_dir, flags.like = folders[0], flags.like or ""
     return flags
+
+
+def _check_own(flags: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag that is for other modes, or is empty."""
+    for name in modes.OWN_FLAGS:
+        value = getattr(flags, name)
+        if flags.mode:
+            modes.check_taken(flags.mode, name, value is not None and value is not False)
+        if value == "":
+            raise ConfigError(f"--{name}= names nothing; leave it out for {_WITHOUT[name]}")
 
 
 def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
@@ -209,15 +221,32 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help=f"for init: the kind of project to write in a new folder: {', '.join(create.LIKE)}",
     )
     group = parser.add_argument_group(
-        "evaluate",
-        "runner --mode=eval --checkpoint=all --gin_file=digits.gin --model_dir=runs/digits",
+        "evaluate and predict",
+        "runner --mode=eval --checkpoint=all --gin_file=digits.gin --model_dir=runs/digits\n"
+        "runner --mode=predict --output=digits.jsonl --gin_file=digits.gin --model_dir=runs/digits",
     )
     group.add_argument(
         "--checkpoint",
         metavar="WHICH",
         help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
-        "1000:5000, or the path of a checkpoint or a folder, also of another run; for export: one "
-        "of them, by default the best if there is one",
+        "1000:5000, or the path of a checkpoint or a folder, also of another run; for predict and "
+        "export: one of them, by default the latest, and for export the best if there is one",
+    )
+    group.add_argument(
+        "--data",
+        metavar="NAME",
+        help="for predict: validation (the default), train, test, or the name of an evaluation set",
+    )
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        help="for predict: a file ending in .jsonl, .npz or .parquet; else, JSON lines in the "
+        "run's folder, in predictions/",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="for predict: replace the file, also what was begun of it",
     )
 
 

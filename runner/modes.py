@@ -64,6 +64,13 @@ def _rehearse_export(request: Request) -> Outcome:
     return export.rehearse(request)
 
 
+def predict(request: Request) -> Outcome:
+    """Writes what one checkpoint predicts for each example of a set of data to a file."""
+    from runner.runs import predict
+
+    return predict.predict(request)
+
+
 def verify_resume(request: Request) -> Outcome:
     """Says whether the experiment, stopped and killed, ends bit-identical to one that was not."""
     from runner.runs import verify_resume
@@ -71,6 +78,12 @@ def verify_resume(request: Request) -> Outcome:
     if not request.arguments:
         raise ConfigError("verify_resume starts processes of its own: run it as a command")
     return Outcome(verify_resume.verify_resume(request))
+
+
+def _rehearse_predict(request: Request) -> Outcome:
+    from runner.runs import predict
+
+    return predict.rehearse(request)
 
 
 def init(request: Request) -> Outcome:
@@ -89,6 +102,7 @@ class Mode:
         trains: Whether it needs what training needs.
         evaluates: Whether it evaluates.
         profiles: Whether the training steps are run here, and can be profiled.
+        takes: The flags that it has and not every mode does, of `OWN_FLAGS`.
         rehearse: Its dry run; None for one of what it trains and evaluates.
         configured: Whether it is about an experiment.
     """
@@ -97,6 +111,7 @@ class Mode:
     trains: bool
     evaluates: bool
     profiles: bool = False
+    takes: Sequence[str] = ()
     rehearse: Callable[[Request], Outcome] | None = None
     configured: bool = True
 
@@ -106,13 +121,19 @@ class Mode:
         return (self.function.__doc__ or "").splitlines()[0]
 
 
+OWN_FLAGS = ("checkpoint", "data", "output", "overwrite")
 MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
-    "eval": Mode(evaluate, trains=False, evaluates=True),
+    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint",)),
     "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
     "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
-    "export": Mode(export, trains=False, evaluates=True, rehearse=_rehearse_export),
+    "predict": Mode(
+        predict, trains=False, evaluates=False, takes=OWN_FLAGS, rehearse=_rehearse_predict
+    ),
+    "export": Mode(
+        export, trains=False, evaluates=True, takes=("checkpoint",), rehearse=_rehearse_export
+    ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
 }
@@ -133,6 +154,8 @@ def run(mode: str, request: Request) -> Outcome:
             f"--model_dir={request.model_dir}: it must be a local folder; {url[1]}// is not "
             "supported (a bucket can be mounted as a folder)"
         )
+    for flag in ("data", "output", "overwrite"):
+        check_taken(mode, flag, getattr(request, flag))
     layout.check(request.model_dir)
     from runner import config
 
@@ -150,7 +173,7 @@ def run(mode: str, request: Request) -> Outcome:
             return row.rehearse(request)
         from runner.runs import dry_run
 
-        checkpoint = request.checkpoint if mode == "eval" else None
+        checkpoint = request.checkpoint if "checkpoint" in row.takes else None
         return Outcome(
             dry_run.rehearse(
                 request, trains=row.trains, evaluates=row.evaluates, checkpoint=checkpoint
@@ -180,6 +203,13 @@ def unknown(mode: str, given: str, known: Sequence[str] = tuple(MODES)) -> str:
     """The message about an unknown mode, which was `given` in these words."""
     modes = ", ".join(known)
     return f"{given}: no such mode; the modes are {modes}{did_you_mean(mode, known)}"
+
+
+def check_taken(mode: str, flag: str, given: object) -> None:
+    """Refuses a flag of `OWN_FLAGS` that is given, and that `mode` does not have."""
+    if given and flag not in MODES[mode].takes:
+        able = ", ".join(name for name, row in MODES.items() if flag in row.takes)
+        raise ConfigError(f"--{flag} is for --mode={able}, not --mode={mode}")
 
 
 def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:

@@ -12,6 +12,7 @@
 - checkpoints: how long a commit blocks training (stall), and the time that training loses until
   everything is written (in all), against a synchronous save.
 - evaluation: against a `tf.function` over the same batches.
+- predict: a file of predictions, against `model(x)` for each batch.
 - inputs: placed by step, against a shuffle buffer.
 - memory: its growth over 2,000 loops and 500 evaluations, against bare loops, and both with a
   single malloc arena. It starts after the input waits have been timed, which needs another graph.

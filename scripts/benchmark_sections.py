@@ -100,6 +100,18 @@ def evaluation(options: Options) -> Iterator[Comparison]:
         yield Comparison(f"{model}, evaluation", "examples/s", pair, [ratio])
 
 
+def predict(options: Options) -> Iterator[Comparison]:
+    """Predicting many batches, into a file of each format."""
+    ours, theirs = "predict_by_runner", "predict_barely"
+    for model in options.models:
+        for kind in ("npz", "parquet", "jsonl"):
+            case = {"model": model, "kind": kind}
+            found = _sets("benchmark_stages.py", [ours, theirs], options.repeats, **case)
+            pair = {"runner": found[ours], "bare": found[theirs]}
+            ratio = Ratio("runner", ("bare",), least=0.9)
+            yield Comparison(f"{model}, predictions as {kind}", "examples/s", pair, [ratio])
+
+
 def inputs(options: Options) -> Iterator[Comparison]:
     """Reading batches of 128 images."""
     with _processes("benchmark_stages.py", "read_inputs") as contenders:
@@ -159,6 +171,7 @@ SECTIONS: dict[str, Section] = {
     "start": start,
     "checkpoints": checkpoints,
     "evaluation": evaluation,
+    "predict": predict,
     "inputs": inputs,
     "memory": resident,
     "growth": growth,

@@ -153,6 +153,38 @@ def _bare_evaluation(task: tasks.StepTask, network: tf_keras.Model) -> Callable[
     return lambda: evaluate(dataset)
 
 
+def predict_by_runner(folder: Path, pause: rounds.Pause, *, model: str, kind: str) -> None:
+    """Examples per second of a prediction, from its first batch to the file."""
+    import runner
+
+    examples = _EVALUATED[model] * tasks.MODELS[model].batch
+    config = tasks.experiment(
+        model, evaluated=examples, train_steps=1, steps_per_loop=1, validation_interval=1
+    )
+    runner.run(config, folder, "train")
+    while True:
+        results = runner.run(
+            config, folder, "predict", output=folder / f"predicted.{kind}", overwrite=True
+        )
+        pause(results["examples_per_second"])
+
+
+def predict_barely(_: Path, pause: rounds.Pause, *, model: str, kind: str) -> None:
+    """Examples per second of `model(x)` for each batch, whose outputs are then NumPy's."""
+    del kind  # it writes no file
+    examples = _EVALUATED[model] * tasks.MODELS[model].batch
+    task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
+    network, dataset = task.build_model(), task.build_inputs(task.task_config.validation_data)
+
+    def predict() -> None:
+        for features, _ in dataset:
+            network(features, training=False).numpy()
+
+    pause(None)
+    while True:
+        pause(examples / benchmark_inputs.seconds(predict))
+
+
 def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
     """Batches per second of placed inputs, and of a shuffle buffer."""
     images = benchmark_inputs.Images(50_000, 128)
@@ -224,6 +256,8 @@ CONTENDERS: dict[str, rounds.Measure] = {
     "save_synchronously": save_synchronously,
     "evaluate_by_runner": evaluate_by_runner,
     "evaluate_barely": evaluate_barely,
+    "predict_by_runner": predict_by_runner,
+    "predict_barely": predict_barely,
     "read_inputs": read_inputs,
     "remember": remember,
     "remember_barely": remember_barely,

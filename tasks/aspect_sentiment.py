@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -149,6 +150,32 @@ class AspectSentimentTask(base_task.Task):
             tf_keras.metrics.SparseCategoricalAccuracy("accuracy"),
             macro_f1.MacroF1(len(self.polarities)),
         ]
+
+    def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The probability of each polarity, [batch] by name, of logits [batch, polarities]."""
+        columns = tf.unstack(tf.nn.softmax(tf.cast(outputs, tf.float32)), axis=-1)
+        return {"probabilities": dict(zip(self.polarities, columns, strict=True))}
+
+    def prediction_keys(self, data: aspect_data.AspectData) -> list[str] | None:
+        """Where each polarity is, as file:line; None for made-up examples."""
+        examples = self._examples(data)
+        return [example.place for example in examples] if data.input_path else None
+
+    def prediction_rows(
+        self, data: aspect_data.AspectData, examples: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Sentences, aspects, their polarities with all probabilities, and the right polarities."""
+        every = self._examples(data)
+        asked = [every[number] for number in examples["index"]]
+        probabilities = examples["probabilities"]
+        best = np.argmax([probabilities[name] for name in self.polarities], axis=0)
+        return {
+            "sentence": [example.sentence for example in asked],
+            "aspect": [example.aspect for example in asked],
+            "polarity": [self.polarities[number] for number in best],
+            "probabilities": probabilities,
+            "label": [example.polarity for example in asked],
+        }
 
     def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
         """For an export: a signature that takes strings."""

@@ -168,6 +168,25 @@ class ImageClassificationTask(base_task.Task):
         _, labels = inputs
         return {**logs, "weight": _labelled(labels)}
 
+    def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The most probable class and the probabilities of all, of logits [batch, classes]."""
+        probabilities = tf.nn.softmax(tf.cast(outputs, tf.float32))
+        return {"class": tf.argmax(outputs, axis=-1), "probabilities": probabilities}
+
+    def prediction_keys(self, data: image_data.ImageData) -> np.ndarray:
+        """The paths of image files within their folder; of others, their places in the source."""
+        return image_data.keys(self._read(image_data.source_of(data)), data)
+
+    def prediction_rows(
+        self, data: image_data.ImageData, examples: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Classes, with their names where those are known, probabilities and labels."""
+        del data
+        rows = {name: examples[name] for name in ("class", "probabilities", "label")}
+        if names := self._train_examples().class_names:
+            rows = {"name": np.array(names)[examples["class"]], **rows}
+        return rows
+
     def pictures(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The confusion matrix and the reliability diagram of one set of data.
 

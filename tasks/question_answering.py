@@ -200,6 +200,47 @@ class QuestionAnsweringTask(base_task.Task):
             ]
         )._asdict()
 
+    def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The best span of each window, of logits [batch, 1 + tokens, 2]."""
+        logits = tf.cast(outputs, tf.float32)
+        return answer_spans.best(logits, self.task_config.max_answer)._asdict()
+
+    def prediction_keys(self, data: question_data.QuestionData) -> list[str]:
+        """The id of each window's question."""
+        questions = question_data.read(data)
+        return [questions.squad.questions[number].id for number in questions.windows.question]
+
+    def prediction_rows(
+        self, data: question_data.QuestionData, examples: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """The answer to each question of some windows, in order, and a right one.
+
+        `start` and `end` are the answer's characters in the context, `score` is the sum of its
+        logits. Where there may be no answer, `no_answer_probability` weighs that against the best
+        answer, whether or not that is given.
+        """
+        questions = question_data.read(data)
+        windows = questions.windows.question[examples["index"]]
+        threshold = self.task_config.no_answer_threshold if data.unanswerable else None
+        spans = answer_spans.choose(
+            {**examples, "window": examples["index"]}, questions.windows.question, threshold
+        )
+        first = np.flatnonzero(np.append(True, windows[1:] != windows[:-1]))
+        asked = windows[first].tolist()
+        places = [questions.place(*spans[number]) for number in asked]
+        score = np.maximum.reduceat(examples["score"], first)
+        rows: dict[str, Any] = {
+            "answer": [questions.text(*spans[number]) for number in asked],
+            "start": np.array([place.start for place in places]),
+            "end": np.array([place.stop for place in places]),
+            "score": score,
+        }
+        if data.unanswerable:
+            none = np.minimum.reduceat(examples["none"], first)
+            rows["no_answer_probability"] = 1 / (1 + np.exp(score - none))
+        right = (questions.squad.questions[number].answers[:1] for number in asked)
+        return {**rows, "label": ["".join(answer.text for answer in each) for each in right]}
+
     def serving(self, model: tf_keras.Model) -> question_serving.QuestionServing:
         """For an export: a signature that takes strings."""
         config = self.task_config

@@ -13,8 +13,8 @@ RUNNER = ROOT / "runner"
 # From the bottom up; each imports only from those before it.
 PACKAGES = [
     "core", "internals", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
-    "reporting", "verification", "run_folder", "evaluation", "training", "export", "runs",
-    "help", "projects", "face",
+    "reporting", "verification", "run_folder", "evaluation", "prediction", "training", "export",
+    "runs", "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used

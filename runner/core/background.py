@@ -4,19 +4,22 @@ import collections
 from collections.abc import Callable
 from concurrent import futures
 
-_MOST = 64  # pieces of work that may wait; beyond that, `do` blocks until the oldest is done
-
 
 class Background:
-    """A queue of work; an exception in it is raised by the next call."""
+    """A queue of work; an exception in it is raised by the next call.
 
-    def __init__(self) -> None:
+    Args:
+        most: Pieces of work that may wait; beyond that, `do` blocks until the oldest is done.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
         self._thread = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
         self._waiting: collections.deque[futures.Future] = collections.deque()
 
     def do(self, work: Callable[[], object]) -> None:
         """Queues `work` behind all that was queued before."""
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= _MOST):
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self._most):
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(work))
 

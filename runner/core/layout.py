@@ -28,6 +28,7 @@ UNFINISHED = ".unfinished"
 BEST = "best"
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
+PREDICTIONS = "predictions"
 
 EVALUATOR = "evaluator.json"  # in an evaluator's own folder, as is the queue
 QUEUE = "queue"
@@ -37,7 +38,7 @@ _FILES = (
     *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
     *(HISTORY, TRAINING_ROWS, OVERVIEW, TRACEBACK),
 )
-_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT)
+_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS)
 
 
 def evaluator(model_dir: Path, name: str) -> Path:

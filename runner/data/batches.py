@@ -13,6 +13,12 @@ def examples(batch: Any) -> tf.Tensor:
     return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)
 
 
+def is_endless(dataset: Any) -> bool:
+    """Whether a dataset, distributed or not, is known to repeat for ever."""
+    known = dataset.cardinality
+    return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
+
+
 def count(dataset: tf.data.Dataset) -> int:
     """How many examples all batches hold; reads every one of them."""
     return int(dataset.reduce(tf.constant(0, tf.int64), lambda n, batch: n + _examples(batch)))

@@ -109,6 +109,7 @@ def validation(
     *,
     threads: int | None = None,
     examples: int | None = None,
+    start: int = 0,
     determinism: Determinism | None = None,
 ) -> Any:
     """Inputs to evaluate, distributed over the replicas of the strategy in scope.
@@ -118,6 +119,7 @@ def validation(
         data: Describes them.
         threads: As for `training`.
         examples: How many to read, from the first; None for all. Input pipelines share them.
+        start: The batch to begin with; those before it are read and dropped.
         determinism: Records whether it was kept; None: a new `of_evaluations`.
 
     Raises:
@@ -126,11 +128,17 @@ def validation(
 
     def build(context: tf.distribute.InputContext) -> Any:
         dataset = inputs_of(task, whole(data), context)
-        if examples is None:
-            return dataset
-        own, more = divmod(examples, context.num_input_pipelines)
-        own += context.input_pipeline_id < more
-        return tf.nest.map_structure(lambda part: batches.first(part, own), dataset)
+        own = None
+        if examples is not None:
+            own, more = divmod(examples, context.num_input_pipelines)
+            own += context.input_pipeline_id < more
+        elements = start * context.num_replicas_in_sync // context.num_input_pipelines
+
+        def cut(part: tf.data.Dataset) -> tf.data.Dataset:
+            part = part if own is None else batches.first(part, own)
+            return part.skip(elements) if elements else part
+
+        return tf.nest.map_structure(cut, dataset)
 
     options = _options(data, threads)
     return (determinism or of_evaluations()).spare(lambda: _distributed(task, build, options))

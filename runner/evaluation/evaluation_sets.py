@@ -47,7 +47,7 @@ def build(config: Experiment, task: base_task.Task) -> tuple[EvaluationSet, ...]
             each.name,
             prefix(each),
             each.interval or interval,
-            dataset(config, task, each.data, f"data of {each.name!r}", _portion(each, task)),
+            dataset(config, task, each.data, f"data of {each.name!r}", portion(each, task)),
         )
         for each in config.run.evaluation_sets
     ]
@@ -61,15 +61,16 @@ def dataset(
     name: str,
     examples: int | None = None,
     determinism: pipeline.Determinism | None = None,
+    start: int = 0,
 ) -> Any:
-    """Data for `Evaluator.evaluate_on`: the first `examples`, None for all.
+    """Data for `Evaluator.evaluate_on`: the first `examples`, None for all, from batch `start` on.
 
     Call it inside the strategy's scope.
     """
     strategy.check_batch(tf.distribute.get_strategy(), data, name)
     threads = config.runtime.dataset_num_private_threads
     return pipeline.validation(
-        task, data, threads=threads, examples=examples, determinism=determinism
+        task, data, threads=threads, examples=examples, start=start, determinism=determinism
     )
 
 
@@ -103,7 +104,7 @@ def _name(metric: str, prefix: str) -> str:
     return prefix + ("loss" if prefix and metric == LOSS else metric)
 
 
-def _portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
+def portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
     """The number of examples to evaluate; None for all.
 
     For a `share`, the examples are counted by reading them once, unless the data's configuration

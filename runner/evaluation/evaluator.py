@@ -163,18 +163,18 @@ class Evaluator(base_trainer.Trainer):
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
-        if num_steps < 0 and _is_endless(dataset):
+        if num_steps < 0 and batches.is_endless(dataset):
             raise ConfigError(
                 "the validation data are endless: set TrainerConfig.validation_steps, the number "
                 "of batches to evaluate"
             )
         # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
         iterator = self._evaluated.begin(dataset)
-        with self._averages_in_force():
+        with self.averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)
-        self.left_out = rest and not _is_endless(dataset)
+        self.left_out = rest and not batches.is_endless(dataset)
         if not found:
             raise RunnerError(f"the evaluation saw no example: {why_none}")
         return logs
@@ -233,7 +233,8 @@ class Evaluator(base_trainer.Trainer):
         rest = num_steps >= 0 and bool(iterator.get_next_as_optional().has_value())
         return found, rest, aggregated
 
-    def _averages_in_force(self) -> contextlib.AbstractContextManager[None]:
+    def averages_in_force(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which the model has the averaged weights, if there are any."""
         return self._averages.in_force() if self._averages else contextlib.nullcontext()
 
     def eval_begin(self) -> None:
@@ -261,7 +262,7 @@ class Evaluator(base_trainer.Trainer):
                 self.validation_loss.update_state(mean, sample_weight=weight)
             return logs
 
-        return self.strategy.run(_skip_empty(score), args=(inputs,))
+        return self.strategy.run(skip_empty(score), args=(inputs,))
 
     def eval_end(self, aggregated_logs: Any = None) -> Logs:
         """Reads the metrics that have a result."""
@@ -289,13 +290,7 @@ def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]
         )
 
 
-def _is_endless(dataset: Any) -> bool:
-    """Whether a dataset, distributed or not, is known to be endless."""
-    known = dataset.cardinality
-    return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
-
-
-def _skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`step`, except that a replica without examples does nothing and returns empty tensors.
 
     In the last batch a replica may get no examples, and a mean over nothing is NaN.

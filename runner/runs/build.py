@@ -67,12 +67,15 @@ def build_trainer(
     return built, rate_scale
 
 
-def build_evaluator(request: Request, folder: Path) -> evaluator.Evaluator:
+def build_evaluator(
+    request: Request, folder: Path, *, evaluates: bool = True
+) -> evaluator.Evaluator:
     """An evaluator; it has an optimizer only if that holds the averages to evaluate.
 
     Args:
         request: The configuration, and what the caller has made already.
         folder: Where a task may log.
+        evaluates: Whether it has validation data.
     """
     config, given = request.config, request.given
     averaged = config.trainer.optimizer_config.ema is not None
@@ -87,7 +90,9 @@ def build_evaluator(request: Request, folder: Path) -> evaluator.Evaluator:
                 task,
                 model,
                 optimizer.build(task, config) if averaged else None,
-                validation_dataset=_validation_inputs(config, task, evaluated),
+                validation_dataset=_validation_inputs(config, task, evaluated)
+                if evaluates
+                else None,
                 evaluated=evaluated,
                 check=request.stop.check,
                 free=brake.free,

@@ -52,8 +52,12 @@ class Request:
     Attributes:
         config: The experiment, locked.
         model_dir: The training run's folder.
-        checkpoint: What is evaluated or exported: see `runner.checkpoints.selection`; empty: what
-            the mode takes by default.
+        checkpoint: What is evaluated, exported or predicted with: see
+            `runner.checkpoints.selection`; empty: what the mode takes by default.
+        data: What `predict` predicts: `validation`, `train`, `test` or the name of an evaluation
+            set; empty: `validation`.
+        output: Where `predict` writes; None: in the run's folder.
+        overwrite: Whether `predict` replaces its output.
         allow_config_change: Whether a run may go on with a changed configuration.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
@@ -70,6 +74,10 @@ class Request:
     config: "config.Experiment"
     model_dir: Path
     checkpoint: str = ""
+    _: dataclasses.KW_ONLY
+    data: str = ""
+    output: Path | None = None
+    overwrite: bool = False
     allow_config_change: bool = False
     allow_lost_history: bool = False
     dry_run: bool = False

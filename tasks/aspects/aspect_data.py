@@ -44,6 +44,10 @@ class AspectData(inputs.DataConfig):
     split: str = ""
     held_out: float = 0.2
 
+    def once(self) -> "AspectData":
+        """The same examples for one pass in order."""
+        return self.replace(is_training=False, split=source_of(self).split)
+
     def size(self) -> int:
         """The number of examples.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import tensorflow as tf
 
 from runner import inputs
@@ -56,6 +57,11 @@ class ImageData(inputs.DataConfig):
     )
     corruption: CorruptionConfig | None = None
     out_of_distribution: "ImageData | None" = None
+
+    def once(self) -> "ImageData":
+        """The same images for one pass in order, as they are."""
+        unchanged = augmentation.AugmentConfig()
+        return self.replace(is_training=False, split=source_of(self).split, augment=unchanged)
 
     def size(self) -> int:
         """The number of examples; image files are not read.
@@ -158,6 +164,15 @@ def dataset(
 
     size = known_size + (len(unknown.labels) if unknown else 0)
     return inputs.in_order(size, load, config=config, input_context=input_context)
+
+
+def keys(examples: image_examples.Examples, config: ImageData) -> np.ndarray:
+    """The names of the images of an evaluation, in order; the same as in `examples` if possible."""
+    if not config.out_of_distribution:
+        return examples.keys
+    unknown = image_examples.read(source_of(config.out_of_distribution))
+    names = [*map(str, examples.keys), *(f"unknown/{key}" for key in unknown.keys)]
+    return np.array(names, object)
 
 
 def _training(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fractions
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,7 @@ class Examples:
         white: the pixel value that becomes 1.
         classes: the number of classes in the source, other splits included.
         class_names: the names of all classes in order, if the source has them.
+        keys: [N] the images' names: their place in the source or, of files, their paths in it.
     """
 
     images: tf.Tensor
@@ -29,6 +31,7 @@ class Examples:
     white: float
     classes: int
     class_names: tuple[str, ...]
+    keys: np.ndarray
 
 
 def read(source: image_sources.Source) -> Examples:
@@ -47,7 +50,14 @@ def read(source: image_sources.Source) -> Examples:
             white=stored.white,
             classes=stored.classes,
             class_names=stored.class_names,
+            keys=_keys(stored.images, index, source),
         )
+
+
+def _keys(images: np.ndarray, index: np.ndarray, source: image_sources.Source) -> np.ndarray:
+    if images.ndim > 1:
+        return index
+    return np.array([os.path.relpath(path, source.input_path) for path in images[index]], object)
 
 
 def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -52,6 +52,18 @@ class QuestionData(inputs.DataConfig):
     fetch: tuple[fetching.RemoteFile, ...] = ()
     cache_folder: str = ""
 
+    def once(self) -> "QuestionData":
+        """The same questions for one pass in order, those without an answer in place included.
+
+        Raises:
+            ConfigError: they are made up.
+        """
+        if not self.input_path:
+            raise ConfigError(
+                "the made-up training questions are only for training: QuestionData.input_path"
+            )
+        return self.replace(is_training=False)
+
     def size(self) -> int:
         """The number of windows; for training data, only those used in training.
 
@@ -79,12 +91,15 @@ class Questions:
 
     def text(self, window: int, start: int, end: int) -> str:
         """The text from token `start` to `end` of a window, counted from 1; empty for 0."""
-        if not start or not self.windows.length[window]:
-            return ""
-        contexts, first = self.tokens.contexts, self.windows.first[window] - 1
         question = self.squad.questions[self.windows.question[window]]
-        context = self.squad.contexts[question.context]
-        return context[contexts.starts[first + start] : contexts.ends[first + end]]
+        return self.squad.contexts[question.context][self.place(window, start, end)]
+
+    def place(self, window: int, start: int, end: int) -> slice:
+        """The characters of the context that `text` returns."""
+        if not start or not self.windows.length[window]:
+            return slice(0, 0)
+        contexts, first = self.tokens.contexts, self.windows.first[window] - 1
+        return slice(int(contexts.starts[first + start]), int(contexts.ends[first + end]))
 
     def by_id(self, texts: Mapping[int, str]) -> dict[str, str]:
         """Texts by question id instead of question number, in the questions' order."""

@@ -1,0 +1,146 @@
+"""A file of predictions that is not complete yet: parts of it, and a record of how far they go.
+
+They are in a folder beside the file, `<name>.partial`. A part is written before the record counts
+it, so whatever ends the process, the record stands for a state from which the same command goes on.
+What made the finished file is beside it, in `<name>.info.json`.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from runner.core import files
+from runner.errors import ConfigError
+from runner.prediction import writers
+
+_MADE_OF = "made_of"
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far the parts go.
+
+    Attributes:
+        parts: Their number.
+        rows: How many rows they hold.
+        batch: The batch to go on with. The examples of those before it are all in the parts.
+        first: The index of its first example.
+        done: How many of its examples are in the parts, too.
+        inputs: A checksum of its inputs.
+        strange: How many rows hold a number that is not finite.
+        example: One of these.
+    """
+
+    parts: int = 0
+    rows: int = 0
+    batch: int = 0
+    first: int = 0
+    done: int = 0
+    inputs: int = 0
+    strange: int = 0
+    example: str = ""
+
+
+class Partial:
+    """The parts of a file.
+
+    Args:
+        output: The file.
+
+    Attributes:
+        output: The file.
+        folder: Where the parts are.
+        info: Says what made the file, once it is complete.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.folder = output.with_name(f"{output.name}.partial")
+        self.info = output.with_name(f"{output.name}.info.json")
+        self._record = self.folder / "progress.json"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are parts."""
+        return self._record.exists()
+
+    @property
+    def made_of(self) -> Mapping[str, Any]:
+        """What the parts, or else the complete file, were made of; empty if there is neither."""
+        return self._found.get(_MADE_OF, {})
+
+    @property
+    def results(self) -> dict[str, Any] | None:
+        """The results of the command that completed the file; None if none did."""
+        return self._found.get("results")
+
+    @property
+    def progress(self) -> Progress:
+        """How far the parts go."""
+        return Progress(**self._found.get("progress", {}))
+
+    def check(self, *, overwrite: bool) -> None:
+        """Raises ConfigError if something else is where the file should be."""
+        if self.output.is_dir():
+            raise ConfigError(f"--output={self.output} is a folder: name a file")
+        parent = next(path for path in self.output.absolute().parents if path.exists())
+        if not parent.is_dir():
+            raise ConfigError(f"--output={self.output}: {parent} is a file, not a folder")
+        if self.output.exists() and not self.made_of and not overwrite:
+            raise ConfigError(
+                f"{self.output} exists, and nothing says what it was made of: choose another "
+                "--output, or replace it with --overwrite"
+            )
+
+    def clear(self) -> None:
+        """Removes the parts, the record first."""
+        files.check(self._record)
+        self._record.unlink(missing_ok=True)
+        for path in [*self.folder.glob("*.arrow"), *self.folder.glob(".*.arrow.*.tmp")]:
+            path.unlink()
+
+    def add(self, rows: pa.Table, progress: Progress, made_of: Mapping[str, Any]) -> None:
+        """Writes a part, then the record, which counts it."""
+        with files.whole(self._part(progress.parts - 1)) as file:
+            writers.write_part(rows, file)
+        record = {_MADE_OF: made_of, "progress": dataclasses.asdict(progress)}
+        files.write_json(self._record, record)
+
+    def join(self, writer: writers.Writer) -> None:
+        """Makes the file of all parts; they stay until `complete`."""
+        for path in self.folder.glob(".joined.*.tmp"):  # of a process that was killed
+            path.unlink()
+        joined = self.folder / "joined"
+        with files.whole(joined) as file:
+            writer.write([self._part(number) for number in range(self.progress.parts)], file)
+        joined.replace(self.output)
+        files.flush_file(self.output.parent)
+
+    def complete(self, results: Mapping[str, Any]) -> None:
+        """Says what the file was made of, and removes the parts."""
+        files.write_json(self.info, {_MADE_OF: self.made_of, "results": results})
+        self.clear()
+
+    @property
+    def _found(self) -> dict[str, Any]:
+        """The record of the parts or, without one, what is said about the complete file."""
+        if self.is_begun:
+            return files.read_json(self._record) or {}
+        return (files.read_json(self.info) or {}) if self.output.exists() else {}
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"part-{number:05}.arrow"
+
+
+@contextlib.contextmanager
+def removed_if_empty(folder: Path) -> Iterator[None]:
+    """Removes `folder` after the block, unless something is in it."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

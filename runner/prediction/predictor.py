@@ -1,0 +1,113 @@
+"""What a model gives for one batch after the other, on all replicas."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from runner.configuration import task_contract
+from runner.data import batches
+from runner.evaluation import evaluator
+from runner.prediction import rows
+
+_LABEL = "label"
+_HALF = (tf.float16, tf.bfloat16)
+
+
+class Batch(NamedTuple):
+    """A batch of inputs and what was predicted for it; structures of tensors, one of each replica.
+
+    Attributes:
+        inputs: As the task's data have them.
+        outputs: Columns.
+    """
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+    @property
+    def checksum(self) -> int:
+        """Of the inputs."""
+        found = 0
+        for part in tf.nest.flatten(self.inputs, expand_composites=True):
+            array = part.numpy()
+            found = zlib.crc32(
+                repr(array.tolist()).encode() if array.dtype == object else array.tobytes(), found
+            )
+        return found
+
+    def columns(self) -> Iterator[rows.Columns]:
+        """The columns of each replica that has examples, in order.
+
+        Raises:
+            ConfigError: a column is not of these examples.
+        """
+        for inputs, outputs in zip(self.inputs, self.outputs, strict=True):
+            if size := int(batches.examples(inputs)):
+                own = tf.nest.map_structure(lambda each: each.numpy(), outputs)
+                rows.check_length(own, size)
+                yield own
+
+
+class Predictor:
+    """Predicts with an evaluator's present weights.
+
+    Args:
+        built: The evaluator.
+    """
+
+    def __init__(self, built: evaluator.Evaluator) -> None:
+        self._task, self._model, self._strategy = built.task, built.model, built.strategy
+        function = tf.function if built.config.trainer.eval_tf_function else lambda f: f
+        self._next = function(self._predict_next)
+
+    def batches(self, iterator: Any) -> Iterator[Batch]:
+        """Predicts each batch of an iterator over distributed data."""
+        while True:
+            try:
+                inputs, outputs = self._next(iterator)
+            except (StopIteration, tf.errors.OutOfRangeError):
+                return
+            yield Batch(self._parts(inputs), self._parts(outputs))
+
+    def _predict_next(self, iterator: Any) -> tuple[Any, Any]:
+        inputs = next(iterator)
+        return inputs, self._strategy.run(evaluator.skip_empty(self._predict), args=(inputs,))
+
+    def _predict(self, inputs: Any) -> dict[str, Any]:
+        """The columns of a replica's part of a batch."""
+        features, labels = _split(inputs)
+        outputs = self._task.inference_step(features, self._model)
+        if hasattr(self._task, task_contract.PREDICTION):
+            outputs = self._task.prediction(outputs)
+        columns = task_contract.prediction(self._task, outputs)
+        columns = {**columns, **_labels(labels), **columns}  # their own `label` counts
+        return tf.nest.map_structure(_whole_precision, columns)
+
+    def _parts(self, structure: Any) -> tuple[Any, ...]:
+        """Of each replica."""
+        local = self._strategy.experimental_local_results
+        return tuple(
+            tf.nest.map_structure(lambda each, number=number: local(each)[number], structure)
+            for number in range(self._strategy.num_replicas_in_sync)
+        )
+
+
+def _split(inputs: Any) -> tuple[Any, Any]:
+    """Features and labels, of pairs and of triples with weights, as Keras has them."""
+    if isinstance(inputs, tuple) and len(inputs) in (2, 3):
+        return inputs[0], inputs[1]
+    return inputs, None
+
+
+def _labels(labels: Any) -> dict[str, Any]:
+    """The column of the labels; none where they are not of single examples."""
+    flat = tf.nest.flatten(labels)
+    if labels is None or not all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat):
+        return {}
+    return {_LABEL: task_contract.named(labels)}
+
+
+def _whole_precision(values: tf.Tensor) -> tf.Tensor:
+    return tf.cast(values, tf.float32) if values.dtype in _HALF else values

@@ -1,0 +1,146 @@
+"""Writes predictions as they come, a part every few seconds."""
+
+import collections
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import tensorflow as tf
+
+from runner.core import console
+from runner.errors import ConfigError
+from runner.prediction import partial, predictor, rows
+
+_SECONDS = 10.0
+_BYTES = 2**26  # of rows in memory
+
+
+class _Read(NamedTuple):
+    """A batch that was read: its number, its first example, how many it has, and itself."""
+
+    number: int
+    first: int
+    size: int
+    batch: predictor.Batch
+
+
+class Recorder:
+    """Makes rows of batches, and parts of rows.
+
+    Args:
+        target: Where the parts go.
+        made: Makes the rows.
+        progress: Where the batches begin.
+        made_of: Recorded with the parts.
+        clock: Seconds, for tests to inject.
+
+    Attributes:
+        examples: How many examples came.
+    """
+
+    def __init__(
+        self,
+        target: partial.Partial,
+        made: rows.Rows,
+        progress: partial.Progress,
+        made_of: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._target, self._rows, self._made_of = target, made, made_of
+        self._progress = progress
+        self._clock = clock
+        self._committed = self._shown = clock()
+        self._number, self._first, self._skip = progress.batch, progress.first, progress.done
+        self._read: collections.deque[_Read] = collections.deque()
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+        self._is_broken = False
+        self.examples = 0
+
+    def take(self, batch: predictor.Batch) -> None:
+        """Takes the next batch, and writes a part if it is time.
+
+        Raises:
+            ConfigError: it is the first after a restart, and not the one that it was.
+            OSError: the part cannot be written.
+        """
+        if self._is_broken:
+            return  # the error is on its way to the thread that waits
+        self._is_broken = True
+        self._take(batch)
+        now = self._clock()
+        if now - self._committed > _SECONDS or self._bytes > _BYTES:
+            self.commit()
+        if now - self._shown > console.STDERR.pause:
+            self._shown = now
+            console.show(f"{self._first:,} examples predicted")
+        self._is_broken = False
+
+    def _take(self, batch: predictor.Batch) -> None:
+        if self._progress.parts and not self._read:
+            self._compare(batch.checksum)
+        size = 0
+        for columns in batch.columns():
+            count = len(tf.nest.flatten(columns)[0])
+            size += count
+            self._add(columns, min(self._skip, count))
+        self._read.append(_Read(self._number, self._first, size, batch))
+        self._number, self._first = self._number + 1, self._first + size
+        while len(self._read) > 1 and self._read[0].first + self._read[0].size <= self._rows.begin:
+            self._read.popleft()
+
+    def commit(self) -> None:
+        """Writes what has come as a part."""
+        if not self._tables:
+            return
+        table = pa.concat_tables(self._tables, promote_options="permissive")
+        read = self._read[0]
+        progress = partial.Progress(
+            parts=self._progress.parts + 1,
+            rows=self._progress.rows + len(table),
+            batch=read.number,
+            first=read.first,
+            done=self._rows.begin - read.first,
+            inputs=read.batch.checksum,
+            strange=self._rows.strange,
+            example=self._rows.example,
+        )
+        self._target.add(table, progress, self._made_of)
+        self._progress = progress
+        self._tables, self._bytes = [], 0
+        self._committed = self._clock()
+
+    def finish(self) -> partial.Progress:
+        """Writes the last part; how far they all go.
+
+        Raises:
+            ConfigError: after a restart, no batch came; or the task has given another number of
+                keys.
+        """
+        if self._progress.parts and not self._read:
+            self._compare(None)
+        self._keep(self._rows.finish())
+        self.commit()
+        return self._progress
+
+    def _add(self, columns: rows.Columns, skip: int) -> None:
+        """Adds examples, but not the first ones, which are in a part."""
+        self._skip -= skip
+        self.examples += len(tf.nest.flatten(columns)[0]) - skip
+        if skip:
+            columns = tf.nest.map_structure(lambda each: each[skip:], columns)
+        if len(tf.nest.flatten(columns)[0]):
+            self._keep(self._rows.add(columns))
+
+    def _keep(self, table: pa.Table | None) -> None:
+        if table is not None:
+            self._tables.append(table)
+            self._bytes += table.nbytes
+
+    def _compare(self, checksum: int | None) -> None:
+        if checksum != self._progress.inputs:
+            raise ConfigError(
+                f"{self._target.folder} was begun with other data: batch "
+                f"{self._progress.batch:,} is not what it was; to begin anew, remove that folder"
+            )

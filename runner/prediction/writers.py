@@ -1,0 +1,195 @@
+"""The formats of predictions: each joins the parts of a file, a part at a time.
+
+Parts are in Arrow's own format, and read from disk as they are needed. What is written depends on
+the rows alone, not on how they were cut into parts.
+"""
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+from runner.core import spelling
+from runner.errors import ConfigError
+
+_GROUP_ROWS = 2**16  # of Parquet's groups of rows, at most, and so many bytes
+_GROUP_BYTES = 2**26
+
+
+class Writer(Protocol):
+    """A format."""
+
+    def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
+        """Writes the rows of all parts to `file`.
+
+        Raises:
+            ConfigError: the format cannot hold them.
+        """
+
+
+def of(path: Path) -> Writer:
+    """The writer for a file of this name.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    if writer := FORMATS.get(path.suffix):
+        return writer
+    meant = spelling.did_you_mean(path.suffix, FORMATS)
+    raise ConfigError(
+        f"--output={path}: the format is chosen by the name's end, {', '.join(FORMATS)}{meant}"
+    )
+
+
+class JsonLines:
+    """A JSON object on each line; NaN and infinities, which JSON does not have, are null."""
+
+    def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
+        """Writes floats with as few digits as tell them from any other of their precision."""
+        for table in _tables(parts):
+            file.write("".join(f"{line}\n" for line in json_lines(table)).encode())
+
+
+class Npz:
+    """An array for each field, with an example in each place of its first axis."""
+
+    def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
+        """Writes one array after the other. A field within `a` called `b` is called `a/b`."""
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in [name for name, _ in _flat(next(_tables(parts)))]:
+                kind = _kind(name, parts)
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    header = {
+                        "descr": np.lib.format.dtype_to_descr(kind.dtype),
+                        "fortran_order": False,
+                        "shape": (kind.rows, *kind.shape),
+                    }
+                    np.lib.format.write_array_header_2_0(member, header)
+                    for array in _arrays(name, parts):
+                        member.write(np.ascontiguousarray(array, kind.dtype).tobytes())
+
+
+class Parquet:
+    """Apache Parquet; arrays are lists, and fields within a field a struct."""
+
+    def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
+        """Writes groups of rows of about 64 MB, at most 65,536 rows each."""
+        first = next(_tables(parts))
+        size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, first.slice(0, 1).nbytes)))
+        with parquet.ParquetWriter(file, first.schema) as writer:
+            waiting = first.slice(0, 0)
+            for table in _tables(parts):
+                waiting = pa.concat_tables([waiting, table])
+                while len(waiting) >= size:
+                    writer.write_table(waiting.slice(0, size).combine_chunks(), size)
+                    waiting = waiting.slice(size)
+            if len(waiting):
+                writer.write_table(waiting.combine_chunks(), size)
+
+
+FORMATS: Mapping[str, Writer] = {".jsonl": JsonLines(), ".npz": Npz(), ".parquet": Parquet()}
+
+
+class _Kind(NamedTuple):
+    """What the header of an array says."""
+
+    dtype: np.dtype
+    rows: int
+    shape: tuple[int, ...]
+
+
+def json_lines(table: pa.Table) -> Iterator[str]:
+    """Each row as JSON."""
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    for batch in table.to_batches():
+        columns = [_readable(column) for column in batch.columns]
+        rows = pa.RecordBatch.from_arrays(columns, table.column_names).to_pylist()
+        yield from map(encode, rows)
+
+
+def write_part(table: pa.Table, file: BinaryIO) -> None:
+    """Writes rows as a part."""
+    table = table.combine_chunks()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
+    """The parts, with one schema for all: fields that are whole in one may be floats in another."""
+    schemas = []
+    for part in parts:
+        with pa.memory_map(str(part)) as source:
+            schemas.append(pa.ipc.open_file(source).schema)
+    try:
+        schema = pa.unify_schemas(list(dict.fromkeys(schemas)), promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ConfigError(f"the predictions' fields change from row to row: {error}") from error
+    for part in parts:
+        with pa.memory_map(str(part)) as source:
+            yield pa.ipc.open_file(source).read_all().select(schema.names).cast(schema)
+
+
+def _readable(array: pa.Array) -> pa.Array:
+    """Floats of 32 bits as the shortest decimals for them; what is not finite as null."""
+    if pa.types.is_struct(array.type):
+        names = [field.name for field in array.type]
+        return pa.StructArray.from_arrays([_readable(array.field(name)) for name in names], names)
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, _readable(array.values))
+    if not pa.types.is_floating(array.type):
+        return array
+    if pa.types.is_float32(array.type):
+        array = compute.cast(compute.cast(array, pa.string()), pa.float64())
+    return compute.if_else(compute.is_finite(array), array, None)
+
+
+def _flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """The columns, those within a column by its name and theirs."""
+
+    def flat(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+        if pa.types.is_struct(array.type):
+            for field in array.type:
+                yield from flat(f"{name}/{field.name}", array.field(field.name))
+        else:
+            yield name, array
+
+    for name in table.column_names:
+        yield from flat(name, table[name].combine_chunks())
+
+
+def _arrays(name: str, parts: Sequence[Path]) -> Iterator[np.ndarray]:
+    """A column's parts as arrays."""
+    for table in _tables(parts):
+        found = dict(_flat(table))[name]
+        shape = [len(found)]
+        while pa.types.is_list(found.type):
+            lengths = np.unique(np.diff(found.offsets))
+            if len(lengths) != 1:
+                raise _ragged(name)
+            shape.append(int(lengths[0]))
+            found = found.values
+        values = found.to_numpy(zero_copy_only=False)
+        yield (values.astype(str) if values.dtype == object else values).reshape(shape)
+
+
+def _kind(name: str, parts: Sequence[Path]) -> _Kind:
+    dtypes, rows, shapes = [], 0, set()
+    for array in _arrays(name, parts):
+        dtypes.append(array.dtype)
+        rows += len(array)
+        shapes.add(array.shape[1:])
+    if len(shapes) != 1:
+        raise _ragged(name)
+    return _Kind(np.result_type(*dtypes), rows, shapes.pop())
+
+
+def _ragged(name: str) -> ConfigError:
+    return ConfigError(
+        f"{name!r} has another shape in some examples than in others, which an .npz cannot hold: "
+        "write .jsonl or .parquet"
+    )

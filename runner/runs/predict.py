@@ -1,0 +1,262 @@
+"""The mode `predict`: what one checkpoint gives for each example of a set of data, as a file."""
+
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from official.core import config_definitions as cfg
+
+from runner.checkpoints import restore, selection
+from runner.config import Experiment
+from runner.core import background, closing, console, layout, text
+from runner.core.spelling import did_you_mean
+from runner.data import batches, pipeline
+from runner.errors import ConfigError, RunnerError
+from runner.evaluation import evaluation_sets, evaluator
+from runner.history import policies
+from runner.prediction import made_of, partial, predictor, recorder, rows, writers
+from runner.run_config import EvaluationSetConfig
+from runner.run_folder import claim
+from runner.runs import build
+from runner.runs.request import Outcome, Request
+
+_VALIDATION, _TRAIN, _TEST = "validation", "train", "test"
+_AHEAD = 4  # batches that wait to be written
+
+
+class _Data(NamedTuple):
+    """What is predicted: its name, its configuration, and the set whose share it is, if any."""
+
+    name: str
+    config: cfg.DataConfig
+    part_of: EvaluationSetConfig | None = None
+
+
+class _Plan(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        data: What is predicted.
+        checkpoint: The weights' source.
+        step: Theirs.
+        output: The file.
+        writer: Its format.
+    """
+
+    data: _Data
+    checkpoint: Path
+    step: int
+    output: Path
+    writer: writers.Writer
+
+
+def predict(request: Request) -> Outcome:
+    """Predicts each example once, and goes on where an earlier start of the same command ended.
+
+    Raises:
+        ConfigError: there is no such checkpoint or set of data; the output is in the way, or was
+            begun with something else.
+        RunnerError: there is no example.
+        Interrupted: a signal came; what was predicted is kept.
+    """
+    plan = _plan(request)
+    target = partial.Partial(plan.output)
+    target.check(overwrite=request.overwrite)
+    built = _restored(request, plan)
+    with built.averages_in_force():
+        origin = made_of.describe(
+            request.config, built, plan.checkpoint, plan.data.name, plan.data.config
+        )
+        lines = made_of.differences(target.made_of, origin, request.config, begun=target.is_begun)
+        if lines and not request.overwrite:
+            raise _made_of_something_else(target, lines)
+        if target.results and not request.overwrite:
+            console.say(f"{plan.output} is complete; nothing is left to do")
+            return Outcome(target.results, built)
+        with _claimed(target):
+            if lines:
+                target.clear()
+            results = _write(request, plan, built, target, origin)
+    return Outcome(results, built)
+
+
+def rehearse(request: Request) -> Outcome:
+    """Predicts one batch, shows its first row, and writes nothing."""
+    plan = _plan(request)
+    partial.Partial(plan.output).check(overwrite=request.overwrite)
+    built = _restored(request, plan)
+    with built.averages_in_force():
+        batch = next(predictor.Predictor(built).batches(_inputs(request.config, built, plan)), None)
+    if batch is None:
+        raise _empty(plan)
+    made = rows.Rows(built.task, plan.data.config)
+    tables = (made.add(columns) for columns in batch.columns())
+    for table in itertools.islice(filter(None, tables), 1):
+        console.say(f"the first row: {next(writers.json_lines(table))}")
+    console.say(f"{plan.output} is not written")
+    return Outcome({"status": "rehearsed", "model_dir": str(request.model_dir)}, built)
+
+
+def _plan(request: Request) -> _Plan:
+    config, model_dir = request.config, request.model_dir
+    data = _data(config, request.data or _VALIDATION)
+    paths = selection.select(
+        model_dir, request.checkpoint, best=list(policies.of(config).best_folders)
+    )
+    if len(paths) > 1:
+        raise ConfigError(
+            f"--checkpoint={request.checkpoint} names {len(paths)} checkpoints; predict takes one"
+        )
+    initial = config.task.init_checkpoint
+    if not paths and not initial:
+        raise ConfigError(f"there is no checkpoint to predict with in {model_dir}")
+    step = restore.step_of(paths[0]) if paths else 0
+    name = f"step-{step}-{data.name}.jsonl"
+    output = request.output or model_dir / layout.PREDICTIONS / name
+    return _Plan(data, paths[0] if paths else Path(initial), step, output, writers.of(output))
+
+
+def _data(config: Experiment, name: str) -> _Data:
+    """The data of this name.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    task, sets = config.task, {each.name: each for each in config.run.evaluation_sets}
+    if name == _VALIDATION:
+        found = task.validation_data
+    elif name == _TRAIN:
+        found = _once(task.train_data)
+    elif name == _TEST:
+        found = config.run.test.data
+    elif name in sets:
+        return _Data(name, sets[name].data, sets[name])
+    else:
+        known = [_VALIDATION, _TRAIN, _TEST, *sets]
+        raise ConfigError(
+            f"--data={name}: no such data{did_you_mean(name, known)}; there are {', '.join(known)} "
+            "(RunConfig.evaluation_sets names more)"
+        )
+    if found is None:
+        raise ConfigError(f"--data={name}: the experiment has no {name} data")
+    return _Data(name, found)
+
+
+def _once(data: cfg.DataConfig) -> cfg.DataConfig:
+    """Training data as data to evaluate; only they know what else depends on `is_training`."""
+    if not hasattr(data, "once"):
+        raise ConfigError(
+            f"--data=train: {type(data).__name__} has no method once() that returns its "
+            "configuration for one pass in order; an evaluation set can have the same files "
+            "(RunConfig.evaluation_sets)"
+        )
+    return data.once()
+
+
+def _restored(request: Request, plan: _Plan) -> evaluator.Evaluator:
+    """The model with the weights."""
+    console.announce("building the model ...")
+    built = build.build_evaluator(request, plan.output.parent, evaluates=False)
+    if plan.checkpoint == Path(request.config.task.init_checkpoint or ""):
+        built.initialize(whole=True)
+    else:
+        built.restore(plan.checkpoint)
+    weights = "averaged weights" if built.averages else "weights"
+    console.say(f"predicting the {plan.data.name} data with the {weights} of {plan.checkpoint}")
+    return built
+
+
+def _inputs(config: Experiment, built: evaluator.Evaluator, plan: _Plan, start: int = 0) -> Any:
+    """An iterator over the data from batch `start` on."""
+    name, data, part_of = plan.data
+    evaluated = pipeline.of_evaluations()
+    with built.strategy.scope():
+        examples = evaluation_sets.portion(part_of, built.task) if part_of else None
+        dataset = evaluation_sets.dataset(
+            config, built.task, data, f"{name} data", examples, evaluated, start
+        )
+    if batches.is_endless(dataset):
+        raise ConfigError(
+            f"the {name} data are endless, and predictions are of each example once: end them in "
+            "the task's build_inputs, where is_training is False"
+        )
+    return evaluated.begin(dataset)
+
+
+def _made_of_something_else(target: partial.Partial, lines: list[str]) -> ConfigError:
+    said = "".join(f"\n  {line}" for line in lines)
+    return ConfigError(
+        f"{target.folder if target.is_begun else target.output} was made of something else:{said}\n"
+        "choose another --output, or replace it with --overwrite"
+    )
+
+
+@contextlib.contextmanager
+def _claimed(target: partial.Partial) -> Iterator[None]:
+    """In the block, only this process writes the parts."""
+    with (
+        partial.removed_if_empty(target.folder),
+        claim.claimed(target.folder, note=console.say, instead="--output"),
+    ):
+        yield
+
+
+def _write(
+    request: Request,
+    plan: _Plan,
+    built: evaluator.Evaluator,
+    target: partial.Partial,
+    origin: dict[str, Any],
+) -> dict[str, Any]:
+    """Predicts what is left, and makes the file; the results."""
+    begin, start = target.progress, time.perf_counter()
+    if begin.parts:
+        console.say(f"going on after {text.counted(begin.rows, 'row')} in {target.folder}")
+    made = rows.Rows(
+        built.task, plan.data.config, begin=begin.first + begin.done, complete=not plan.data.part_of
+    )
+    made.strange, made.example = begin.strange, begin.example
+    recorded = recorder.Recorder(target, made, begin, origin)
+    iterator = _inputs(request.config, built, plan, begin.batch)
+    request.stop.step = plan.step
+    with request.stop.deferred(), closing.closing(background.Background(_AHEAD)) as work:
+        for batch in predictor.Predictor(built).batches(iterator):
+            work.do(functools.partial(recorded.take, batch))
+            if request.stop.requested:
+                break
+        work.wait()
+        if request.stop.requested:
+            recorded.commit()
+    console.end(keep=False)
+    request.stop.check()
+    end = recorded.finish()
+    if not end.rows:
+        raise _empty(plan)
+    target.join(plan.writer)
+    seconds = time.perf_counter() - start
+    if end.strange:
+        said = f"of {end.rows:,} predictions are not finite; the first: {end.example}"
+        console.say(f"{end.strange:,} {said}", style="yellow")
+    rate = recorded.examples / seconds
+    results = {
+        "status": "done",
+        "step": plan.step,
+        "output": str(plan.output),
+        "examples": end.first + end.done,
+        "predictions": end.rows,
+        "not_finite": end.strange,
+        "seconds": round(seconds, 3),
+        "examples_per_second": round(rate, 1),
+        "model_dir": str(request.model_dir),
+    }
+    target.complete(results)
+    console.say(f"{text.counted(end.rows, 'prediction')} in {plan.output}")
+    return results
+
+
+def _empty(plan: _Plan) -> RunnerError:
+    return RunnerError(f"there is nothing to predict: the {plan.data.name} data are empty")
