@@ -23,8 +23,9 @@ class Session:
             ...  # train
             start.end("done", step)
 
-    However the start ends, run.json says how, and so does the status.json of a training run. But if
-    the first start in a folder finds a mistake in the configuration, it leaves nothing behind.
+    However the start ends, run.json says how, and so does the status.json of a training run. But a
+    start that finds a mistake in its configuration, before it is accepted, is no part of the run:
+    status.json stays as it was, and the first start in a folder leaves nothing behind.
 
     Args:
         folder: The run's, or the evaluator's own.
@@ -52,7 +53,8 @@ class Session:
         self._contexts = contextlib.ExitStack()
         self._step: int | None = None
         self._changed: list[str] = []
-        self._is_new = False  # and not accepted yet
+        self._accepted = False
+        self._is_new = False
         self._unwritten: Configuration | None = None
         self._status: status.StatusFile | None = None
         self._record: provenance.RunRecord | None = None
@@ -61,7 +63,7 @@ class Session:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._is_new = self._is_new and isinstance(error, ConfigError)
+        self._is_new = self._is_new and self._refuses(error)
         with self._contexts:
             if error is not None and not self._is_new:
                 self._fail(error)
@@ -100,7 +102,7 @@ class Session:
 
     def accept(self) -> None:
         """Writes the configuration, now that the run really goes on with it."""
-        self._is_new = False
+        self._accepted = True
         if self._changed:  # params.yaml has the new values only
             self.note(changed=self._changed)
         if self._unwritten:
@@ -144,6 +146,10 @@ class Session:
             if there is None:
                 self._folder.rmdir()
 
+    def _refuses(self, error: BaseException | None) -> bool:
+        """Whether `error` says that the run cannot go on with this configuration."""
+        return isinstance(error, ConfigError) and not self._accepted
+
     def _end_record(self, state: status.State) -> None:
         if self._record:
             with contextlib.suppress(OSError, LostError):
@@ -154,6 +160,8 @@ class Session:
         self._stop.step = self._step
         if self._status:
             with contextlib.suppress(OSError, LostError):  # they must not hide what happened
+                if self._refuses(error) and self._status.withdraw():
+                    return
                 said = secrets.masked(user_code.summary(error), self._command.secrets)
                 self._status.write(status.after(error), self._step or 0, said)
 

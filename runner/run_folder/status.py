@@ -86,8 +86,8 @@ class StatusFile:
         note: console.Note = console.say,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        before = read(model_dir)
-        self.step = before.step if before else 0  # until this start knows its own
+        self._before = read(model_dir)
+        self.step = self._before.step if self._before else 0  # until this start knows its own
         self._path = model_dir / layout.STATUS
         self._clock = clock
         self._state: State = "running"
@@ -112,6 +112,14 @@ class StatusFile:
         with self._writing:
             self._state, self.step = state, step
             self._dump(reason)
+
+    def withdraw(self) -> bool:
+        """Puts back what the file said before this start; False if there was none."""
+        with self._writing:
+            if self._before:
+                self._state = "failed"  # so that the thread writes no more
+                files.write_json(self._path, dataclasses.asdict(self._before))
+        return self._before is not None
 
     def beat(self, step: int) -> None:
         """Notes the step; the thread writes it down."""

@@ -1,9 +1,11 @@
+import json
+
 import pytest
 import toy
 
 from runner.core import signals
 from runner.errors import ConfigError
-from runner.run_folder import session
+from runner.run_folder import session, status
 from runner.runs.request import Request
 
 
@@ -38,6 +40,11 @@ def test_a_refused_start_that_has_lost_its_folder_removes_nothing(tmp_path):
 def test_a_run_that_has_started_before_keeps_its_record(tmp_path):
     refused(tmp_path)
     assert not list(tmp_path.iterdir())
-    (tmp_path / "run.json").write_text("[]")
+    (tmp_path / "run.json").write_text('{"starts": []}')
+    with status.StatusFile(tmp_path) as file:
+        file.write("done", 40)
+    before = status.read(tmp_path)
     refused(tmp_path)
-    assert {"params.yaml", "status.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert status.read(tmp_path) == before
+    (row,) = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert row["state"] == "failed"
