@@ -16,6 +16,7 @@ from official.modeling.hyperparams import base_config
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
+from runner import modes
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.run_folder import status
 from runner.verification import comparison
@@ -408,7 +409,7 @@ def test_a_model_is_pruned_as_model_garden_does_and_a_resume_is_exact(tmp_path):
 
 
 def test_an_unknown_mode_lists_the_modes(tmp_path):
-    listed = "train, eval, train_and_eval, train_and_post_eval, continuous_eval, verify_resume"
+    listed = ", ".join(modes.MODES)
     with pytest.raises(ConfigError, match=f"mode = 'test': no such mode.*{listed}"):
         runner.run(toy.experiment(), tmp_path, "test")
 
