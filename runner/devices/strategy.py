@@ -196,9 +196,12 @@ def _has_tokenizer() -> bool:
     kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
     if kind is None:
         return False
-    frozen = gc.get_freeze_count()  # what is frozen, get_objects leaves out
+    kinds = [kind]
+    for each in kinds:
+        kinds += each.__subclasses__()
+    frozen = gc.get_freeze_count()  # what is frozen is not searched
     gc.unfreeze()
-    holds = any(issubclass(type(each), kind) for each in gc.get_objects())
+    holds = any(type(each) in kinds for each in gc.get_referrers(*kinds))
     if frozen:
         gc.freeze()
     return holds
