@@ -105,6 +105,13 @@ class Checkpoints:
             raise error
         raise self._not_written(step, error) from error
 
+    def close(self) -> None:
+        """Waits as `wait` does, and releases the thread that writes."""
+        try:
+            self.wait()
+        finally:
+            tf_internals.end_writer(self._checkpoint)
+
     def way_back(self) -> int | None:
         """The step to roll back to: the newest whole checkpoint on the grid, or else off it.
 

@@ -3,6 +3,7 @@
 Only this package uses them. tests/internals reports those that a new version of TensorFlow lacks.
 """
 
+import atexit
 import random
 import re
 from collections.abc import Callable
@@ -77,6 +78,14 @@ def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
         return None
     error, writer._async_error = writer._async_error, None
     return error
+
+
+def end_writer(checkpoint: tf.train.Checkpoint) -> None:
+    """Ends the thread of asynchronous writes; until then it holds all that the checkpoint does."""
+    writer, checkpoint._async_checkpointer_impl = checkpoint._async_checkpointer_impl, None
+    if writer is not None:
+        atexit.unregister(writer._join_async_save_thread)
+        writer._join_async_save_thread()
 
 
 def forget_unmatched(checkpoint: tf.train.Checkpoint) -> None:

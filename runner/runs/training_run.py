@@ -177,5 +177,5 @@ class TrainingRun:
         return [*left, "the test"] if run.test.data is not None else left
 
     def close(self) -> None:
-        """Flushes what is still in memory."""
-        closing.close(self.profiled, self.state.log, self.line, self.boards)
+        """Flushes what is still in memory, and releases it."""
+        closing.close(self.profiled, self.state.log, self.line, self.boards, self.state.store)

@@ -1,8 +1,10 @@
 import contextlib
 import errno
+import gc
 import os
 import resource
 import subprocess
+import weakref
 
 import pytest
 import tensorflow as tf
@@ -46,6 +48,18 @@ def test_a_commit_is_found_by_tensorflow_and_holds_the_state_of_its_step(tmp_pat
     again, other = store(tmp_path)
     other.restore(tmp_path / "ckpt-10")
     assert again.weights.numpy().tolist() == [10.0] * 3
+
+
+def test_once_closed_nothing_holds_the_model(tmp_path):
+    model, made = store(tmp_path, asynchronous=True)
+    for step in (10, 20):
+        made.commit(step)
+    made.close()
+    assert (tmp_path / "ckpt-20.index").exists()
+    model = weakref.ref(model)
+    del made
+    gc.collect()
+    assert model() is None
 
 
 def test_a_step_is_committed_once(tmp_path):

@@ -8,6 +8,7 @@ import atexit
 import random
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -116,6 +117,9 @@ def write_error(tmp_path):
     error = tf_internals.take_write_error(made)
     assert isinstance(error, tf.errors.OpError), "_async_error does not tell what went wrong"
     assert tf_internals.take_write_error(made) is None
+    threads = threading.active_count()
+    tf_internals.end_writer(made)
+    assert threading.active_count() < threads, "_join_async_save_thread ends none"
 
 
 def forgetting(tmp_path):
@@ -369,6 +373,7 @@ NAMES = [
     (seeds_of_layers, backend, "_SEED_GENERATOR"),
     (write_error, tf.train.Checkpoint, "_async_checkpointer_impl"),
     (write_error, async_checkpoint_helper.AsyncCheckpointHelper, "_async_error"),
+    (write_error, async_checkpoint_helper.AsyncCheckpointHelper, "_join_async_save_thread"),
     (forgetting, trackable.Trackable, "_deferred_dependencies"),
     (unfinished, tf_internals, "UNFINISHED"),
     (scaled_legacy, LEGACY, "_decayed_lr"),
