@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import warm
 
 from runner.core import signals
 
@@ -56,14 +57,9 @@ image_classification.ImageClassificationTask.build_model = slow
 
 
 def start(*flags, cwd, env=None):
-    return subprocess.Popen(
-        [sys.executable, "-m", "runner", *flags],
-        cwd=cwd,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=(cwd / "err").open("w"),
-        text=True,
-    )
+    command = [sys.executable, "-m", "runner", *flags]
+    with (cwd / "err").open("w") as err:
+        return warm.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=err)
 
 
 def wait_for(path: Path, what=lambda path: path.exists(), seconds=90):

@@ -1,10 +1,9 @@
-"""Where the process is what is tested: start-up, an evaluator beside training, a user's folder."""
+"""Where the process is what is tested: start-up, a user's folder."""
 
 import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import own_task
@@ -53,31 +52,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "task:\n"
     assert done.stderr == ""
-
-
-def test_an_evaluator_evaluates_while_training_goes_on_and_ends_after_the_last_checkpoint(tmp_path):
-    common = ["--gin_file=digits.gin", "--model_dir=run", "--gin.TrainerConfig.steps_per_loop=10"]
-    evaluator = start("--mode=continuous_eval", *common, cwd=tmp_path)  # before there is a folder
-    training = start(
-        "--mode=train",
-        *common,
-        "--gin.TrainerConfig.train_steps=4000",
-        "--gin.TrainerConfig.checkpoint_interval=50",
-        "--gin.TrainerConfig.max_to_keep=1",
-        cwd=tmp_path,
-    )
-    finish(training)
-    trained = time.time()
-    result = finish(evaluator)
-
-    assert result["step"] == 4000
-    ledger = (tmp_path / "run" / "eval-continuous" / "history.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["step"] for line in ledger]
-    assert steps == sorted(set(steps))  # none twice
-    assert len(steps) > 1  # it did not only wait for the end
-    assert json.loads(ledger[-1])["time"] < trained + 60
-    assert not list((tmp_path / "run" / "eval-continuous").glob("ckpt-*"))  # pins are gone
-    assert not (tmp_path / "run" / "history.jsonl").exists()
 
 
 def test_the_manuals_own_task_runs_in_a_folder_of_its_own(tmp_path):

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import warm
 
 from runner.checkpoints import checkpoint_files
 from runner.core import files
@@ -22,9 +23,7 @@ def runners(tmp_path):
             command = [sys.executable, "-m", "runner", f"--mode={mode}", "--gin_file=digits.gin"]
             command += ["--model_dir=run", *(f"--gin.{each}" for each in params)]
             err = stack.enter_context((tmp_path / f"{label}.err").open("a"))
-            process = subprocess.Popen(
-                command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True
-            )
+            process = warm.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
@@ -87,6 +86,7 @@ def test_a_slow_evaluator_misses_nothing_though_it_is_killed_and_training_keeps_
     assert len(steps(own)) == 3
     assert result(training)["status"] == "done"
     assert [path.name for path in checkpoint_files.there(run)] == ["ckpt-750"]
+    assert not (run / "history.jsonl").exists()
 
     again = result(runners("again", "continuous_eval", *slow))
     assert (again["status"], again["training"], again["step"]) == ("done", "done", 750)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import own_task
 import pytest
+import warm
 
 import runner
 from runner.configuration import yaml_files
 from runner.errors import RunnerError
 from runner.runs import verify_resume
+from runner.verification import child_run
 
 NOISY_TASK = """
 import dataclasses
@@ -33,6 +35,12 @@ class NoisyTask(image_classification.ImageClassificationTask):
     def build_losses(self, labels, model_outputs, aux_losses=None):
         return super().build_losses(labels, model_outputs) * tf.random.uniform([])
 """
+
+
+@pytest.fixture(autouse=True)
+def warm_starts(monkeypatch):
+    starts = types.SimpleNamespace(Popen=warm.Popen, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(child_run, "subprocess", starts)
 
 
 def request(gin_file, *flags):
