@@ -63,6 +63,11 @@ class DataConfig(config_definitions.DataConfig):
     start_step: int = setting(
         0, "The step whose batch comes first. Not for users: the trainer sets it."
     )
+    repeated_steps: int = setting(
+        0,
+        "Training repeats the batches of this many first steps; 0: it goes on. Not for users: "
+        "`RunConfig.limit_train` sets it.",
+    )
     drop_remainder: bool = setting(
         False,
         "Whether an evaluation leaves out the last examples when they do not fill a batch. "
@@ -327,10 +332,13 @@ def _training(
     def batch(index: tf.Tensor, *seeds: tf.Tensor) -> Any:
         return augment(load(index), *seeds) if augment else load(index)
 
-    first = config.start_step * share.replicas
-    blocks = tf.data.Dataset.range(first // block * block, tf.int64.max - block, block)
-    elements = blocks.map(draw).unbatch().skip(first % block)
-    return _pipeline(elements, batch, config)
+    first, period = config.start_step * share.replicas, config.repeated_steps * share.replicas
+    start = 0 if period else first // block * block
+    elements = tf.data.Dataset.range(start, tf.int64.max - block, block).map(draw).unbatch()
+    if period:
+        elements = elements.take(period).cache().repeat()  # indices and seeds alone
+        first %= period
+    return _pipeline(elements.skip(first - start), batch, config)
 
 
 def _pipeline(

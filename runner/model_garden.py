@@ -12,6 +12,7 @@ from official.core import config_definitions as cfg
 
 from runner import config, modes
 from runner.checkpoints import checkpoint_files
+from runner.configuration import limits
 from runner.core import console, layout, signals
 from runner.errors import ConfigError
 from runner.history import history, policies, records
@@ -124,7 +125,7 @@ def _evaluated(request: Request) -> Mapping[str, Any]:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     built = build.build_evaluator(request, model_dir)
     built.restore(newest)
-    logs = built.evaluate(tf.constant(request.config.trainer.validation_steps))
+    logs = built.evaluate(tf.constant(limits.validation_batches(request.config)))
     return tf.nest.map_structure(orbit.utils.get_value, logs)
 
 

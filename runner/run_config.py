@@ -28,6 +28,7 @@ from runner.configuration.settings import (
 
 _SCHEDULE = "trainer.optimizer_config.learning_rate"
 _SHARE = number(above=0, at_most=1)
+_RATE = number(above=0, below=float("inf"))
 _SOURCE = (
     "Whose evaluations count: empty, the training run's own; otherwise those of the evaluator with "
     "this name."
@@ -292,7 +293,7 @@ class EpochsConfig(base_config.Config):
 
 @dataclasses.dataclass
 class VariableGroupConfig(base_config.Config):
-    """Variables, chosen by their names, with a learning rate or an initializer of their own."""
+    """Variables, chosen by their names, that are frozen or have a rate or an initializer."""
 
     name: str = setting(
         "", "The group's name; its rate is logged as `learning_rate/<name>`.", allowed=NAME
@@ -309,11 +310,49 @@ class VariableGroupConfig(base_config.Config):
         "variables as they are.",
         allowed=SIZE,
     )
+    trainable: bool = setting(
+        True,
+        "False freezes the variables: no gradient, no update, no slots. A layer whose trainable "
+        "variables are all frozen is frozen as by Keras's `layer.trainable = False`, so a batch "
+        "normalization uses its running statistics and leaves them as they are.",
+    )
     initializer: str = setting(
         "",
         "A tf_keras initializer, such as `glorot_uniform`; empty: the model's own. An "
         "`init_checkpoint` overrides it.",
         allowed=INITIALIZER,
+        read="elsewhere",
+    )
+
+
+@dataclasses.dataclass
+class FindRateConfig(base_config.Config):
+    """The learning-rate range test of `--mode=find_rate`.
+
+    The rate rises from `lowest` to `highest`, by the same factor each step.
+    """
+
+    lowest: float = setting(
+        1e-6, "The rate of the first step.", allowed=_RATE, resume=REPORTS, read="elsewhere"
+    )
+    highest: float = setting(
+        10.0, "The rate of the last step.", allowed=_RATE, resume=REPORTS, read="elsewhere"
+    )
+    steps: int = setting(
+        100, "How many steps.", allowed=number(at_least=10), resume=REPORTS, read="elsewhere"
+    )
+    smoothing: float = setting(
+        0.9,
+        "The weight of the past in the moving average of the loss; 0: the loss itself.",
+        allowed=number(at_least=0, below=1),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    divergence: float = setting(
+        4.0,
+        "The test ends when the average is this many times its lowest, or is not finite.",
+        allowed=number(above=1),
+        resume=REPORTS,
         read="elsewhere",
     )
 
@@ -436,7 +475,22 @@ class RunConfig(base_config.Config):
         read="evaluation",
     )
     variable_groups: tuple[VariableGroupConfig, ...] = setting(
-        (), "Variables with a learning rate or an initializer of their own; the first match counts."
+        (),
+        "Variables that are frozen, or have a learning rate or an initializer of their own; the "
+        "first match counts.",
+    )
+    limit_train: int = setting(
+        0,
+        "For trying: training repeats the first batches of the run, this many, the same each time; "
+        "1 overfits one batch. They are the length of an epoch then. 0: no limit.",
+        allowed=SIZE,
+    )
+    limit_evaluation: int = setting(
+        0,
+        "For trying: this many batches of each evaluated set count, the first ones; 0: no limit. "
+        "Results and rows of history say so.",
+        allowed=SIZE,
+        read="evaluation",
     )
     early_stopping: EarlyStoppingConfig = setting(
         EarlyStoppingConfig, "When a run ends early.", resume=LENGTH
@@ -459,6 +513,9 @@ class RunConfig(base_config.Config):
     )
     export: ExportConfig = setting(
         ExportConfig, "What an export makes.", resume=REPORTS, read="elsewhere"
+    )
+    find_rate: FindRateConfig = setting(
+        FindRateConfig, "How `--mode=find_rate` tries learning rates.", read="elsewhere"
     )
     epochs: EpochsConfig = setting(
         EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"

@@ -120,17 +120,18 @@ def _replacing(experiment: cfg.ExperimentConfig) -> dict[str, str]:
 def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
     """The size of an epoch; `first` is the first field that needs it."""
     data = getattr(experiment.task, "train_data", None)
-    examples = experiment.run.epochs.examples
+    examples, batch = experiment.run.epochs.examples, getattr(data, "global_batch_size", 0)
     size = getattr(data, "size", None)  # of a `runner.inputs.DataConfig`
     if size and not examples:
         examples = size() or 0
+    if limit := experiment.run.limit_train * batch:
+        examples = min(examples or limit, limit)
     if examples < 1:
         has = "num_examples or " if size else ""
         needs = (
             f"needs the number of training examples: {has and f'its {has}'}EpochsConfig.examples"
         )
         raise ConfigError(first.line(needs))
-    batch = getattr(data, "global_batch_size", 0)
     if batch < 1:
         raise ConfigError(first.line(f"needs task.train_data.global_batch_size, which is {batch}"))
     return _Epoch(examples, batch)

@@ -31,6 +31,7 @@ def problems(
     yield from _functions(experiment)
     yield from _sets(run)
     yield from _groups(run)
+    yield from _rates(run)
     for path, section in _evaluated(run):
         yield from _data(path, section, evaluates=evaluates)
     if not given_only:
@@ -120,8 +121,17 @@ def _groups(run: RunConfig) -> Iterator[Invalid]:
         if one.name in names and one.name:
             yield Invalid(path, one, "name", "is the name of another group, too")
         names.add(one.name)
-        if one.rate_scale == 1 and not one.initializer:
-            yield Invalid(path, one, "pattern", "has no effect without rate_scale or initializer")
+        if one.trainable and one.rate_scale == 1 and not one.initializer:
+            needs = "has no effect without rate_scale, trainable = False or initializer"
+            yield Invalid(path, one, "pattern", needs)
+        if not one.trainable and one.rate_scale != 1:
+            yield Invalid(path, one, "rate_scale", "has no effect with trainable = False")
+
+
+def _rates(run: RunConfig) -> Iterator[Invalid]:
+    if run.find_rate.lowest >= run.find_rate.highest:
+        needs = f"must be below highest = {run.find_rate.highest:g}"
+        yield Invalid("run.find_rate", run.find_rate, "lowest", needs)
 
 
 def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:

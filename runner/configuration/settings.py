@@ -183,8 +183,9 @@ def _rate_drops(experiment: Any, path: str) -> bool:
 
 
 def _batches_count(experiment: Any, path: str) -> bool:
-    """Whether the content of batches matters: in training, or if validation_steps limits them."""
-    return path.startswith("task.train_data.") or experiment.trainer.validation_steps != -1
+    """Whether the content of batches matters: in training, or if their number is limited."""
+    limited = experiment.trainer.validation_steps != -1 or experiment.run.limit_evaluation
+    return path.startswith("task.train_data.") or bool(limited)
 
 
 # Why a value may change in a resume. The choice of evaluation data may not, since decisions compare
@@ -202,6 +203,7 @@ DEVICES = Resume("the same batches, if not the same bits")
 PACE = Resume("the same data at another pace")
 BATCHES = Resume(
     "every example counts once, however they are batched",
-    unless="it is of training data, or TrainerConfig.validation_steps limits evaluations",
+    unless="it is of training data, or TrainerConfig.validation_steps or "
+    "RunConfig.limit_evaluation limits evaluations",
     fails=_batches_count,
 )

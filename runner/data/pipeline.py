@@ -26,6 +26,8 @@ T = TypeVar("T")
 Window = tuple[int, int]
 """Batches that training leaves out: the first, and the one after the last."""
 
+_REPEATED = "repeated_steps"  # a field of `inputs.DataConfig`
+
 
 class Determinism:
     """Whether a process's inputs are deterministic; given up if TensorFlow cannot make them so.
@@ -70,6 +72,7 @@ def training(
     *,
     step: int = 0,
     skipped: Iterable[Window] = (),
+    limit: int = 0,
     seed: int = 0,
     threads: int | None = None,
     determinism: Determinism | None = None,
@@ -81,6 +84,7 @@ def training(
         data: Describes them.
         step: The training step whose batch comes first.
         skipped: Batches that no step is trained on.
+        limit: Repeats the first batches, this many; 0: no limit.
         seed: Used if `data` has none, and as TensorFlow's.
         threads: The size of a private thread pool; None uses TensorFlow's.
         determinism: Records whether it was kept.
@@ -92,11 +96,10 @@ def training(
         data = data.replace(seed=seed)
 
     def build(context: tf.distribute.InputContext) -> Any:
-        replicas = context.num_replicas_in_sync // context.num_input_pipelines
         parts = []
         for first, count in segments(step, skipped):
             strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
-            parts.append(_from(task, data, context, first, count, replicas))
+            parts.append(_from(task, data, context, first, count, limit))
         return tf.nest.map_structure(_joined, *parts)
 
     options = _options(data, threads)
@@ -217,15 +220,22 @@ def _from(
     context: tf.distribute.InputContext,
     first: int,
     count: int | None,
-    replicas: int,
+    limit: int,
 ) -> Any:
-    """`count` global batches from `first` on, each cut for the replicas of this pipeline."""
-    if is_placed(data):
-        dataset, first = inputs_of(task, data.replace(start_step=first), context), 0
+    """`count` global batches from `first` on, each cut for the replicas of this pipeline.
+
+    With a limit, the first ones are repeated; what is not placed by step is held in memory then.
+    """
+    replicas = context.num_replicas_in_sync // context.num_input_pipelines
+    if is_placed(data) and (not limit or hasattr(data, _REPEATED)):
+        repeated = {_REPEATED: limit} if limit else {}
+        dataset = inputs_of(task, data.replace(start_step=first, **repeated), context)
+        first = limit = 0
     else:
         dataset = inputs_of(task, data, context)
 
     def cut(part: tf.data.Dataset) -> tf.data.Dataset:
+        part = part.take(limit * replicas).cache().repeat() if limit else part
         part = part.skip(first * replicas) if first else part
         return part if count is None else part.take(count * replicas)
 

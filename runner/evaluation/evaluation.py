@@ -142,9 +142,10 @@ class Evaluation:
 
     def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
         if each.dataset is not None:
-            return self._evaluator.evaluate_on(each.dataset, f"the set {each.name!r}")
+            name = f"the set {each.name!r}"
+            return self._evaluator.evaluate_on(each.dataset, name, limit=self.log.limited)
         logs = self._evaluator.evaluate(tf.constant(self._batches))
-        if self._evaluator.left_out and not self._told:
+        if self._evaluator.left_out and not self.log.limited and not self._told:
             self._told = True
             steps = f"TrainerConfig.validation_steps = {self._batches}"
             console.say(f"{steps} leaves out examples of the validation data; -1 counts them all")

@@ -39,6 +39,7 @@ class EvaluationLog:
         keeper: The folders of the best checkpoints.
         line: What a person sees.
         home: The folder whose checkpoints are recorded by their names; others, by their paths.
+        limited: How many batches of each set are evaluated; 0: all. Also an attribute.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class EvaluationLog:
         line: progress.Progress,
         *,
         home: Path,
+        limited: int = 0,
     ) -> None:
         self._rows = rows
         self._boards = boards
         self._best = keeper
         self._line = line
         self._home = home.resolve()
+        self.limited = limited
 
     def write(
         self,
@@ -77,7 +80,8 @@ class EvaluationLog:
             commit: Makes it, if it is among the best and not there.
         """
         name = checkpoint_name(source, self._home)
-        row = records.Evaluation(step, scalars.scalars(logs), round(seconds, 3), time.time(), name)
+        metrics, taken = scalars.scalars(logs), round(seconds, 3)
+        row = records.Evaluation(step, metrics, taken, time.time(), name, self.limited)
         self._rows.append(row)
         self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source, commit))

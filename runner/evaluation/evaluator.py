@@ -150,16 +150,17 @@ class Evaluator(base_trainer.Trainer):
             self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
         )
 
-    def evaluate_on(self, dataset: Any, name: str) -> Logs:
-        """Evaluates as `evaluate` does, but on all of another dataset.
+    def evaluate_on(self, dataset: Any, name: str, *, limit: int = 0) -> Logs:
+        """Evaluates as `evaluate` does, but on another dataset.
 
         Datasets with the same batch specification share one graph.
 
         Args:
             dataset: Distributed and finite.
             name: What the error calls it if it is empty.
+            limit: How many batches count, the first ones; 0: all.
         """
-        return self._evaluate(dataset, tf.constant(-1), f"{name} is empty")
+        return self._evaluate(dataset, tf.constant(limit or -1), f"{name} is empty")
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host

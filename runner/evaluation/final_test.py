@@ -105,14 +105,16 @@ class FinalTest:
                 return row
         self._evaluator.restore(path)
         start = time.perf_counter()
-        logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data")
+        limit = self._config.run.limit_evaluation
+        logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data", limit=limit)
         seconds = round(time.perf_counter() - start, 3)
         metrics = scalars.scalars(evaluation_sets.named(logs, run_validation.TEST))
-        row = records.Test(*key, metrics, seconds, time.time(), path.name)
+        row = records.Test(*key, metrics, seconds, time.time(), path.name, limit)
         self._rows.append(row)
         self._draw(weights, row.tested, evaluation_log.charts(logs, self._pictures))
         console.say(
-            f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s: "
+            f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s"
+            f"{progress.limited(row)}: "
             f"{progress.values(metrics)}"
         )
         return row

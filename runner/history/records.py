@@ -27,6 +27,8 @@ class Record:
         """The row for JSON; metrics that are not finite become their names."""
         names = (field.name for field in dataclasses.fields(self))
         row = {"kind": self.kind, **{name: getattr(self, name) for name in names}}
+        if not row.get("limited", True):
+            del row["limited"]
         return {**row, "metrics": plain(row["metrics"])} if "metrics" in row else row
 
 
@@ -39,6 +41,8 @@ class Evaluation(Record):
         metrics: Name to value; may be NaN or infinite.
         seconds: How long the evaluation took.
         checkpoint: The checkpoint's name, `ckpt-<step>` or a path.
+        limited: How many batches of each set counted (`RunConfig.limit_evaluation`); 0: all. A row
+            has it only if it is not 0.
     """
 
     kind = "evaluation"
@@ -47,6 +51,7 @@ class Evaluation(Record):
     seconds: float
     time: float
     checkpoint: str
+    limited: int = 0
 
     @property
     def is_own(self) -> bool:
@@ -149,6 +154,7 @@ class Test(Record):
         metrics: Name to value; may be NaN or infinite.
         seconds: How long it took.
         checkpoint: The checkpoint's name.
+        limited: As of `Evaluation`.
     """
 
     kind = "test"
@@ -159,6 +165,7 @@ class Test(Record):
     seconds: float
     time: float
     checkpoint: str
+    limited: int = 0
 
 
 KINDS: Mapping[str, type[Record]] = {

@@ -105,7 +105,8 @@ class Progress:
         is_best = best is not None and best.step == row.step
         if is_best:
             shown[0] += " (best)"
-        line = f"evaluated step {row.step:,} in {row.seconds:.1f} s: {', '.join(shown)}"
+        taken = f"in {row.seconds:.1f} s{limited(row)}"
+        line = f"evaluated step {row.step:,} {taken}: {', '.join(shown)}"
         self._console.say(self._fitting(line), style="green" if is_best else "")
 
     def close(self) -> None:
@@ -171,6 +172,13 @@ class Progress:
         room = line[: int(max(width - 3, 0))]
         end = max(room.rfind(", "), room.rfind("  "))
         return f"{line[:end]} ..." if end > 0 else line[: int(width)]
+
+
+def limited(row: records.Evaluation | records.Test) -> str:
+    """` on 2 batches only`, empty for an evaluation of all."""
+    if not row.limited:
+        return ""
+    return f" on {row.limited:,} {'batch' if row.limited == 1 else 'batches'} only"
 
 
 def values(metrics: Mapping[str, float]) -> str:

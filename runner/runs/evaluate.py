@@ -33,7 +33,8 @@ def evaluate(request: Request) -> Outcome:
             run.evaluate_initial(Path(initial))
         rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
     rule = plan.best if len(paths) > 1 else None
-    made = results("done", rows, rule, model_dir, left_out=_left_out(failed))
+    more = {"left_out": _left_out(failed), "limited": request.limits}
+    made = results("done", rows, rule, model_dir, **more)
     made["evaluations"] = [
         {"step": row.step, "checkpoint": row.checkpoint, "metrics": records.plain(row.metrics)}
         for row in rows
@@ -63,6 +64,7 @@ def continuous_eval(request: Request) -> Outcome:
         test=tested,
         reason=reason,
         left_out=_left_out(run.history.left_out),
+        limited=request.limits,
     )
     return Outcome({**made, "training": training.state}, run.evaluator)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from runner.checkpoints import averages, best
 from runner.config import Experiment
+from runner.configuration import limits
 from runner.core import layout, schedule
 from runner.evaluation import evaluation, evaluation_log, evaluation_sets, evaluator
 from runner.history import history, policies
@@ -66,8 +67,10 @@ def build_evaluation(
             sets = evaluation_sets.build(config, built.task)
     return evaluation.Evaluation(
         built,
-        evaluation_log.EvaluationLog(rows, boards, keeper, line, home=folder.parent),
-        batches=config.trainer.validation_steps,
+        evaluation_log.EvaluationLog(
+            rows, boards, keeper, line, home=folder.parent, limited=config.run.limit_evaluation
+        ),
+        batches=limits.validation_batches(config),
         sets=sets,
         grid=grid,
         actions=(*actions, *user_actions.after_evaluations(config, plan.best, rows)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from runner import errors
 from runner.checkpoints import checkpoint_files, integrity, restore
+from runner.configuration import limits
 from runner.core import closing, console, layout, secrets, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
@@ -46,6 +47,10 @@ class EvaluatorRun:
             config, self.evaluator, self._model_dir, evaluates=True, evaluator=name
         )
         self.history = history.History(folder / layout.HISTORY)
+        if keeps_best:
+            self._check_limit(config.run.limit_evaluation)
+        for line in limits.describe(config, trains=False, evaluates=True):
+            console.say(line)
         self._line = progress.Progress()
         self._boards = evaluations.build_boards(config, folder, writers.Writers(config.run.writers))
         self._failures = 0  # in a row
@@ -191,6 +196,15 @@ class EvaluatorRun:
             else:
                 sleep(_POLL_SECONDS)
         return None
+
+    def _check_limit(self, limit: int) -> None:
+        """Refuses to compare evaluations of a few batches with those of others."""
+        if before := {row.limited for row in self.history.evaluations} - {limit}:
+            was = ", ".join(map(str, sorted(before)))
+            raise ConfigError(
+                f"RunConfig.limit_evaluation = {limit}: evaluations in {self._folder} had {was}, "
+                "and are not comparable; give this evaluator another EvaluatorConfig.name"
+            )
 
     def _why_nothing(self, training: watch.Watch) -> str:
         """Why there is no evaluation, though training has ended."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runner.configuration import limits
 from runner.core import schedule, secrets, signals
 from runner.history import best_evaluation, records
 from runner.run_folder import provenance
@@ -61,6 +62,7 @@ class Request:
         allow_config_change: Whether a run may go on with a changed configuration.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
+        output: The file to write results to, for a mode that has no folder.
         profile_steps: The first and the last training step to profile, None for none.
         arguments: The command's flags that make `config`, for a mode that starts processes.
         flags: All of the command's flags, for the record.
@@ -81,6 +83,7 @@ class Request:
     allow_config_change: bool = False
     allow_lost_history: bool = False
     dry_run: bool = False
+    output: Path | None = None
     profile_steps: tuple[int, int] | None = None
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -89,6 +92,11 @@ class Request:
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
     like: str = ""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits of `config`, for the results; empty if there are none."""
+        return limits.of(self.config)
 
     def command(self, mode: str) -> provenance.Command:
         """What run.json is to say was started."""

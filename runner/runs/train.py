@@ -44,9 +44,9 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
                 board.best(plan.best.best(rows))
             reason = driver.stop_reason
             start.end("stopped" if reason else "done", driver.step, reason or "")
-    made = results(
-        "stopped" if reason else "done", rows, plan.best, model_dir, test=tested, reason=reason
-    )
+    state = "stopped" if reason else "done"
+    more = {"test": tested, "reason": reason, "limited": request.limits}
+    made = results(state, rows, plan.best, model_dir, **more)
     made["step"] = driver.step
     if not evaluates:
         made["metrics"] = records.plain(run.state.log.newest)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.configuration import schedules
+from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
 from runner.devices import strategy
 from runner.evaluation import evaluation, final_test
@@ -157,6 +157,7 @@ class TrainingRun:
         kept = config.trainer.max_to_keep
         yield f"checkpoints {self.policies.grid.describe_commits()}; the newest {kept} are kept"
         yield strategy.describe(trainer.strategy, trainer.model)
+        yield from limits.describe(config, trains=True, evaluates=bool(self.grid.evaluations))
         yield from schedules.complaints(config, state.rates)
         yield reproducibility.describe(
             config.task.train_data,

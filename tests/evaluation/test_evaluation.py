@@ -183,10 +183,10 @@ def test_evaluations_stay_on_the_grid_after_a_run_that_ended_off_it(tmp_path):
 def test_a_crash_in_the_last_evaluation_loses_no_training(tmp_path, monkeypatch):
     evaluate_on = evaluator.Evaluator.evaluate_on
 
-    def crash_at_the_end(self, *args):
+    def crash_at_the_end(self, *args, **options):
         if self.global_step == 40:
             raise KeyboardInterrupt
-        return evaluate_on(self, *args)
+        return evaluate_on(self, *args, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(evaluator.Evaluator, "evaluate_on", crash_at_the_end)
