@@ -70,6 +70,11 @@ def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
             "A run keeps the metrics it began with (of the task's build_metrics, and of "
             f"RunConfig.log_gradient_norm); one with others starts in a new model_dir; {advice}"
         )
+    if names and all(name.startswith("optimizer") for name in names):
+        return "for an optimizer of other variables", (
+            "A run keeps the optimizer it began with, and the variables that are frozen "
+            f"(VariableGroupConfig.trainable); one with others starts in a new model_dir; {advice}"
+        )
     return "for another model", f"A changed model starts in a new model_dir; {advice}"
 
 

@@ -27,6 +27,24 @@ def sublayers(layer: tf_keras.layers.Layer) -> Iterator[tf_keras.layers.Layer]:
     return layer._flatten_layers(recursive=False, include_self=False)
 
 
+def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None:
+    """Makes the variables of which `frozen` is true not trainable.
+
+    A layer whose trainable variables are all among them (or, if it has none, all its variables) is
+    made not trainable itself, with what is inside it; of others, single variables are.
+    """
+    weights = [(each, each.trainable_variables or each.weights) for each in layers(model)]
+    for layer, held in weights:
+        if held and all(map(frozen, held)):
+            layer.trainable = False
+    for layer in layers(model):
+        moved = [variable for variable in layer._trainable_weights if frozen(variable)]
+        if moved and layer.trainable:
+            rest = [each for each in layer._trainable_weights if not frozen(each)]
+            layer._trainable_weights[:] = rest
+            layer._non_trainable_weights.extend(moved)
+
+
 def generators(model: tf_keras.Model) -> list[tf.random.Generator]:
     """The layers' random generators; Keras leaves them out of its checkpoints."""
     owners = (getattr(layer, "_random_generator", None) for layer in layers(model))

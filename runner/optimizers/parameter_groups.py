@@ -1,4 +1,4 @@
-"""Groups of variables, chosen by name, with their own learning rate and initializer."""
+"""Groups of variables, chosen by name: frozen, or with their own learning rate and initializer."""
 
 import re
 import zlib
@@ -25,9 +25,50 @@ def group_of(name: str, groups: Sequence[VariableGroupConfig]) -> VariableGroupC
     return next((group for group in groups if re.search(group.pattern, name)), None)
 
 
-def check(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
-    """Raises ConfigError if a group is empty, suggesting similar names."""
-    names = [name_of(variable) for variable in model.trainable_variables]
+def freeze(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> list[tf.Variable]:
+    """Freezes the groups that are not trainable; before the optimizer sees the model's variables.
+
+    Returns:
+        The variables that were trainable before, in order; none if no group is frozen.
+
+    Raises:
+        ConfigError: the model has no variables yet, or nothing is left to train.
+    """
+    if all(group.trainable for group in groups):
+        return []
+    if not model.built:
+        raise ConfigError(
+            "VariableGroupConfig.trainable = False needs a model that build_model returns built"
+        )
+    before = list(model.trainable_variables)
+    keras_internals.freeze(model, lambda variable: _is_frozen(variable, groups))
+    if before and not model.trainable_variables:
+        names = ", ".join(repr(group.name) for group in groups if not group.trainable)
+        raise ConfigError(
+            f"VariableGroupConfig.trainable = False of {names} leaves nothing to train: all "
+            f"{len(before)} trainable variables are frozen"
+        )
+    return before
+
+
+def check_frozen(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
+    """Raises ConfigError if a variable that is to be frozen is trainable."""
+    for variable in model.trainable_variables:
+        if _is_frozen(variable, groups):
+            raise ConfigError(
+                f"VariableGroupConfig.trainable = False: {name_of(variable)} cannot be frozen; it "
+                "must be in a Keras layer, of a model that build_model returns built"
+            )
+
+
+def _is_frozen(variable: tf.Variable, groups: Sequence[VariableGroupConfig]) -> bool:
+    group = group_of(name_of(variable), groups)
+    return group is not None and not group.trainable
+
+
+def check(groups: Sequence[VariableGroupConfig], variables: Sequence[tf.Variable]) -> None:
+    """Raises ConfigError if a group has none of the variables, suggesting similar names."""
+    names = [name_of(variable) for variable in variables]
     taken = {group.name for name in names if (group := group_of(name, groups))}
     for group in groups:
         if group.name in taken:
@@ -44,19 +85,21 @@ def check(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
         )
 
 
-def initialize(groups: Sequence[VariableGroupConfig], model: tf_keras.Model, seed: int) -> None:
+def initialize(
+    groups: Sequence[VariableGroupConfig], variables: Sequence[tf.Variable], seed: int
+) -> None:
     """Initializes the variables of groups that have an initializer.
 
     Args:
         groups: Those without an initializer leave their variables unchanged.
-        model: Built, in the strategy's scope.
-        seed: Values depend on it and on the variable's position in the model, not on its name:
-            Keras goes on counting layers from one model to the next.
+        variables: The model's, frozen ones included, in the strategy's scope.
+        seed: Values depend on it and on the variable's position among them, not on its name: Keras
+            goes on counting layers from one model to the next.
 
     Raises:
         ConfigError: an initializer does not suit the shape of a variable.
     """
-    for place, variable in enumerate(model.trainable_variables):
+    for place, variable in enumerate(variables):
         name = name_of(variable)
         group = group_of(name, groups)
         if group is None or not group.initializer:

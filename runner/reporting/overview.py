@@ -68,6 +68,7 @@ class Overview:
     rows: Sequence[ParameterRow]
     forward: Count
     training_step: Count
+    frozen: int = 0  # of those that are not trainable, how many groups of variables keep so
 
     @property
     def trainable(self) -> int:
@@ -86,6 +87,7 @@ class Overview:
             "parameters": self.trainable + self.not_trainable,
             "trainable_parameters": self.trainable,
             "not_trainable_parameters": self.not_trainable,
+            "frozen_parameters": self.frozen,
             "forward_multiply_adds_per_example": _or_reason(forward.multiply_adds, forward),
             "forward_flops_per_example": _or_reason(forward.flops, forward),
             "training_step_multiply_adds": _or_reason(step.multiply_adds, step),
@@ -94,9 +96,16 @@ class Overview:
         }
 
 
-def build(model: tf_keras.Model, *, forward: Count, training_step: Count) -> Overview:
+def build(
+    model: tf_keras.Model,
+    *,
+    forward: Count,
+    training_step: Count,
+    frozen: Sequence[tf.Variable] = (),
+) -> Overview:
     """The overview of a built model; the counts come from the functions below."""
-    return Overview(parameters(model), forward, training_step)
+    kept = sum(variable.shape.num_elements() for variable in frozen)
+    return Overview(parameters(model), forward, training_step, kept)
 
 
 def parameters(model: tf_keras.Model) -> list[ParameterRow]:
@@ -155,9 +164,10 @@ def render(overview: Overview, *, width: float = math.inf) -> Text:
         half = _SHOWN_ROWS // 2
         lines[half:-half] = [f"... {len(rows) - 2 * half} more rows in overview.json"]
     total = overview.trainable + overview.not_trainable
+    frozen = f", {overview.frozen:,} of them frozen" if overview.frozen else ""
     lines += [
         f"parameters: {text.short(total)} ({overview.trainable:,} trainable, "
-        f"{overview.not_trainable:,} not trainable)",
+        f"{overview.not_trainable:,} not trainable{frozen})",
         f"forward pass of one example: {overview.forward}",
         f"training step: {overview.training_step}",
     ]

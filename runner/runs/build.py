@@ -10,7 +10,7 @@ from official.core import base_task
 
 from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
-from runner.configuration import sections, task_contract, unused_values
+from runner.configuration import limits, sections, task_contract, unused_values
 from runner.core import schedule
 from runner.data import pipeline
 from runner.devices import strategy
@@ -41,6 +41,7 @@ def build_trainer(
     devices = _devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
+    limits.check_training(config.task.train_data, config.run.limit_train)
     brake, extra = inner_loop.Brake(), extra_state.ExtraState()
     determinism, evaluated = pipeline.Determinism(), pipeline.of_evaluations()
     request.stop.tell(brake.halt)
@@ -112,6 +113,7 @@ def training_inputs(
         config.task.train_data,
         step=step,
         skipped=rows.skipped,
+        limit=config.run.limit_train,
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,
         determinism=determinism,
@@ -158,7 +160,7 @@ def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
         step = overview.Count(unknown="the training step runs eagerly")
     else:
         step = overview.count(built.training_graph)
-    view = overview.build(built.model, forward=forward, training_step=step)
+    view = overview.build(built.model, forward=forward, training_step=step, frozen=built.frozen)
     if not step.flops:
         return Costs(view, None)
     variable, *_ = devices.experimental_local_results(built.model.variables[0])

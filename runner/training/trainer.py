@@ -64,12 +64,18 @@ class Trainer(evaluator.Evaluator):
         )
         self.extra_state = extra
         self._metrics = self._all_metrics()
-        parameter_groups.scale_rates(optimizer, config.run.variable_groups)
+        groups = config.run.variable_groups
+        parameter_groups.scale_rates(optimizer, groups)
+        known = parameter_groups.freeze(groups, model)
         self._begin(train_dataset)
         self._length = 0
         self._sound: Any = True
         self._step = train_step.TrainStep(self)
-        parameter_groups.check(config.run.variable_groups, model)
+        parameter_groups.check_frozen(groups, model)
+        seen = {id(variable) for variable in known}
+        late = [each for each in model.trainable_variables if id(each) not in seen]
+        self._grouped = [*known, *late]
+        parameter_groups.check(groups, self._grouped)
         state = [*model.variables, *optimizers.variables(optimizer)]
         extra.replicas.watch([*state, *(v for m in self._metrics for v in m.variables)])
         self.not_finite = finite.FiniteCheck(state).not_finite
@@ -108,6 +114,12 @@ class Trainer(evaluator.Evaluator):
         return self._step.graph
 
     @property
+    def frozen(self) -> list[tf.Variable]:
+        """The variables that groups keep from being trained."""
+        trained = {id(variable) for variable in self.model.trainable_variables}
+        return [each for each in self._grouped if id(each) not in trained]
+
+    @property
     def features_spec(self) -> Any:
         """The specification of one replica's batch of features."""
         spec = tf.nest.map_structure(tf_internals.replica_spec, self.train_dataset.element_spec)
@@ -126,7 +138,7 @@ class Trainer(evaluator.Evaluator):
     def initialize(self, *, whole: bool = False) -> None:
         """Initializes groups of variables, then loads the `init_checkpoint`."""
         run = self.config.run
-        parameter_groups.initialize(run.variable_groups, self.model, run.seed)
+        parameter_groups.initialize(run.variable_groups, self._grouped, run.seed)
         super().initialize(whole=whole)
 
     def feed(self, dataset: Any) -> None:
@@ -242,6 +254,8 @@ class Trainer(evaluator.Evaluator):
         logs = {metric.name: metric.result() for metric in self._metrics}
         logs["learning_rate"] = self._learning_rate()
         for group in self.config.run.variable_groups:
+            if not group.trainable:
+                continue
             logs[f"learning_rate/{group.name}"] = logs["learning_rate"] * group.rate_scale
         with tf.control_dependencies(tf.nest.flatten(logs)):
             due = self.global_step % self.config.trainer.summary_interval == 0

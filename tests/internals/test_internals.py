@@ -221,6 +221,16 @@ def sublayers(tmp_path):
     assert names == [inner.name], "_flatten_layers gives other layers"
 
 
+def frozen(tmp_path):
+    """Silent: a frozen variable would be trained."""
+    model = tf_keras.Sequential([tf_keras.layers.Dense(2, name="frozen")])
+    model.build((None, 3))
+    keras_internals.freeze(model, lambda variable: "kernel" in variable.name)
+    kernel, bias = model.layers[0].weights[::-1]
+    assert model.trainable_variables == [bias], "_trainable_weights is not what is trainable"
+    assert model.non_trainable_variables == [kernel], "_non_trainable_weights"
+
+
 def moved(optimizer, scale=None):
     """How far each of two weights is moved: a kernel by a dense gradient, a row by a sparse one."""
     model = tf_keras.Sequential([tf_keras.layers.Dense(1, kernel_initializer="ones")])
@@ -397,6 +407,8 @@ NAMES = [
     (key_formats, tf_internals, "SLOT"),
     (key_formats, tf_internals, "OBJECT_GRAPH"),
     (sublayers, base_layer.Layer, "_flatten_layers"),
+    (frozen, base_layer.Layer, "_trainable_weights"),
+    (frozen, base_layer.Layer, "_non_trainable_weights"),
     (moving_average, optimization.ExponentialMovingAverage, "_optimizer"),
     (registries, exp_factory, "_REGISTERED_CONFIGS"),
     (registries, task_factory, "_REGISTERED_TASK_CLS"),

@@ -266,7 +266,7 @@ def test_an_initializer_that_does_not_suit_a_shape_is_refused(tmp_path):
         ({"rate_scale": float("nan")}, "rate_scale = nan; must be 0 or more"),
         ({"name": ""}, "name = ''; must be made of letters"),
         ({"initializer": "glorot_unifrom"}, "did you mean 'glorot_uniform'?"),
-        ({"rate_scale": 1.0}, "has no effect without rate_scale or initializer"),
+        ({"rate_scale": 1.0}, "has no effect without rate_scale, trainable = False or"),
     ],
 )
 def test_a_wrong_group_is_refused_before_anything_is_built(fields, said):

@@ -118,6 +118,7 @@ def test_the_file_holds_every_figure_or_the_reason_why_there_is_none():
         "parameters": 63,
         "trainable_parameters": 63,
         "not_trainable_parameters": 0,
+        "frozen_parameters": 0,
         "forward_multiply_adds_per_example": 55,
         "forward_flops_per_example": 110,
         "training_step_multiply_adds": reason,
