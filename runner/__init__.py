@@ -69,7 +69,7 @@ def load(
 
 def run(
     config: "Experiment",
-    model_dir: str | Path,
+    model_dir: str | Path | None,
     mode: str,
     *,
     checkpoint: str = "",
@@ -87,14 +87,15 @@ def run(
 
     Args:
         config: What `load` returned.
-        model_dir: The run's folder; a run that exists there is resumed.
-        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict` or `export`.
+        model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`.
+        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict`, `export` or
+            `find_rate`.
         checkpoint: What `eval` evaluates, `predict` uses and `export` exports: `latest`, `best`, a
             step, or a path; empty: the latest, and for `export` the best if there is one.
         data: What `predict` predicts: `validation` (the default), `train`, `test`, or the name of
             an evaluation set.
         output: Where `predict` writes: a file ending in .jsonl, .npz or .parquet; None: JSON lines
-            in the run's folder.
+            in the run's folder. Where `find_rate` writes: .json, or a picture; None: nowhere.
         overwrite: Whether `predict` replaces the file, or what was begun of it.
         allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
@@ -123,7 +124,7 @@ def run(
     with signals.served() as stop:
         request = Request(
             config,
-            Path(model_dir),
+            Path(model_dir or ""),
             checkpoint,
             data=data,
             output=Path(output) if output else None,

@@ -22,13 +22,17 @@ class Ending:
     They are said once: by the main thread or, if that does not respond to a signal, by another.
 
     Args:
-        model_dir: The run's folder; None for a command without one, which prints no JSON.
+        model_dir: The run's folder; None for a command without one.
         stop: Knows the step at which the run has ended.
+        answers: Whether JSON is expected; of a command that has no mode, it is not.
     """
 
-    def __init__(self, model_dir: Path | None, stop: signals.Stop | None = None) -> None:
+    def __init__(
+        self, model_dir: Path | None, stop: signals.Stop | None = None, *, answers: bool = True
+    ) -> None:
         self._model_dir = model_dir
         self._stop = stop or signals.Stop()
+        self._answers = answers
         self._unsaid = threading.Semaphore(1)
 
     def results(self, results: dict[str, Any]) -> None:
@@ -45,7 +49,7 @@ class Ending:
             console.end()
             is_stop = isinstance(error, signals.Interrupted)
             console.say(self._for_a_person(error), style="" if is_stop else "red")
-            if self._model_dir and not isinstance(error, ConfigError):
+            if self._answers and not isinstance(error, ConfigError):
                 _print_line(json.dumps(self._for_a_program(error)))
         return getattr(error, "exit_code", RunnerError.exit_code)
 
@@ -77,7 +81,7 @@ class Ending:
             "status": status.after(error),
             "step": self._stop.step,
             "reason": user_code.summary(error),
-            "model_dir": str(self._model_dir),
+            **({"model_dir": str(self._model_dir)} if self._model_dir else {}),
         }
 
 

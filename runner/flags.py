@@ -87,8 +87,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         modes.check_profile(flags.mode, steps)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("nothing to run: give --gin_file or --experiment")
-    if not flags.model_dir and not flags.print_config:
-        raise ConfigError("--model_dir is missing: the run's folder")
+    _check_folder(flags)
     return flags
 
 
@@ -116,6 +115,20 @@ def _check_own(flags: argparse.Namespace) -> None:
             modes.check_taken(flags.mode, name, value is not None and value is not False)
         if value == "":
             raise ConfigError(f"--{name}= names nothing; leave it out for {_WITHOUT[name]}")
+
+
+def _check_folder(given: argparse.Namespace) -> None:
+    """Raises ConfigError if the run's folder is missing, or given to a mode that has none."""
+    if given.print_config:
+        return
+    has_folder = modes.MODES[given.mode].has_folder
+    if has_folder and not given.model_dir:
+        raise ConfigError("--model_dir is missing: the run's folder")
+    if given.model_dir and not has_folder:
+        raise ConfigError(
+            f"--mode={given.mode} leaves nothing in a run's folder: leave --model_dir out "
+            "(--output=FILE keeps the results)"
+        )
 
 
 def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
@@ -241,7 +254,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         help="for predict: a file ending in .jsonl, .npz or .parquet; else, JSON lines in the "
-        "run's folder, in predictions/",
+        "run's folder, in predictions/; for find_rate and find_batch: the results, .json, or for "
+        "find_rate a picture (.png, .svg, .pdf) with the numbers beside it",
     )
     group.add_argument(
         "--overwrite",

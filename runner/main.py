@@ -53,13 +53,13 @@ def main(arguments: Sequence[str]) -> int:
         given = flags.parse(arguments)
         installation.check()
     except RunnerError as error:
-        return exit_messages.Ending(None).failed(error)
+        return exit_messages.Ending(None, answers=False).failed(error)
     except BrokenPipeError:  # a reader of --help has seen enough
         _close_stdout()
         return 0
-    model_dir = None if given.print_config else Path(given.model_dir)
+    model_dir = Path(given.model_dir) if given.model_dir and not given.print_config else None
     with signals.served() as stop:
-        ending = exit_messages.Ending(model_dir, stop)
+        ending = exit_messages.Ending(model_dir, stop, answers=not given.print_config)
         with stop.abandoning(ending.failed), exit_messages.whole_lines():
             return _ended(given, stop, ending)
 
@@ -123,7 +123,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         return None
     request = Request(
         experiment,
-        Path(given.model_dir),
+        Path(given.model_dir or ""),
         given.checkpoint or "",
         data=given.data or "",
         output=Path(given.output) if given.output else None,

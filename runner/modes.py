@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from runner import errors
 from runner.core import console, layout, user_code
@@ -93,6 +94,20 @@ def init(request: Request) -> Outcome:
     return Outcome(create.create(request.like, request.model_dir))
 
 
+def find_rate(request: Request) -> Outcome:
+    """Tries learning rates from low to high for a few steps, and suggests one."""
+    from runner.runs import find_rate
+
+    return Outcome(find_rate.find_rate(request))
+
+
+def find_batch(request: Request) -> Outcome:
+    """Tries ever larger batches: which of them fit in memory, and how fast each is."""
+    from runner.runs import find_batch
+
+    return Outcome(find_batch.find_batch(request))
+
+
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A row of the table.
@@ -105,6 +120,8 @@ class Mode:
         takes: The flags that it has and not every mode does, of `OWN_FLAGS`.
         rehearse: Its dry run; None for one of what it trains and evaluates.
         configured: Whether it is about an experiment.
+        has_folder: Whether it works in a run's folder. One that does not checks itself what it
+            trains.
     """
 
     function: Callable[[Request], Outcome]
@@ -114,6 +131,7 @@ class Mode:
     takes: Sequence[str] = ()
     rehearse: Callable[[Request], Outcome] | None = None
     configured: bool = True
+    has_folder: bool = True
 
     @property
     def summary(self) -> str:
@@ -136,6 +154,22 @@ MODES: Mapping[str, Mode] = {
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
+    "find_rate": Mode(
+        find_rate,
+        trains=False,
+        evaluates=False,
+        rehearse=find_rate,
+        has_folder=False,
+        takes=("output",),
+    ),
+    "find_batch": Mode(
+        find_batch,
+        trains=True,
+        evaluates=False,
+        rehearse=find_batch,
+        has_folder=False,
+        takes=("output",),
+    ),
 }
 
 
@@ -147,19 +181,15 @@ def run(mode: str, request: Request) -> Outcome:
     """
     if mode not in MODES:
         raise ConfigError(unknown(mode, f"mode = {mode!r}"))
-    if not MODES[mode].configured:
-        return MODES[mode].function(request)
-    if url := _URL.match(str(request.model_dir)):
-        raise ConfigError(
-            f"--model_dir={request.model_dir}: it must be a local folder; {url[1]}// is not "
-            "supported (a bucket can be mounted as a folder)"
-        )
+    row = MODES[mode]
+    if not row.configured:
+        return row.function(request)
     for flag in ("data", "output", "overwrite"):
         check_taken(mode, flag, getattr(request, flag))
-    layout.check(request.model_dir)
+    if row.has_folder:
+        _check_folder(request.model_dir)
     from runner import config
 
-    row = MODES[mode]
     for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
     if request.profile_steps:
@@ -179,6 +209,16 @@ def run(mode: str, request: Request) -> Outcome:
                 request, trains=row.trains, evaluates=row.evaluates, checkpoint=checkpoint
             )
         )
+
+
+def _check_folder(model_dir: Path) -> None:
+    """Raises if it is not, or cannot become, a local folder."""
+    if url := _URL.match(str(model_dir)):
+        raise ConfigError(
+            f"--model_dir={model_dir}: it must be a local folder; {url[1]}// is not supported (a "
+            "bucket can be mounted as a folder)"
+        )
+    layout.check(model_dir)
 
 
 @contextlib.contextmanager

@@ -358,6 +358,55 @@ class FindRateConfig(base_config.Config):
 
 
 @dataclasses.dataclass
+class FindBatchConfig(base_config.Config):
+    """The sizes of the global batch that `--mode=find_batch` tries, each twice the one before."""
+
+    first: int = setting(
+        0,
+        "The first size; 0: `global_batch_size` of the training data.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    largest: int = setting(
+        0,
+        "No larger size is tried; 0: no limit but the number of examples, where that is known.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    memory_gb: float = setting(
+        0.0,
+        "Memory (GB of 10^9 bytes, without that of GPUs) at which a trial is ended, on Linux; "
+        "0: no limit but the machine's.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    seconds: float = setting(
+        1.0,
+        "Each size is timed for this long at least.",
+        allowed=number(above=0),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    gain: float = setting(
+        0.05,
+        "A size counts as faster if it is so by this share.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    patience: int = setting(
+        2,
+        "The search ends after this many sizes in a row that are no faster; 0: it goes on.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+
+
+@dataclasses.dataclass
 class RunConfig(base_config.Config):
     """What this runner adds to official's sections."""
 
@@ -516,6 +565,9 @@ class RunConfig(base_config.Config):
     )
     find_rate: FindRateConfig = setting(
         FindRateConfig, "How `--mode=find_rate` tries learning rates.", read="elsewhere"
+    )
+    find_batch: FindBatchConfig = setting(
+        FindBatchConfig, "How `--mode=find_batch` tries batches.", read="elsewhere"
     )
     epochs: EpochsConfig = setting(
         EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"

@@ -32,6 +32,7 @@ def problems(
     yield from _sets(run)
     yield from _groups(run)
     yield from _rates(run)
+    yield from _batches(run)
     for path, section in _evaluated(run):
         yield from _data(path, section, evaluates=evaluates)
     if not given_only:
@@ -132,6 +133,12 @@ def _rates(run: RunConfig) -> Iterator[Invalid]:
     if run.find_rate.lowest >= run.find_rate.highest:
         needs = f"must be below highest = {run.find_rate.highest:g}"
         yield Invalid("run.find_rate", run.find_rate, "lowest", needs)
+
+
+def _batches(run: RunConfig) -> Iterator[Invalid]:
+    if 0 < run.find_batch.largest < run.find_batch.first:
+        needs = f"must be {run.find_batch.first:,} (first) or more"
+        yield Invalid("run.find_batch", run.find_batch, "largest", needs)
 
 
 def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:

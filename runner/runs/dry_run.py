@@ -7,9 +7,7 @@ little memory) fails within seconds.
 
 import dataclasses
 import os
-import resource
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ from runner import config
 from runner.checkpoints import checkpoint_files, restore, selection
 from runner.configuration import unused_values
 from runner.core import closing, console, text
+from runner.devices import memory
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
@@ -60,7 +59,7 @@ def rehearse(
             found = _training(request, Path(scratch), evaluates=evaluates)
         else:
             found = _evaluating(request, Path(scratch), checkpoint)
-    peak = _peak_memory()
+    peak = memory.peak()
     console.say(f"peak memory {text.size(peak)}")
     console.say(f"{model_dir} is unchanged")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
@@ -199,9 +198,3 @@ def _check_space(model_dir: Path, size: int, experiment: config.Experiment) -> N
             f"{experiment.trainer.max_to_keep} checkpoints and the one being written need "
             f"{text.size(needed)}; {there} has {text.size(free)} left (TrainerConfig.max_to_keep)"
         )
-
-
-def _peak_memory() -> int:
-    """Of this process, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

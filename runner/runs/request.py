@@ -57,12 +57,12 @@ class Request:
             `runner.checkpoints.selection`; empty: what the mode takes by default.
         data: What `predict` predicts: `validation`, `train`, `test` or the name of an evaluation
             set; empty: `validation`.
-        output: Where `predict` writes; None: in the run's folder.
+        output: Where `predict` writes; None: in the run's folder. Where a mode that has no folder
+            keeps its results; None: nowhere.
         overwrite: Whether `predict` replaces its output.
         allow_config_change: Whether a run may go on with a changed configuration.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
-        output: The file to write results to, for a mode that has no folder.
         profile_steps: The first and the last training step to profile, None for none.
         arguments: The command's flags that make `config`, for a mode that starts processes.
         flags: All of the command's flags, for the record.
@@ -83,7 +83,6 @@ class Request:
     allow_config_change: bool = False
     allow_lost_history: bool = False
     dry_run: bool = False
-    output: Path | None = None
     profile_steps: tuple[int, int] | None = None
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -157,7 +157,9 @@ class TrainingRun:
         kept = config.trainer.max_to_keep
         yield f"checkpoints {self.policies.grid.describe_commits()}; the newest {kept} are kept"
         yield strategy.describe(trainer.strategy, trainer.model)
-        yield from limits.describe(config, trains=True, evaluates=bool(self.grid.evaluations))
+        yield from limits.describe(
+            config, trains=True, evaluates=bool(self.policies.grid.evaluations)
+        )
         yield from schedules.complaints(config, state.rates)
         yield reproducibility.describe(
             config.task.train_data,

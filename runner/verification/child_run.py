@@ -23,38 +23,38 @@ _NOTE_SECONDS = 10.0
 _LAST_WORDS = 5
 
 
-class ChildRun:
-    """One start of a run; what it prints goes to files beside the run's folder.
-
-    It ends with this process, even if that is killed.
+class Child:
+    """A command of the runner in a process that ends with this one, even if this is killed.
 
     Args:
-        command: The command, without `--model_dir`.
-        model_dir: The run's folder.
-        note: Called now and then with its progress.
+        command: The command.
+        place: A path, beside which files hold what it prints.
+        note: Called now and then.
+        scratch: Its folder for temporary files, which it leaves there if it is killed.
 
     Attributes:
         process: The process.
-        log: A file with what it and earlier starts printed to stderr.
+        log: A file with what it and earlier ones at this place printed to stderr.
     """
 
     def __init__(
         self,
         command: Sequence[str],
-        model_dir: Path,
+        place: Path,
         *,
-        note: Callable[[str], object] = lambda _: None,
+        note: Callable[[], object] = lambda: None,
+        scratch: Path | None = None,
     ) -> None:
-        self._model_dir = model_dir
         self._note = note
-        self._printed = model_dir.with_name(f"{model_dir.name}.out")
-        self.log = model_dir.with_name(f"{model_dir.name}.log")
+        temporary = {"TMPDIR": str(scratch)} if scratch else {}
+        self._printed = place.with_name(f"{place.name}.out")
+        self.log = place.with_name(f"{place.name}.log")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self._printed.unlink(missing_ok=True)  # left by an earlier start
         with self._printed.open("w") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, f"--model_dir={model_dir}"],
-                env={**os.environ, signals.ENDS_WITH_STDIN: "1"},
+                command,
+                env={**os.environ, signals.ENDS_WITH_STDIN: "1", **temporary},
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=log,
@@ -90,7 +90,7 @@ class ChildRun:
                 return True
             if time.monotonic() - told > _NOTE_SECONDS:
                 told = time.monotonic()
-                self._note(f"  at step {last_row(self._model_dir):,}")
+                self._note()
             time.sleep(_POLL_SECONDS)
         return False
 
@@ -111,6 +111,29 @@ class ChildRun:
         reasons = (number for number, word in enumerate(words) if word.startswith("runner: "))
         lines = "".join(f"\n    {word}" for word in words[max(reasons, default=-_LAST_WORDS) :])
         return f"training failed with exit code {self.process.returncode}; its last lines:{lines}"
+
+
+class ChildRun(Child):
+    """One start of a run; what it prints goes to files beside the run's folder.
+
+    Args:
+        command: The command, without `--model_dir`.
+        model_dir: The run's folder.
+        note: Called now and then with its progress.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        model_dir: Path,
+        *,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        super().__init__(
+            [*command, f"--model_dir={model_dir}"],
+            model_dir,
+            note=lambda: note(f"  at step {last_row(model_dir):,}"),
+        )
 
 
 def last_row(model_dir: Path) -> int:

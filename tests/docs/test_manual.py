@@ -85,7 +85,7 @@ def finished(tmp_path_factory):
 def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, capsys):
     if page.stem != "README":  # whose first run is the first
         shutil.copytree(request.getfixturevalue("finished"), tmp_path / "runs")
-    for name, text in own_task.FILES.items():
+    for name, text in {**own_task.FILES, **own_task.examples(page)}.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "path", list(sys.path))
     tf_keras.backend.reset_uids()  # layers are named as in a process of their own

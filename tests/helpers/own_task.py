@@ -3,8 +3,14 @@
 import re
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[2] / "docs" / "getting_started.md").read_text()
-FILES = dict(re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", PAGE, re.DOTALL))
+
+def examples(page):
+    """The files that a page of the manual shows, by name."""
+    found = re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", page.read_text(), re.DOTALL)
+    return dict(found)
+
+
+FILES = examples(Path(__file__).parents[2] / "docs" / "getting_started.md")
 """The manual's task: `line.py` and `line.gin`."""
 
 

@@ -11,9 +11,9 @@ import toy
 import runner
 from runner import inputs
 from runner.configuration import epochs
-from runner.core import signals
 from runner.data import pipeline
 from runner.errors import ConfigError
+from runner.history import policies
 from runner.runs import build, evaluator_run, request
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -149,8 +149,8 @@ def test_an_evaluators_limited_values_are_not_compared_with_whole_ones(limited, 
     own = tmp_path / "eval-cpu"
 
     def evaluator(**run):
-        asked = request.Request(experiment(**run), limited[0], stop=signals.Stop())
-        return evaluator_run.EvaluatorRun(asked, own)
+        asked = request.Request(experiment(**run), limited[0])
+        return evaluator_run.EvaluatorRun(asked, policies.of(asked.config), own)
 
     own.mkdir()
     first = evaluator()

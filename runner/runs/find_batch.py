@@ -1,0 +1,177 @@
+"""`--mode=find_batch`: which batch fits in memory, and how fast each size is.
+
+Each size is tried in a process of its own: only so is its memory known, and one that runs out of it
+ends nothing but itself.
+"""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runner.core import console, files, text
+from runner.devices import memory
+from runner.errors import ConfigError, RunnerError
+from runner.reporting import table
+from runner.runs import batch_trial, find_rate
+from runner.runs.request import Request
+from runner.verification import child_run
+
+Trial = dict[str, Any]
+"""What `batch_trial.measure` returns."""
+
+_AS_FAST = 0.95  # of the fastest: a larger batch is not worth its memory
+_PACE = "examples_per_second"
+
+
+def find_batch(request: Request) -> dict[str, Any]:
+    """Doubles the global batch until it does not fit, or is no faster.
+
+    One size alone (`first` = `largest`) is tried in this process.
+
+    Returns:
+        For JSON: the trials; of those that fit the `largest`, the `fastest` and, as `suggestion`,
+        the smallest that is about as fast; why the search `ended`.
+
+    Raises:
+        ConfigError: the training data have no batch size, or no batch of the first one.
+        RunnerError: not even the first size fits, or training fails for another reason.
+    """
+    options, output = request.config.run.find_batch, request.output
+    if output is not None:
+        find_rate.check_output(output, (".json",))
+    first = options.first or getattr(request.config.task.train_data, "global_batch_size", 0)
+    if first < 1:
+        raise ConfigError("task.train_data has no global_batch_size, which find_batch would change")
+    if request.dry_run or first == options.largest:
+        trials, ended = [batch_trial.measure(request, first)], "only one size was asked for"
+    else:
+        if not request.arguments:
+            raise ConfigError("find_batch starts processes of its own: run it as a command")
+        trials, ended = _search(request, first)
+    found = {"status": "rehearsed" if request.dry_run else "done", **_summary(trials, ended)}
+    if output is not None and not request.dry_run:
+        files.write_json(output, found)
+    return found
+
+
+def _search(request: Request, first: int) -> tuple[list[Trial], str]:
+    """The trials from the first size on, and why there is no further one."""
+    options = request.config.run.find_batch
+    trials: list[Trial] = []
+    with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
+        for size in _sizes(first):
+            if ended := _past(request, size):
+                break
+            console.announce(f"trying batches of {size:,} ...")
+            trial = _try(request, size, Path(scratch) / f"batch-{size}")
+            trials.append(trial)
+            console.say(_line(trial))
+            if not trial["fits"]:
+                ended = f"batches of {size:,} do not fit: {trial['reason']}"
+                break
+            if options.patience and _stagnates(trials, options.gain, options.patience):
+                ended = f"the last {options.patience} sizes were no faster (FindBatchConfig.gain)"
+                break
+    if not trials or not trials[0]["fits"]:
+        raise RunnerError(f"{ended}\nbegin with a smaller size: FindBatchConfig.first")
+    console.say(_table(trials, _summary(trials, ended)))
+    return trials, ended
+
+
+def _sizes(first: int) -> Iterator[int]:
+    while True:
+        yield first
+        first *= 2
+
+
+def _past(request: Request, size: int) -> str:
+    """Why a size is not tried; empty if it is."""
+    most = request.config.run.find_batch.largest
+    if most and size > most:
+        return f"FindBatchConfig.largest = {most:,}"
+    count = getattr(request.config.task.train_data, "size", None)
+    examples = count() if callable(count) else None
+    if examples and size > examples:
+        return f"there are {examples:,} training examples"
+    return ""
+
+
+def _try(request: Request, size: int, place: Path) -> Trial:
+    """Tries a size in a process of its own."""
+    most = request.config.run.find_batch.memory_gb
+    command = [sys.executable, "-m", "runner", "--mode=find_batch", *request.arguments]
+    command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
+    with child_run.Child(command, place, scratch=place.parent) as child:
+        if most and child.wait_for(lambda: memory.held(child.process.pid) > most * 1e9):
+            reason = f"it takes more than FindBatchConfig.memory_gb = {most:g}"
+            return {"global_batch_size": size, "fits": False, "reason": reason}
+        try:
+            trial: Trial = child.finish()["trials"][0]
+        except RunnerError as error:
+            said, code = child.log.read_text(errors="replace"), child.process.returncode
+            if code == -signal.SIGKILL:
+                reason = "killed by the system, as it does when memory runs out"
+            elif code == -signal.SIGABRT and "bad_alloc" in said:
+                reason = "out of memory"
+            elif code == ConfigError.exit_code:
+                reason = said.strip().splitlines()[-1].removeprefix("runner: ")
+            else:
+                raise RunnerError(f"batches of {size:,}: {error}") from error
+            return {"global_batch_size": size, "fits": False, "reason": reason}
+    return trial
+
+
+def _stagnates(trials: list[Trial], gain: float, patience: int) -> bool:
+    """Whether none of the last sizes was faster than all before it, by `gain`."""
+    paces = [trial[_PACE] for trial in trials]
+    earlier = paces[:-patience]
+    return bool(earlier) and max(paces[-patience:]) < (1 + gain) * max(earlier)
+
+
+def _summary(trials: list[Trial], ended: str) -> dict[str, Any]:
+    fitting = [trial for trial in trials if trial["fits"]]
+    best = max((trial[_PACE] for trial in fitting), default=0.0)
+    sizes = [trial["global_batch_size"] for trial in fitting]
+    as_fast = [trial["global_batch_size"] for trial in fitting if trial[_PACE] >= _AS_FAST * best]
+    fastest = [trial["global_batch_size"] for trial in fitting if trial[_PACE] == best]
+    return {
+        "suggestion": min(as_fast, default=None),
+        "fastest": min(fastest, default=None),
+        "largest": max(sizes, default=None),
+        "ended": ended,
+        "trials": trials,
+    }
+
+
+def _line(trial: Trial) -> str:
+    size = f"global_batch_size {trial['global_batch_size']:,}"
+    if not trial["fits"]:
+        return f"{size}: {trial['reason']}"
+    return f"{size}: {trial[_PACE]:,.0f} examples/s, {text.size(trial['peak_memory_bytes'])}"
+
+
+def _table(trials: list[Trial], summary: dict[str, Any]) -> str:
+    head = ("global batch size", "examples/s", "ms a step", "peak memory")
+    rows = [
+        (
+            f"{trial['global_batch_size']:,}",
+            f"{trial[_PACE]:,.0f}",
+            f"{1000 * trial['seconds_per_step']:.2f}",
+            text.size(trial["peak_memory_bytes"]),
+        )
+        if trial["fits"]
+        else (f"{trial['global_batch_size']:,}", "-", "-", "does not fit")
+        for trial in trials
+    ]
+    lines = table.aligned([head, *rows], left=0)
+    return "\n".join(
+        [
+            *lines,
+            f"largest that fits: {summary['largest']:,}; fastest: {summary['fastest']:,}; "
+            f"suggestion: {summary['suggestion']:,}, the smallest that is about as fast",
+            f"ended: {summary['ended']}",
+        ]
+    )
