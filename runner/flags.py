@@ -361,8 +361,8 @@ def _help_on_topic(arguments: Sequence[str]) -> None:
             print(completion.script(topic))
             raise SystemExit(0)
         if flag == "--help" and equals:
-            if not topic:
-                raise ConfigError("--help= names nothing; try --help, or --help=modes")
+            if not re.search(r"[^\W_]", topic):
+                raise ConfigError(f"--help={topic} names nothing; try --help, or --help=modes")
             print(topics.answer(topic, _asked(arguments)))
             raise SystemExit(0)
 

@@ -104,6 +104,7 @@ def test_a_section_is_shown_with_types_defaults_and_meanings(capsys, name, said)
         ("experimnts", "did you mean 'experiments'?"),
         ("learning_rat", "did you mean 'learning_rate'?"),
         ("", "--help= names nothing"),
+        ("*", "--help=* names nothing"),
     ],
 )
 def test_a_misspelt_topic_is_answered_with_what_was_meant(capsys, name, said):
