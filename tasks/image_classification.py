@@ -206,7 +206,7 @@ class ImageClassificationTask(base_task.Task):
 
     def serving(self, model: tf_keras.Model) -> image_serving.ImageServing | None:
         """For an export: a signature that takes image files; None for images that are not."""
-        examples = self._train_examples()
+        examples = self._read(image_data.source_of(self.task_config.validation_data))
         if not image_serving.can_serve(examples):
             return None
         return image_serving.ImageServing(
@@ -226,7 +226,9 @@ class ImageClassificationTask(base_task.Task):
             data: the validation data.
         """
         metrics = self.build_metrics(training=False)
-        for logits, labels in image_serving.scored(serve, self.build_inputs(data), data):
+        examples = self._read(image_data.source_of(data))
+        paths = () if data.corruption else image_serving.paths(examples)
+        for logits, labels in image_serving.scored(serve, self.build_inputs(data), paths):
             self.process_metrics(metrics, labels, logits)
         return {
             metric.name: metric.result().numpy()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from runner.checkpoints import checkpoint_files
 from runner.core import files, text
 from runner.errors import ConfigError, RunnerError
 from runner.export import signatures
@@ -38,8 +39,16 @@ class Format(NamedTuple):
 
 
 def save(servable: signatures.Servable, folder: Path) -> None:
-    """Writes a SavedModel."""
-    tf.saved_model.save(servable.root, str(folder), signatures=servable.signatures)
+    """Writes a SavedModel.
+
+    Raises:
+        RunnerError: it cannot be written.
+    """
+    try:
+        tf.saved_model.save(servable.root, str(folder), signatures=servable.signatures)
+    except checkpoint_files.UNWRITABLE as error:
+        kept = "nothing was exported, and once it can be written, the same command goes on"
+        raise checkpoint_files.not_written(folder, error, kept=kept) from error
 
 
 def _tflite(

@@ -57,10 +57,8 @@ class Servable:
     """
 
     def __init__(self, task: base_task.Task, model: Any, own: ModelSignature) -> None:
-        kinds = (tf.Variable, tf.saved_model.experimental.TrackableResource)
-        parts = tf.train.TrackableView(model).descendants()
         self.root = tf.Module()
-        self.root.parts = [part for part in parts if isinstance(part, kinds)]
+        self.root.parts = _parts(model)
         self.root.served = _serving(task, model)
         self.signatures = {SERVING: own.function, MODEL: own.function}
         if self.has_own_serving:
@@ -84,6 +82,15 @@ class Servable:
             nodes = [graph.node, *(each.node_def for each in graph.library.function)]
             found.update(node.op for part in nodes for node in part)
         return sorted(op for op in found if _TEXT.search(op))
+
+
+def _parts(model: Any) -> list[Any]:
+    """The variables and lookup tables of a model; Keras 3 tracks some variables by itself only."""
+    kinds = (tf.Variable, tf.saved_model.experimental.TrackableResource)
+    tracked = tf.train.TrackableView(model).descendants()
+    variables = [v if isinstance(v, tf.Variable) else v.value for v in model.variables]
+    both = [*variables, *(part for part in tracked if isinstance(part, kinds))]
+    return list({id(part): part for part in both}.values())
 
 
 def of_model(model: Any, features: Any) -> ModelSignature:

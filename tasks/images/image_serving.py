@@ -9,7 +9,7 @@ import tf_keras
 from official.core import export_base
 from official.modeling.hyperparams import base_config
 
-from tasks.images import image_data, image_examples
+from tasks.images import image_examples
 
 _WHITE = 65535  # of a PNG of 16 bits, which keeps what is finer than 8 bits
 _CHANNELS = (1, 3, 4)  # that image files have
@@ -87,30 +87,28 @@ def can_serve(examples: image_examples.Examples) -> bool:
     return examples.image_shape[-1] in _CHANNELS and examples.images.dtype != tf.float32
 
 
-def scored(
-    serve: Serve, batches: tf.data.Dataset, data: image_data.ImageData
-) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
-    """The logits of `serve` for images of an evaluation as files, and their labels, by batch.
+def paths(examples: image_examples.Examples) -> Sequence[bytes]:
+    """The files of the images, if they are in files."""
+    return examples.images.numpy() if examples.images.dtype == tf.string else ()
 
-    Images in files are served as these are; others become PNGs.
+
+def scored(
+    serve: Serve, batches: tf.data.Dataset, paths: Sequence[bytes]
+) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
+    """The logits of `serve` for images as files, and their labels, by batch.
 
     Args:
         serve: from `image_bytes` to the outputs of `ImageServing.serve`.
         batches: images and labels.
-        data: what they were read from.
+        paths: the files of the first images, which are served as they are; others become PNGs.
     """
-    examples = image_examples.read(image_data.source_of(data))
-    is_of_files = examples.images.dtype == tf.string
     first = 0
     for images, labels in batches:
-        last = first + len(labels)
-        if is_of_files and not data.corruption and last <= len(examples.labels):
-            files = [tf.io.read_file(path) for path in examples.images[first:last]]
-        else:
-            files = [tf.io.encode_png(pixels) for pixels in _pixels(images)]
-        outputs = serve(image_bytes=np.array([each.numpy() for each in files], object))
+        kept = [tf.io.read_file(path) for path in paths[first : first + len(labels)]]
+        made = [tf.io.encode_png(pixels) for pixels in _pixels(images[len(kept) :])]
+        outputs = serve(image_bytes=np.array([each.numpy() for each in kept + made], object))
         yield outputs["logits"], labels
-        first = last
+        first += len(labels)
 
 
 def _pixels(images: tf.Tensor) -> tf.Tensor:

@@ -51,6 +51,10 @@ def build_task(*args, **fields):
     return task_factory.get_task(build_config(*args, **fields))
 
 
+def constants(given):
+    return {name: tf.constant(value) for name, value in given.items()}
+
+
 def bert(kind, *sources, **fields):
     """A tiny random BERT whose vocabulary is the words of some data."""
     found = {
@@ -209,6 +213,13 @@ def test_an_exported_model_takes_strings_and_says_polarities(kind):
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
     names = [task.polarities[place] for place in np.argmax(logits, axis=1)]
     assert [name.decode() for name in answers["polarity"].numpy()] == names
+    every = task.build_metrics(training=False)
+    for features, labels in task.build_inputs(data()):
+        task.process_metrics(every, labels, model(features, training=False))
+    scored = task.score_served(
+        lambda **given: {k: v.numpy() for k, v in served(**constants(given)).items()}, data()
+    )
+    assert scored == pytest.approx({metric.name: float(metric.result()) for metric in every})
     with pytest.raises(tf.errors.InvalidArgumentError, match="once"):
         served(sentence=tf.constant(["the food"]), aspect=tf.constant(["food"]))
 

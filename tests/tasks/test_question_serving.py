@@ -28,7 +28,7 @@ def test_what_is_exported_answers_strings_as_an_evaluation_does(tmp_path, reader
     if reader == "bert":
         both["vocab_file"] = questions.vocabulary(tmp_path / "vocab.txt")
     asked = questions.Asked(questions.experiment(getattr(questions, reader)(), both=both), tmp_path)
-    _, expected = asked()
+    scores, expected = asked()
     path = export_base.export(asked.task.serving(asked.model), ["serve"], str(tmp_path / "served"))
     serve = tf.saved_model.load(path).signatures["serving_default"]
 
@@ -45,3 +45,10 @@ def test_what_is_exported_answers_strings_as_an_evaluation_does(tmp_path, reader
         contexts, answers, found["start"].numpy(), found["end"].numpy(), strict=True
     ):
         assert context.encode()[start:end].decode() == answer
+
+    def served(**given):
+        found = serve(**{name: tf.constant(texts) for name, texts in given.items()})
+        return {name: tensor.numpy() for name, tensor in found.items()}
+
+    scored = asked.task.score_served(served, asked.task.task_config.validation_data)
+    assert scored == pytest.approx({name: scores[name] for name in ("exact_match", "f1")})
