@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_no_version_and_the_same_command_goes_on(toy):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # bytes of a file
     try:
-        with pytest.raises(RunnerError, match="could not be written: .*same command goes on"):
+        with pytest.raises(RunnerError, match=r"could not be written: .*same command goes on"):
             runner.run(config, toy, "export")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
