@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import run_experiment
 
-__all__ = ["load", "run", "run_experiment"]
+__all__ = ["fit", "load", "run", "run_experiment"]
 
 tasks_package.install()
 
@@ -138,3 +138,56 @@ def run(
             stop=stop,
         )
         return modes.run(mode, request).results
+
+
+def fit(
+    model: Any,
+    train: Any,
+    validation: Any = None,
+    *,
+    model_dir: str | Path,
+    train_steps: int | None = None,
+    epochs: float | None = None,
+    batch_size: int | None = None,
+    gin_params: Sequence[str] = (),
+    **options: Any,
+) -> dict[str, Any]:
+    """Trains a Keras model on data, both at hand; the run is like any other in its folder.
+
+        model.compile("adam", "mse", metrics=["mae"])
+        results = runner.fit(model, (x, y), (x2, y2), model_dir="runs/mine", epochs=10)
+
+    The same call again resumes the run; another model or other data are refused, as any changed
+    configuration is. Afterwards the model holds the weights of the last step.
+
+    Args:
+        model: Of tf_keras or Keras 3, compiled; or a function that builds one, which is then left
+            as it is.
+        train: (x, y) or (x, y, sample_weight) of arrays, or of dicts and tuples of arrays, [n,
+            ...]; the path of an .npz with these names; or a tf.data.Dataset of such batches.
+        validation: The same, to evaluate on after each epoch, or ten times if the length is in
+            steps; None: nothing is evaluated.
+        model_dir: The run's folder; a run that exists there is resumed.
+        train_steps: How many steps to train; give this or `epochs`.
+        epochs: The same in epochs.
+        batch_size: 32, or that of the dataset, unless given.
+        gin_params: As for `load`; they override what the model was compiled with.
+        options: Of `run`: `allow_config_change`, `train_actions` and so on.
+
+    Returns:
+        What `run` returns.
+
+    Raises:
+        runner.errors.RunnerError: it cannot go on; the message says why.
+    """
+    from runner import fitting
+
+    return fitting.fit(
+        model,
+        train,
+        validation,
+        model_dir,
+        lengths={"train_steps": train_steps, "epochs": epochs, "batch_size": batch_size},
+        gin_params=gin_params,
+        options=options,
+    )

@@ -190,6 +190,10 @@ def run(mode: str, request: Request) -> Outcome:
         _check_folder(request.model_dir)
     from runner import config
 
+    if row.trains or request.config.trainer.optimizer_config.ema is not None:
+        from runner.runs import compiled_model
+
+        compiled_model.bring_optimizer(request.config)
     for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
     if request.profile_steps:

@@ -26,6 +26,12 @@ PUBLIC = {
     "inputs": "data",
 }
 
+# What a task may use besides core and internals; the last two declare fields of its configuration.
+OPEN_TO_TASKS = (
+    *("runner.inputs", "runner.errors"),
+    *("runner.configuration.functions", "runner.configuration.settings"),
+)
+
 # What `runner --help`, a watcher of a folder and a report can use without TensorFlow.
 WITHOUT_TENSORFLOW = [
     "runner",
@@ -83,10 +89,10 @@ def test_no_two_modules_import_each_other():
 
 
 @pytest.mark.parametrize("path", modules(ROOT / "tasks"), ids=name)
-def test_a_task_knows_only_the_inputs_errors_core_and_internals_of_the_runner(path):
+def test_a_task_knows_only_inputs_errors_settings_core_and_internals_of_the_runner(path):
     for each in imported(path):
         if each.startswith("runner"):
-            assert each in ("runner.inputs", "runner.errors") or package(each) in PACKAGES[:2]
+            assert each in OPEN_TO_TASKS or package(each) in PACKAGES[:2]
 
 
 @pytest.mark.parametrize("path", modules(RUNNER), ids=name)

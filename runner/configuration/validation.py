@@ -137,7 +137,12 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Invalid]:
     """Checks sections that select one of their fields by name in `type`."""
     optimization = "trainer.optimizer_config"
-    required = (f"{optimization}.optimizer", f"{optimization}.learning_rate") if trains else ()
+    brought = getattr(experiment.task, "brings_optimizer", False)  # see runs.compiled_model
+    required = (
+        (f"{optimization}.optimizer", f"{optimization}.learning_rate")
+        if trains and not brought
+        else ()
+    )
     for path, section in sections.walk(experiment):
         if isinstance(section, oneof.OneOfConfig) and (section.type or path in required):
             known = sorted(set(vars(section)) - {"type", *section.RESERVED_ATTR})

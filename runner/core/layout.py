@@ -13,6 +13,7 @@ CHECKPOINT = "checkpoint"  # TensorFlow's list of checkpoints
 HISTORY = "history.jsonl"
 TRAINING_ROWS = "train.jsonl"
 OVERVIEW = "overview.json"
+MODEL = "model.json"  # the layers of a model that runner.fit was given
 TRACEBACK = "traceback.txt"
 
 TRAIN = "train"
@@ -36,7 +37,7 @@ _EVALUATOR_FOLDER = "eval-"
 
 _FILES = (
     *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
-    *(HISTORY, TRAINING_ROWS, OVERVIEW, TRACEBACK),
+    *(HISTORY, TRAINING_ROWS, OVERVIEW, MODEL, TRACEBACK),
 )
 _FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS)
 

@@ -170,9 +170,15 @@ def inputs_of(
     return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
 
 
-def is_placed(data: config_definitions.DataConfig) -> bool:
-    """Whether inputs of this kind can begin at any step at no cost."""
-    return hasattr(data, "start_step")
+def is_placed(data: config_definitions.DataConfig, task: base_task.Task | None = None) -> bool:
+    """Whether inputs of this kind can begin at any step at no cost.
+
+    Args:
+        data: Describes them.
+        task: Builds them. If its `streams` is true, it reads them one after the other, however
+            they are described.
+    """
+    return hasattr(data, "start_step") and not getattr(task, "streams", False)
 
 
 def advice(data: config_definitions.DataConfig) -> str:
@@ -227,7 +233,7 @@ def _from(
     With a limit, the first ones are repeated; what is not placed by step is held in memory then.
     """
     replicas = context.num_replicas_in_sync // context.num_input_pipelines
-    if is_placed(data) and (not limit or hasattr(data, _REPEATED)):
+    if is_placed(data, task) and (not limit or hasattr(data, _REPEATED)):
         repeated = {_REPEATED: limit} if limit else {}
         dataset = inputs_of(task, data.replace(start_step=first, **repeated), context)
         first = limit = 0

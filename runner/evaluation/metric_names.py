@@ -70,7 +70,9 @@ def produced(
     unknown: None.
     """
     if not _aggregates(built.task):
-        metrics = [*built.task.build_metrics(training=False), *getattr(built.model, "metrics", ())]
+        with built.strategy.scope():
+            declared = built.task.build_metrics(training=False)
+        metrics = [*declared, *getattr(built.model, "metrics", ())]
         names = [name for metric in metrics for name in _scalars(metric)]
         return evaluation_sets.metric_names(config, [evaluation_sets.LOSS, *names])
     if not evaluates:

@@ -38,7 +38,7 @@ def build_trainer(
         The trainer, and the scale of its learning rate.
     """
     config, given = request.config, request.given
-    devices = _devices(config, given)
+    devices = build_devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     limits.check_training(config.task.train_data, config.run.limit_train)
@@ -80,7 +80,7 @@ def build_evaluator(
     """
     config, given = request.config, request.given
     averaged = config.trainer.optimizer_config.ema is not None
-    devices, brake = _devices(config, given), inner_loop.Brake()
+    devices, brake = build_devices(config, given), inner_loop.Brake()
     evaluated = pipeline.of_evaluations()
     request.stop.tell(brake.halt)
     with devices.scope():
@@ -191,7 +191,7 @@ def _task(
     return task, model
 
 
-def _devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
+def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     """The strategy, on a process that is set up for the run."""
     run = config.run
     strategy.set_threads(intra_op=run.intra_op_threads, inter_op=run.inter_op_threads)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
+from runner.data import pipeline
 from runner.devices import strategy
 from runner.evaluation import evaluation, final_test
 from runner.history import policies
@@ -165,6 +166,7 @@ class TrainingRun:
             config.task.train_data,
             trainer.training_graph,
             self.step,
+            placed=pipeline.is_placed(config.task.train_data, trainer.task),
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,

@@ -4,7 +4,6 @@ import tensorflow as tf
 from official.core import config_definitions
 
 from runner.core import text
-from runner.data import pipeline
 
 # Kernels that keep their random state internally, out of reach of checkpoints.
 _STATEFUL = frozenset(
@@ -39,6 +38,7 @@ def describe(
     graph: tf.Graph | None,
     step: int,
     *,
+    placed: bool,
     inputs_saved: bool,
     deterministic: bool,
     lost: str = "",
@@ -49,6 +49,7 @@ def describe(
         data: Describes the training inputs.
         graph: That of a training step; None for an eager step, which cannot be inspected.
         step: Where training starts.
+        placed: Whether the inputs are placed by step.
         inputs_saved: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops are deterministic.
         lost: Why the inputs are not; empty if they are.
@@ -65,7 +66,7 @@ def describe(
         return "a resume may be inexact, because RunConfig.deterministic is False"
     if lost:
         return f"a resume is not exact, because its inputs are not: {lost}"
-    if pipeline.is_placed(data):
+    if placed:
         return "a resume is exact: inputs are placed by step"
     if inputs_saved:
         return "a resume is exact: the state of the inputs is in the checkpoint"

@@ -89,7 +89,7 @@ class Trainer(evaluator.Evaluator):
             **getattr(model, "checkpoint_items", {}),
         )
         self.saves_inputs = (
-            not pipeline.is_placed(config.task.train_data)
+            not pipeline.is_placed(config.task.train_data, task)
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and extra.inputs.can_hold(self._iterator)
         )

@@ -1,0 +1,147 @@
+"""`runner.fit`: a Keras model and data in memory become a run."""
+
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import config, modes
+from runner.configuration import task_contract
+from runner.core import signals
+from runner.errors import ConfigError
+from runner.optimizers import compiled_optimizer
+from runner.runs.request import Given, Request
+
+_GIN, _MODELS = "supervised.gin", "tasks.keras_models"  # by name: the runner imports no task
+_INTERVALS = ("validation", "checkpoint")
+
+
+def fit(
+    model: Any,
+    train: Any,
+    validation: Any,
+    model_dir: str | Path,
+    *,
+    lengths: dict[str, Any],
+    gin_params: Sequence[str],
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """See `runner.fit`.
+
+    Args:
+        model: A Keras model, or a function that builds one.
+        train: What to learn from.
+        validation: What to evaluate on, None for nothing.
+        model_dir: The run's folder.
+        lengths: `train_steps`, `epochs` and `batch_size`, as given.
+        gin_params: As for `runner.load`, after what follows from the rest.
+        options: Of the request.
+    """
+    copies, examples, sources = (
+        importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "examples", "sources")
+    )
+    given = sources.Given(
+        model=model,
+        train=examples.read(train, "runner.fit: train"),
+        validation=None
+        if validation is None
+        else examples.read(validation, "runner.fit: validation"),
+    )
+    compiled = model
+    if not copies.is_model(model):
+        if not callable(model):
+            copies.library(model, "runner.fit")
+        compiled = model()
+    params = [
+        *_of_model(copies, model, compiled, gin_params),
+        *_of_data(examples, given, lengths, gin_params),
+        *gin_params,
+    ]
+    evaluates = validation is not None
+    experiment = config.load([_GIN], params, trains=True, evaluates=evaluates)
+    task: Any = task_contract.build_task(experiment.task, str(model_dir))
+    task.given = given
+    with signals.served() as stop:
+        request = Request(experiment, Path(model_dir), given=Given(task=task), stop=stop, **options)
+        outcome = modes.run("train_and_eval" if evaluates else "train", request)
+    if compiled is model and outcome.evaluator is not None:
+        trained = outcome.evaluator.model
+        copies.copy_weights(getattr(trained, "network", trained), model)
+    return outcome.results
+
+
+def _of_model(copies: Any, model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
+    """What follows from a model: its optimizer, its precision, its fingerprint."""
+    copies.library(compiled, "runner.fit")
+    set_by_user = {name for name in ("OptimizerConfig.type", "LrConfig.type") if _sets(own, name)}
+    optimizer = getattr(compiled, "optimizer", None)
+    if set_by_user != {"OptimizerConfig.type", "LrConfig.type"}:
+        if optimizer is None:
+            raise ConfigError(
+                "runner.fit: the model has no optimizer: compile it, or set OptimizerConfig.type "
+                "and LrConfig.type in gin_params"
+            )
+        if "LrConfig.type" not in set_by_user:
+            yield from compiled_optimizer.as_gin(compiled_optimizer.rate(optimizer))
+        if "OptimizerConfig.type" not in set_by_user:
+            averaged = _sets(own, "OptimizationConfig.ema")
+            update = compiled_optimizer.update(optimizer, averaged=averaged)
+            yield from compiled_optimizer.as_gin(update)
+    mixed = {policy for policy in copies.policies(compiled) if policy.startswith("mixed_")}
+    if mixed:
+        yield f"RuntimeConfig.mixed_precision_dtype = {mixed.pop().removeprefix('mixed_')!r}"
+    if compiled is model:
+        yield f"SupervisedConfig.fingerprint = {copies.fingerprint(copies.text(model))!r}"
+
+
+def _of_data(
+    examples: Any, given: Any, lengths: dict[str, Any], own: Sequence[str]
+) -> Iterator[str]:
+    """What follows from the data, and from how long to train on them."""
+    steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
+    if (steps is None) == (epochs is None):
+        raise ConfigError("runner.fit: give train_steps or epochs")
+    for part, found in (("train", given.train), ("validation", given.validation)):
+        if found is None:
+            continue
+        streams = not isinstance(found, examples.Arrays)
+        yield f"{part}/SupervisedData.fingerprint = {examples.fingerprint(found)!r}"
+        if size or streams:
+            yield f"{part}/SupervisedData.global_batch_size = {size or examples.batch_size(found)}"
+        if streams and part == "validation":
+            _check_end(found, own)
+        if not streams:
+            yield f"{part}/SupervisedData.num_examples = {found.size}"
+    if steps is not None:
+        yield f"TrainerConfig.train_steps = {steps}"
+        every = max(1, steps // 10)
+        yield from (f"TrainerConfig.{each}_interval = {every}" for each in _INTERVALS)
+    elif isinstance(given.train, examples.Arrays):
+        yield f"EpochsConfig.train = {epochs}"
+        yield from (f"EpochsConfig.{each}_interval = 1" for each in _INTERVALS)
+        yield from (f"TrainerConfig.{each}_interval = 0" for each in _INTERVALS)
+    else:
+        length = int(given.train.cardinality())
+        if length < 1:
+            raise ConfigError(
+                "runner.fit: how many batches the tf.data.Dataset has is not known: give "
+                "train_steps instead of epochs"
+            )
+        yield f"TrainerConfig.train_steps = {epochs * length}"
+        yield from (f"TrainerConfig.{each}_interval = {length}" for each in _INTERVALS)
+    if given.validation is not None:
+        yield "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'"
+        yield "TrainerConfig.best_checkpoint_metric_comp = 'lower'"
+
+
+def _check_end(validation: Any, own: Sequence[str]) -> None:
+    if validation.cardinality() == -1 and not _sets(own, "TrainerConfig.validation_steps"):
+        raise ConfigError(
+            "runner.fit: the validation data are endless: leave out repeat(), or set "
+            "TrainerConfig.validation_steps, the number of batches, in gin_params"
+        )
+
+
+def _sets(params: Sequence[str], name: str) -> bool:
+    return any(re.match(rf"\s*([\w.]+\.)?{re.escape(name)}\s*=", each) for each in params)

@@ -1,0 +1,122 @@
+"""The optimizer that a Keras model was compiled with, as official's configuration says it."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tf_keras
+from official.modeling import optimization
+
+from runner.errors import ConfigError
+
+_TYPES = {
+    "SGD": "sgd_experimental",
+    "Adam": "adam_experimental",
+    "AdamW": "adamw_experimental",
+    "RMSprop": "rmsprop",
+    "Adagrad": "adagrad",
+}
+_LEGACY = {"SGD": "sgd", "Adam": "adam"}
+_SCHEDULES = {
+    "CosineDecay": "cosine",
+    "ExponentialDecay": "exponential",
+    "PolynomialDecay": "polynomial",
+    "PiecewiseConstantDecay": "stepwise",
+}
+# What says nothing about the update, or belongs to what is said elsewhere.
+_ASIDE = {
+    "name",
+    "learning_rate",
+    "is_legacy_optimizer",
+    "jit_compile",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+}
+
+
+def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
+    """The optimizer's type, and what differs from official's defaults.
+
+    Args:
+        optimizer: Of tf_keras or Keras 3.
+        averaged: Choose Keras's old optimizers, the only ones that official's averages wrap.
+
+    Returns:
+        Values by their paths in official's `OptimizationConfig`.
+
+    Raises:
+        ConfigError: official's configuration cannot express it.
+    """
+    optimizer = _unscaled(optimizer)
+    name, given = type(optimizer).__name__, optimizer.get_config()
+    old = averaged or isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
+    kind = (_LEGACY if old else {}).get(name) or _TYPES.get(name)
+    if kind is None:
+        raise ConfigError(
+            f"the model is compiled with {name}, which the configuration does not have: set "
+            f"OptimizerConfig.type to one of {', '.join(_names(optimization.OptimizerConfig))}, "
+            "and LrConfig.type"
+        )
+    values = {key: value for key, value in given.items() if key not in _ASIDE}
+    return {"optimizer.type": kind, **_fields("optimizer", kind, values, name)}
+
+
+def rate(optimizer: Any) -> dict[str, Any]:
+    """The learning rate, or its schedule, in the same way."""
+    given = _unscaled(optimizer).get_config()["learning_rate"]
+    if not isinstance(given, Mapping):
+        return {
+            "learning_rate.type": "constant",
+            "learning_rate.constant.learning_rate": _short(given),
+        }
+    name = given["class_name"]
+    if name not in _SCHEDULES:
+        raise ConfigError(
+            f"the model's learning rate is a {name}, which the configuration does not have: set "
+            f"LrConfig.type to one of {', '.join(_names(optimization.LrConfig))}"
+        )
+    kind = _SCHEDULES[name]
+    values = {key: value for key, value in given["config"].items() if key != "name"}
+    return {"learning_rate.type": kind, **_fields("learning_rate", kind, values, name)}
+
+
+def as_gin(values: Mapping[str, Any]) -> Iterator[str]:
+    """Bindings of such values: `AdamConfig.beta_1 = 0.8`."""
+    for path, value in values.items():
+        *above, field = path.split(".")
+        section = functools.reduce(getattr, above, optimization.OptimizationConfig())
+        yield f"{type(section).__name__}.{field} = {value!r}"
+
+
+def _unscaled(optimizer: Any) -> Any:
+    """The optimizer inside the loss scale that Keras adds for float16, as official will."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _fields(choice: str, kind: str, values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = getattr(getattr(optimization.OptimizationConfig(), choice), kind)
+    known = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+    for key, value in values.items():
+        if key not in known and value not in (None, False, 0, 1.0):
+            raise ConfigError(
+                f"{name}({key}={value}) of the compiled model is not in the configuration: compile "
+                "without it, or set OptimizerConfig.type and LrConfig.type"
+            )
+    return {
+        f"{choice}.{kind}.{key}": _short(value)
+        for key, value in values.items()
+        if key in known and _short(value) != known[key]
+    }
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind) if field.name != "type"]
+
+
+def _short(value: Any) -> Any:
+    """0.001 for what float32 makes of it."""
+    if isinstance(value, float | np.floating):
+        return float(str(np.float32(value)))
+    return list(map(_short, value)) if isinstance(value, list | tuple) else value

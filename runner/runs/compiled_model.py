@@ -1,0 +1,40 @@
+"""Completes a configuration with the optimizer that a task's model is compiled with."""
+
+from typing import Any
+
+from runner.config import Experiment
+from runner.configuration import origins, task_contract
+from runner.optimizers import compiled_optimizer
+from runner.runs import build
+from runner.runs.request import Given
+
+_PLACE = "compile() of the model"
+
+
+def bring_optimizer(experiment: Experiment) -> None:
+    """Sets the optimizer and the learning rate where the configuration names none.
+
+    A section of a task whose `brings_optimizer` is true says by that that its task has a method
+    `compiled_optimizer`. The model is built for that alone.
+
+    Raises:
+        ConfigError: the model brings none, or one that official's configuration cannot express.
+    """
+    chosen = experiment.trainer.optimizer_config
+    if not getattr(experiment.task, "brings_optimizer", False):
+        return
+    if chosen.optimizer.type and chosen.learning_rate.type:
+        return
+    build.build_devices(experiment, Given())
+    task: Any = task_contract.build_task(experiment.task, "")
+    optimizer = task.compiled_optimizer()
+    found: dict[str, Any] = {}
+    if not chosen.learning_rate.type:
+        found |= compiled_optimizer.rate(optimizer)
+    if not chosen.optimizer.type:
+        found |= compiled_optimizer.update(optimizer, averaged=chosen.ema is not None)
+    for path, value in found.items():
+        field = origins.field(experiment, f"trainer.optimizer_config.{path}")
+        if not field.place:  # bypasses the lock, as a schedule that follows the run's length does
+            vars(field.section)[field.name] = value
+            origins.of(experiment)[field.origin] = _PLACE

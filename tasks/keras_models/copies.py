@@ -1,0 +1,174 @@
+"""Makes a Keras model anew from its configuration, here or in another process."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from runner.core import user_code
+from runner.errors import ConfigError
+from tasks.keras_models import keras3
+
+_COMPILED = "compile_config"
+_INSTEAD = (
+    "give it get_config() and define its class in a module that can be imported, or give "
+    "runner.fit the function that builds the model instead of the model"
+)
+
+
+def library(model: Any, where: str = "model") -> Any:
+    """The `keras` or `tf_keras` that a model is of.
+
+    Raises:
+        ConfigError: it is not a Keras model; `where` names it.
+    """
+    if keras3.is_keras3(model):
+        import keras
+
+        return keras
+    if not isinstance(model, tf_keras.Model):
+        raise ConfigError(f"{where}: expected a Keras model, got {type(model).__name__}")
+    return tf_keras
+
+
+def text(model: Any) -> str:
+    """A model's layers and what it was compiled with, without weights: JSON.
+
+    Raises:
+        ConfigError: one of its layers has no configuration.
+    """
+    keras = library(model)
+    try:
+        config = keras.saving.serialize_keras_object(model)
+        return json.dumps({"library": keras.__name__, "model": config}, indent=1)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ConfigError(_unable(model, error)) from error
+
+
+def made(text: str, *, of: Any = None) -> Any:
+    """The model that `text` describes, not compiled, with new weights.
+
+    Args:
+        text: From the function above.
+        of: The model that it was made from, if that is at hand; its classes need not be importable.
+
+    Raises:
+        ConfigError: one of its layers cannot be made in this process.
+    """
+    stored = json.loads(text)
+    keras = _library(stored)
+    config = {name: value for name, value in stored["model"].items() if name != _COMPILED}
+    known = {type(layer).__name__: type(layer) for layer in _layers(of)} if of is not None else {}
+    try:
+        return keras.saving.deserialize_keras_object(
+            config, custom_objects=known, safe_mode=of is None
+        )
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ConfigError(_unable(of, error)) from error
+
+
+def compiled(text: str) -> dict[str, Any] | None:
+    """The serialized arguments of `compile` in `text`; None if the model was not compiled."""
+    return json.loads(text)["model"].get(_COMPILED)
+
+
+def fingerprint(text: str) -> str:
+    """A hash of what `text` describes; names of layers, which Keras counts up, do not matter."""
+    stored = json.loads(text)
+    names: dict[str, str] = {}
+    for each in _values(stored["model"]["config"], "name"):
+        names.setdefault(each, f"#{len(names)}")
+    (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # the configuration shows it
+    plain = json.dumps(_renamed(stored, names), sort_keys=True)
+    return f"{stored['model']['class_name']}: {_digest(plain)}"
+
+
+def policies(model: Any) -> set[str]:
+    """The precisions of a model's layers: `float32`, `mixed_bfloat16`."""
+    found = (getattr(layer, "dtype_policy", None) for layer in _layers(model))
+    return {policy.name for policy in found if policy is not None}
+
+
+def is_model(value: Any) -> bool:
+    """Whether this is a model, not a function that makes one."""
+    return hasattr(value, "get_compile_config")
+
+
+def is_built(model: Any) -> bool:
+    """Whether a model has its weights."""
+    return bool(model.built and model.weights)
+
+
+def build(model: Any, example: Any) -> None:
+    """Calls a model once, which makes its weights.
+
+    Args:
+        model: Of either Keras.
+        example: The features of one example, [1, ...].
+
+    Raises:
+        ConfigError: it cannot be called with them.
+    """
+    try:
+        model(example)
+    except Exception as error:
+        shapes = tf.nest.map_structure(lambda part: part.shape.as_list(), example)
+        raise ConfigError(
+            f"the model cannot be called with x of shape {shapes}: {user_code.summary(error)}"
+        ) from error
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    """Gives `target` the weights of `source`, a model of the same layers."""
+    target.set_weights(source.get_weights())
+
+
+def _library(stored: dict[str, Any]) -> Any:
+    if stored["library"] == tf_keras.__name__:
+        return tf_keras
+    import keras
+
+    return keras
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    yield model
+    for layer in getattr(model, "layers", ()):
+        yield from _layers(layer)
+
+
+def _unable(model: Any, error: Exception) -> str:
+    said = " ".join(str(error).split()).partition(". ")[0][:160]
+    for layer in _layers(model) if model is not None else ():
+        try:
+            type(layer).from_config(layer.get_config())
+        except Exception:
+            if not hasattr(layer, "layers"):
+                where = f"{user_code.place(type(layer))}: {type(layer).__name__}"
+                return f"{where} cannot be made anew from its configuration: {_INSTEAD}"
+    return f"the model cannot be made anew from its configuration ({said}): {_INSTEAD}"
+
+
+def _values(config: Any, key: str) -> Iterator[str]:
+    parts = config.values() if isinstance(config, dict) else config
+    if isinstance(config, dict) and isinstance(config.get(key), str):
+        yield config[key]
+    if isinstance(config, dict | list):
+        for part in parts:
+            yield from _values(part, key)
+
+
+def _renamed(config: Any, names: dict[str, str]) -> Any:
+    if isinstance(config, dict):
+        parts = {key: part for key, part in config.items() if key != "shared_object_id"}
+        return {key: _renamed(part, names) for key, part in parts.items()}
+    if isinstance(config, list):
+        return [_renamed(part, names) for part in config]
+    return names.get(config, config) if isinstance(config, str) else config
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,255 @@
+"""A user's own data: arrays, an .npz file, or a tf.data.Dataset of (x, y) or (x, y, weights)."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from runner.errors import ConfigError
+
+_EXPECTED = (
+    "expected (x, y) or (x, y, sample_weight) of arrays, the path of an .npz file with the arrays "
+    "x and y, or a tf.data.Dataset of such pairs"
+)
+
+
+class Arrays(NamedTuple):
+    """Examples in memory: x, y and weights are arrays, or dicts and tuples of them.
+
+    Attributes:
+        x: Features, [n, ...].
+        y: Labels, [n, ...].
+        weight: Sample weights, [n]; () if all examples count the same.
+    """
+
+    x: Any
+    y: Any
+    weight: Any = ()
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return len(tf.nest.flatten(self.x)[0])
+
+    def load(self) -> Callable[[tf.Tensor], Any]:
+        """The function that `runner.inputs` finds examples by; see `batch`."""
+        with tf.device("cpu:0"):
+            parts = tf.nest.map_structure(tf.constant, batch(*self))
+
+        def load(index: tf.Tensor) -> Any:
+            return tf.nest.map_structure(lambda part: tf.gather(part, index), parts)
+
+        return load
+
+
+Examples: TypeAlias = Arrays | tf.data.Dataset
+"""What `read` returns. A dataset has elements as from `batch`."""
+
+
+def batch(x: Any, y: Any, weight: Any = ()) -> tuple[Any, tuple[Any, Any]]:
+    """An element as the task's steps take it: x, and y with its weights."""
+    return x, (y, weight)
+
+
+def read(given: Any, where: str) -> Examples:
+    """Checks what a user gave.
+
+    Args:
+        given: Arrays, a path, or a dataset; see `_EXPECTED`.
+        where: Names it in messages.
+
+    Raises:
+        ConfigError: it is something else, or has examples that no model can learn from.
+    """
+    if isinstance(given, tf.data.Dataset):
+        return _dataset(given, where)
+    if isinstance(given, str | Path):
+        given = _from_file(Path(given), where)
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise ConfigError(f"{where}: {_EXPECTED}; got {_described(given)}")
+    x, y, *weight = given
+    arrays = Arrays(
+        _parts(x, f"{where}: x"),
+        _parts(y, f"{where}: y"),
+        _parts(weight[0], f"{where}: sample_weight") if weight and weight[0] is not None else (),
+    )
+    _check_lengths(arrays, where)
+    _check_values(arrays, where)
+    return arrays
+
+
+def specs(examples: Examples) -> tuple[Any, tuple[Any, Any]]:
+    """The specification of a batch of any size, structured as by `batch`."""
+    if isinstance(examples, tf.data.Dataset):
+        return tf.nest.map_structure(_any_size, examples.element_spec)
+    return tf.nest.map_structure(
+        lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), batch(*examples)
+    )
+
+
+def first(examples: Examples) -> Any:
+    """The features of one example, [1, ...]."""
+    if isinstance(examples, tf.data.Dataset):
+        x, _ = next(iter(examples))
+    else:
+        x = examples.x
+    return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:1]), x)
+
+
+def fingerprint(examples: Examples) -> str:
+    """Shapes, types and a hash of the values; of a dataset, its specification and length."""
+    if isinstance(examples, tf.data.Dataset):
+        return f"{examples.element_spec}, {examples.cardinality()} batches"
+    found = hashlib.blake2b(digest_size=6)
+    for _, part in _named(examples):
+        found.update(np.ascontiguousarray(part).tobytes())
+    shown = [f"{name} {part.dtype}{list(part.shape)}" for name, part in _named(examples)]
+    return f"{', '.join(shown)}: {found.hexdigest()}"
+
+
+def batch_size(dataset: tf.data.Dataset) -> int:
+    """The number of examples in a dataset's batches, read from the first one if not declared."""
+    known = tf.nest.flatten(dataset.element_spec)[0].shape[0]
+    return known or int(tf.nest.flatten(first_batch(dataset))[0].shape[0])
+
+
+def first_batch(dataset: tf.data.Dataset) -> Any:
+    """A dataset's first element.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    for element in dataset.take(1):
+        return element
+    raise ConfigError("the tf.data.Dataset is empty")
+
+
+def rebatched(dataset: tf.data.Dataset, size: int, *, training: bool) -> tf.data.Dataset:
+    """The same examples in batches of `size`; without end for training."""
+    if training and dataset.cardinality() != tf.data.INFINITE_CARDINALITY:
+        dataset = dataset.repeat()
+    if tf.nest.flatten(dataset.element_spec)[0].shape[0] != size:
+        endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+        dataset = dataset.rebatch(size, drop_remainder=training)
+        if endless:  # which is then no longer known
+            known = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            dataset = dataset.apply(known)
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _from_file(path: Path, where: str) -> tuple[Any, ...]:
+    if path.suffix != ".npz":
+        raise ConfigError(f"{where}: {_EXPECTED}; got the path {path}")
+    try:
+        with np.load(path) as file:
+            found = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: {path} cannot be read: {error}") from error
+    if not {"x", "y"} <= found.keys() <= {"x", "y", "sample_weight"}:
+        raise ConfigError(
+            f"{where}: {path} has the arrays {', '.join(found) or 'none'}; expected x, y and, "
+            "if examples are weighted, sample_weight"
+        )
+    return found["x"], found["y"], found.get("sample_weight")
+
+
+def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+        raise ConfigError(
+            f"{where}: the elements of a tf.data.Dataset must be (x, y) or (x, y, sample_weight); "
+            f"these are {_described(spec)}"
+        )
+    if any(part.shape.rank == 0 for part in tf.nest.flatten(spec)):
+        raise ConfigError(f"{where}: the dataset gives single examples; add .batch(n)")
+    return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _parts(value: Any, name: str) -> Any:
+    """Arrays in the structure given, floats as float32, which Keras computes with."""
+    if isinstance(value, Mapping):
+        return {key: _parts(part, f"{name}[{key!r}]") for key, part in value.items()}
+    nested = isinstance(value, tuple | list) and any(hasattr(part, "shape") for part in value)
+    if nested and any(part.shape for part in value if hasattr(part, "shape")):
+        return tuple(_parts(part, f"{name}[{n}]") for n, part in enumerate(value))
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        said = str(error).partition(". ")[0]
+        raise ConfigError(f"{name} is not an array: {said} (or use a tf.data.Dataset)") from error
+    if array.dtype == object:
+        array = _of_strings(array, name)
+    if array.dtype.kind == "f" and array.dtype != np.float16:
+        array = array.astype(np.float32, copy=False)
+    return array
+
+
+def _of_strings(array: np.ndarray, name: str) -> np.ndarray:
+    if all(isinstance(each, str | bytes) for each in array.flat):
+        return array.astype(str)
+    kinds = sorted({type(each).__name__ for each in array.flat})
+    raise ConfigError(f"{name} is an array of objects ({', '.join(kinds[:3])}), not of numbers")
+
+
+def _check_lengths(arrays: Arrays, where: str) -> None:
+    sizes = {name: len(part) if part.ndim else None for name, part in _named(arrays)}
+    if None in sizes.values():
+        scalar = next(name for name, size in sizes.items() if size is None)
+        raise ConfigError(f"{where}: {scalar} is a single number, not one for each example")
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{size:,} of {name}" for name, size in sizes.items())
+        raise ConfigError(f"{where}: as many examples are needed of each: there are {shown}")
+    if not arrays.size:
+        raise ConfigError(f"{where}: there are no examples")
+
+
+def _check_values(arrays: Arrays, where: str) -> None:
+    for name, part in _named(arrays):
+        if part.dtype.kind == "f" and not np.isfinite(part).all():
+            rows = np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1))
+            raise ConfigError(
+                f"{where}: {name} has values that are not finite (NaN or infinite) in "
+                f"{len(rows):,} of {len(part):,} examples, the first at index {rows[0]}"
+            )
+        if name.startswith("y") and part.dtype.kind in "SU":
+            raise ConfigError(f"{where}: {name} has strings; give class numbers, such as from 0")
+    weights = tf.nest.flatten(arrays.weight)
+    if weights and not any(part.any() for part in weights):
+        raise ConfigError(f"{where}: every sample_weight is 0, so nothing would be learned")
+
+
+def _named(arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:
+    """Each array, with its name: `x`, `y['class']`."""
+    for name, part in zip(("x", "y", "sample_weight"), arrays, strict=True):
+        for path, leaf in _leaves(part):
+            yield name + path, leaf
+
+
+def _leaves(part: Any) -> Iterator[tuple[str, np.ndarray]]:
+    pairs: Any = ()
+    if isinstance(part, dict):
+        pairs = part.items()
+    elif isinstance(part, tuple):
+        pairs = enumerate(part)
+    else:
+        yield "", part
+    for key, inner in pairs:
+        for path, leaf in _leaves(inner):
+            yield f"[{key!r}]{path}", leaf
+
+
+def _any_size(spec: Any) -> Any:
+    if not isinstance(spec, tf.TensorSpec):
+        return spec
+    return tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape[1:]), spec.dtype)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    return "None" if value is None else f"a {type(value).__name__}"

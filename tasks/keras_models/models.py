@@ -1,0 +1,113 @@
+"""The model that a task trains, and how it is scored."""
+
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tf_keras
+
+from runner.configuration.functions import FunctionConfig
+from runner.core import files, layout, user_code
+from runner.errors import ConfigError
+from tasks.keras_models import copies, keras3, scoring, sources
+
+
+class Origin(NamedTuple):
+    """Where a model comes from, the first of these that is there.
+
+    Attributes:
+        given: A model in memory, which is copied, or a function that builds one.
+        named: A function that gin binds.
+        folder: The folder of a run, or one in it, where `runner.fit` left the model's layers.
+        example: The features of one example, for a model that has no weights before its first call.
+    """
+
+    given: Any
+    named: FunctionConfig
+    folder: Path
+    example: Callable[[], Any]
+
+    def model(self) -> Any:
+        """A model of either Keras, with its weights, which no one else holds.
+
+        Raises:
+            ConfigError: there is none, or it cannot be copied.
+        """
+        if copies.is_model(self.given):
+            return self._copied()
+        if self.given is not None or self.named.name:
+            with keras3.in_precision():
+                model = self.given() if self.given else sources.called(self.named, "model")
+            where = sources.place(self.named) if self.named.name else user_code.place(self.given)
+            copies.library(model, where)
+        elif (text := self._stored()) is not None:
+            model = copies.made(text)
+        else:
+            raise ConfigError("SupervisedConfig.model is not set: bind it to a function of yours")
+        self._build(model)
+        return model
+
+    def compiled(self, model: Any) -> scoring.Compiled:
+        """What `model`, which the method above returned, was compiled with."""
+        found = scoring.of(self.given if copies.is_model(self.given) else model)
+        if found is None and self.given is None and (text := self._stored()):
+            held = copies.compiled(text) or {}
+            return scoring.Compiled(*(held.get(name) for name in scoring.Compiled._fields))
+        return found or scoring.Compiled()
+
+    def _copied(self) -> Any:
+        self._build(self.given)
+        wanted = tf_keras.mixed_precision.global_policy().name
+        if wanted != "float32" and wanted not in copies.policies(self.given):
+            raise ConfigError(
+                "RuntimeConfig.mixed_precision_dtype has no effect on a model that is built "
+                f"already: set the policy {wanted!r} before building it"
+            )
+        text = copies.text(self.given)
+        model = copies.made(text, of=self.given)
+        self._build(model)
+        copies.copy_weights(self.given, model)
+        files.write_text(self.folder / layout.MODEL, text)
+        return model
+
+    def _build(self, model: Any) -> None:
+        if not copies.is_built(model):
+            copies.build(model, self.example())
+
+    def _stored(self) -> str | None:
+        for folder in (self.folder, self.folder.parent):
+            if (folder / layout.MODEL).is_file():
+                return (folder / layout.MODEL).read_text(encoding="utf-8")
+        return None
+
+
+def configured(compiled: scoring.Compiled, loss: str, metrics: tuple[str, ...]) -> scoring.Compiled:
+    """The loss and the metrics that a configuration names, instead of the compiled ones."""
+    if loss:
+        compiled = compiled._replace(loss=_named(loss, "loss"), loss_weights=None)
+    if metrics:
+        made = [_named(each, "metrics") for each in metrics]
+        compiled = compiled._replace(metrics=made, weighted_metrics=None)
+    return compiled
+
+
+def trainable(model: Any) -> tf_keras.Model:
+    """The model as official's steps take it: of tf_keras, and not compiled."""
+    if keras3.is_keras3(model):
+        return keras3.Network(model)
+    if model.optimizer is not None:
+        model.optimizer = model.compiled_loss = model.compiled_metrics = None
+    return model
+
+
+def _named(name: str, field: str) -> Any:
+    """Keras's name as it is; what `module.name` names, a class as a serialized object."""
+    if "." not in name:
+        return name
+    try:
+        found = pkgutil.resolve_name(name)
+        return tf_keras.saving.serialize_keras_object(found()) if isinstance(found, type) else found
+    except Exception as error:  # whatever a user's module may raise
+        said = user_code.summary(error)
+        raise ConfigError(f"SupervisedConfig.{field} = {name!r}: {said}") from error

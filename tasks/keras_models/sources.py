@@ -1,0 +1,101 @@
+"""Where a model and data come from: memory, a function that gin binds, or a file."""
+
+from typing import Any, NamedTuple
+
+from official.core import config_definitions as cfg
+
+from runner.configuration import functions
+from runner.configuration.functions import FunctionConfig
+from runner.core import user_code
+from runner.errors import ConfigError
+from tasks.keras_models import examples
+
+
+class Given(NamedTuple):
+    """What a caller has in memory; None: what the configuration names.
+
+    Attributes:
+        model: Of either Keras, or a function that builds one.
+        train: Data that have been read.
+        validation: The same.
+    """
+
+    model: Any = None
+    train: examples.Examples | None = None
+    validation: examples.Examples | None = None
+
+
+class Sources:
+    """The data of a task, read once, when first needed.
+
+    Args:
+        config: Has functions `train` and `validation`, and the sections `train_data` and so on.
+        given: What is in memory.
+    """
+
+    def __init__(self, config: cfg.TaskConfig, given: Given) -> None:
+        self._config = config
+        self._given = given
+        self._held: dict[str, examples.Examples] = {}
+
+    def read(self, part: str, path: str = "") -> examples.Examples:
+        """Training or validation data.
+
+        Args:
+            part: `train` or `validation`.
+            path: An .npz file to read instead, as of a further evaluation set.
+
+        Raises:
+            ConfigError: there are none, or none that can be learned from.
+        """
+        own = getattr(self._config, f"{part}_data").input_path
+        key = path if path and path != own else part
+        if key not in self._held:
+            self._held[key] = self._read(part) if key == part else examples.read(path, path)
+        return self._held[key]
+
+    def where(self, part: str) -> str:
+        """Names the data in messages: `my.py:12: my.train_data`."""
+        named = getattr(self._config, part)
+        if getattr(self._given, part) is None and named.name:
+            return place(named)
+        return f"{part} data"
+
+    def has(self, part: str) -> bool:
+        """Whether there are such data."""
+        named = getattr(self._config, part).name or getattr(self._config, f"{part}_data").input_path
+        return bool(named) or getattr(self._given, part) is not None
+
+    def first(self) -> Any:
+        """The features of one example, [1, ...]."""
+        return examples.first(self.read("train" if self.has("train") else "validation"))
+
+    def _read(self, part: str) -> examples.Examples:
+        if (held := getattr(self._given, part)) is not None:
+            return held
+        if (named := getattr(self._config, part)).name:
+            return examples.read(called(named, part), self.where(part))
+        if path := getattr(self._config, f"{part}_data").input_path:
+            return examples.read(path, self.where(part))
+        raise ConfigError(
+            f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
+            f"set task.{part}_data.input_path to an .npz (runner.fit leaves no data in its run)"
+        )
+
+
+def called(named: FunctionConfig, field: str) -> Any:
+    """What a function of the user's returns.
+
+    Raises:
+        ConfigError: there is no such function, or it takes other arguments.
+    """
+    try:
+        function = functions.load(named)
+    except ConfigError as error:
+        raise ConfigError(f"SupervisedConfig.{field} = @{named.name}: {error}") from error
+    return function()
+
+
+def place(named: FunctionConfig) -> str:
+    """The file and line of a function, and its name."""
+    return f"{user_code.place(functions.load(named).func)}: {named.name}"

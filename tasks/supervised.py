@@ -1,0 +1,198 @@
+"""Trains a Keras model on data, both of the user's: no task has to be written.
+
+    SupervisedConfig:
+      model = @my.build_model       # a function that returns a model, compiled or not
+      train = @my.train_data        # (x, y), (x, y, sample_weight), an .npz, or a tf.data.Dataset
+      validation = @my.validation_data
+      loss = 'sparse_categorical_crossentropy'
+      metrics = ('accuracy',)
+
+`runner.fit` does the same from Python, with a model and data at hand.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, task_factory
+from official.core import config_definitions as cfg
+
+from runner import inputs
+from runner.configuration.functions import FunctionConfig
+from runner.configuration.settings import setting
+from runner.errors import ConfigError
+from tasks.keras_models import examples, models, scoring, sources
+
+
+@dataclasses.dataclass
+class SupervisedData(inputs.DataConfig):
+    """How data of the user's are read; what they are is said by a function, or by `input_path`.
+
+    Arrays are placed by step. A tf.data.Dataset is read from its start, repeated for training, and
+    batched anew if its batches are not of `global_batch_size`.
+    """
+
+    input_path: str = setting("", "An .npz file with x, y and, if wanted, sample_weight.")
+    fingerprint: str = setting("", "What `runner.fit` was given. Not for users.", read="elsewhere")
+
+    def size(self) -> int | None:
+        """How many examples there are, None if unknown."""
+        if self.num_examples or not self.input_path:
+            return self.num_examples or None
+        return examples.read(self.input_path, "input_path").size
+
+
+@dataclasses.dataclass
+class SupervisedConfig(cfg.TaskConfig):
+    """A model and its data, each from a function of the user's."""
+
+    model: FunctionConfig = setting(
+        FunctionConfig, "Returns a model of tf_keras or Keras 3: in gin `@my.build_model`."
+    )
+    train: FunctionConfig = setting(
+        FunctionConfig,
+        "Returns training data: (x, y) or (x, y, sample_weight) of arrays, dicts or tuples of "
+        "them; the path of an .npz; or a tf.data.Dataset of such batches.",
+    )
+    validation: FunctionConfig = setting(
+        FunctionConfig, "Returns data to evaluate, in the same way.", read="evaluation"
+    )
+    loss: str = setting(
+        "",
+        "Keras's name of a loss, or `module.name` of a function or class; empty: what the model "
+        "was compiled with.",
+    )
+    metrics: tuple[str, ...] = setting((), "Metrics in the same way.")
+    train_data: SupervisedData = dataclasses.field(
+        default_factory=lambda: SupervisedData(is_training=True)
+    )
+    validation_data: SupervisedData = dataclasses.field(
+        default_factory=lambda: SupervisedData(is_training=False)
+    )
+    fingerprint: str = setting(
+        "", "The model that `runner.fit` was given. Not for users.", read="elsewhere"
+    )
+
+    @property
+    def brings_optimizer(self) -> bool:
+        """Whether the model may be compiled with one, for a configuration that names none."""
+        return bool(self.model.name)
+
+
+@task_factory.register_task_cls(SupervisedConfig)
+class SupervisedTask(base_task.Task):
+    """Learns labels from features, scored by the model's loss and metrics.
+
+    Attributes:
+        given: What the caller has in memory; set it before anything is built.
+    """
+
+    given = sources.Given()
+
+    @property
+    def streams(self) -> bool:
+        """Whether training data come one after the other, not placed by step."""
+        return isinstance(self._sources.read("train"), tf.data.Dataset)
+
+    def build_model(self) -> tf_keras.Model:
+        """The user's model; one of Keras 3 in a `keras3.Network`.
+
+        Raises:
+            ConfigError: there is none, or it cannot be trained here.
+        """
+        config, model = self.task_config, self._origin.model()
+        compiled = models.configured(self._origin.compiled(model), config.loss, config.metrics)
+        if compiled.loss is None and not getattr(model, "losses", ()):
+            raise ConfigError(
+                "there is no loss: compile the model (model.compile(loss=...)), or set "
+                "SupervisedConfig.loss"
+            )
+        self._compiled, self._model = compiled, models.trainable(model)
+        names = self._model.output_names
+        self._loss = scoring.Scores(names, loss=compiled.loss, loss_weights=compiled.loss_weights)
+        self._scores: list[scoring.Scores] = []
+        return self._model
+
+    def build_inputs(
+        self, params: SupervisedData, input_context: tf.distribute.InputContext | None = None
+    ) -> tf.data.Dataset:
+        """Batches of x and (y, sample weights), the latter () if there are none."""
+        part = "train" if params.is_training else "validation"
+        found = self._sources.read(part, params.input_path)
+        if isinstance(found, tf.data.Dataset):
+            replicas = input_context.num_replicas_in_sync if input_context else 1
+            size = params.global_batch_size // replicas
+            return examples.rebatched(found, size, training=params.is_training)
+        place = inputs.place if params.is_training else inputs.in_order
+        return place(found.size, found.load(), config=params, input_context=input_context)
+
+    @tf.autograph.experimental.do_not_convert
+    def build_losses(
+        self,
+        labels: tuple[Any, Any],
+        model_outputs: Any,
+        aux_losses: Sequence[tf.Tensor] | None = None,
+    ) -> tf.Tensor:
+        """The compiled loss, `add_loss` and regularizers: a float32 scalar."""
+        y, weight = labels
+        loss = self._loss.loss(y, model_outputs, scoring.or_none(weight))
+        return tf.add_n([tf.cast(each, tf.float32) for each in (loss, *(aux_losses or ()))])
+
+    def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
+        """The compiled metrics, fresh; with several outputs, the loss of each."""
+        alone = self._sources.has("train") and not self._sources.has("validation")
+        part = "train" if training or alone else "validation"
+        scores = scoring.Scores(
+            self._model.output_names,
+            metrics=self._compiled.metrics,
+            weighted_metrics=self._compiled.weighted_metrics,
+        )
+        trial = scoring.Trial(
+            lambda x: self.inference_step(x, self._model),
+            self._compiled.loss,
+            self._sources.read(part),
+            self._sources.where(part),
+        )
+        trial.trace(self._loss.loss, scores.update)
+        self._scores.append(scores)
+        return [*self._loss.metrics, *scores.metrics]
+
+    @tf.autograph.experimental.do_not_convert
+    def process_metrics(
+        self, metrics: Any, labels: tuple[Any, Any], model_outputs: Any, **_: Any
+    ) -> None:
+        """Counts a batch in those of the metrics that `build_metrics` made."""
+        y, weight = labels
+        held = {id(metric) for metric in metrics}
+        for scores in self._scores:
+            if any(id(metric) in held for metric in scores.metrics):
+                scores.update(y, model_outputs, scoring.or_none(weight))
+
+    def compiled_optimizer(self) -> Any:
+        """The optimizer that the user's model is compiled with; for `runner.runs.compiled_model`.
+
+        Raises:
+            ConfigError: it is not compiled.
+        """
+        model = self._origin.model()
+        if model.optimizer is None:
+            raise ConfigError(
+                f"{sources.place(self.task_config.model)} returns a model without an optimizer: "
+                "compile it, or set OptimizerConfig.type and LrConfig.type"
+            )
+        return model.optimizer
+
+    @functools.cached_property
+    def _sources(self) -> sources.Sources:
+        return sources.Sources(self.task_config, self.given)
+
+    @property
+    def _origin(self) -> models.Origin:
+        folder = Path(self.logging_dir)
+        return models.Origin(
+            self.given.model, self.task_config.model, folder, lambda: self._sources.first()
+        )

@@ -1,0 +1,286 @@
+"""A model and data of the user's, bound by gin to functions."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import runner
+from runner.errors import ConfigError
+from tasks.keras_models import examples
+
+MODULE = """
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+
+def arrays(n=60):
+    x = np.random.default_rng(0).normal(size=(n, 4))
+    return x, x[:, :3].argmax(1)
+
+
+def validation():
+    return arrays(17)
+
+
+def dataset():
+    return tf.data.Dataset.from_tensor_slices(arrays()).shuffle(60, seed=1).batch(7)
+
+
+def plain(width=8):
+    layers = tf_keras.layers
+    return tf_keras.Sequential([layers.Dense(width, "relu"), layers.Dropout(0.5), layers.Dense(3)])
+
+
+def compiled():
+    model = plain()
+    model.add(tf_keras.layers.Softmax())
+    rate = tf_keras.optimizers.schedules.CosineDecay(0.02, 40)
+    model.compile(
+        tf_keras.optimizers.Adam(rate, beta_1=0.8),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy", tf_keras.metrics.SparseTopKCategoricalAccuracy(2, name="top_2")],
+    )
+    return model
+
+
+def from_logits(labels, logits):
+    return tf_keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def two_outputs():
+    x = tf_keras.Input((4,), name="points")
+    outputs = {
+        "kind": tf_keras.layers.Dense(3, "softmax", name="kind")(x),
+        "size": tf_keras.layers.Dense(1, name="size")(x),
+    }
+    return tf_keras.Model({"points": x}, outputs)
+"""
+
+GIN = """
+from __gin__ import dynamic_registration
+import mine
+from tasks import supervised
+include 'supervised.gin'
+SupervisedConfig.model = @mine.{model}
+SupervisedConfig.train = @mine.{train}
+SupervisedConfig.validation = @mine.{validation}
+train/SupervisedData.global_batch_size = 10
+TrainerConfig.train_steps = 40
+TrainerConfig.validation_interval = 20
+TrainerConfig.checkpoint_interval = 20
+TrainerConfig.summary_interval = 20
+"""
+PLAIN = (
+    "SupervisedConfig.loss = 'mine.from_logits'",
+    "SupervisedConfig.metrics = ('accuracy',)",
+    "OptimizerConfig.type = 'adam'",
+    "LrConfig.type = 'constant'",
+    "ConstantLrConfig.learning_rate = 0.01",
+)
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Loads an experiment over the functions above, and more that a test writes."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load(*params, model="plain", train="arrays", validation="validation", more=""):
+        (tmp_path / "mine.py").write_text(MODULE + more)
+        named = {"model": model, "train": train, "validation": validation}
+        (tmp_path / "mine.gin").write_text(GIN.format(**named))
+        return runner.load("mine.gin", params)
+
+    return load
+
+
+def state(folder, step):
+    reader = tf.train.load_checkpoint(str(folder / f"ckpt-{step}"))
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith(("model", "optimizer"))]
+    return {name: reader.get_tensor(name).tobytes() for name in names}
+
+
+def test_functions_of_the_users_become_a_run_that_resumes_and_is_evaluated(mine, tmp_path):
+    results = runner.run(mine(*PLAIN), tmp_path / "run", "train_and_eval")
+    assert set(results["metrics"]) == {"accuracy", "validation_loss"}
+    half = mine(*PLAIN, "TrainerConfig.train_steps = 13")
+    runner.run(half, tmp_path / "often", "train")
+    runner.run(mine(*PLAIN), tmp_path / "often", "train_and_eval")
+    assert state(tmp_path / "run", 40) == state(tmp_path / "often", 40)
+    again = runner.run(mine(*PLAIN), tmp_path / "run", "eval")
+    assert again["metrics"] == results["metrics"]
+
+
+def test_a_compiled_model_brings_loss_metrics_and_optimizer_which_the_configuration_shows(
+    mine, tmp_path
+):
+    results = runner.run(mine(model="compiled"), tmp_path / "run", "train_and_eval")
+    assert set(results["metrics"]) == {"accuracy", "top_2", "validation_loss"}
+    shown = (tmp_path / "run/config.gin").read_text()
+    for line in ("type = 'adam_experimental'", "beta_1 = 0.8", "type = 'cosine'"):
+        assert line in shown
+    assert "initial_learning_rate = 0.02" in shown
+    again = runner.run(runner.load(tmp_path / "run/config.gin"), tmp_path / "run", "eval")
+    assert again["metrics"] == results["metrics"]
+
+
+def test_a_dataset_of_the_users_resumes_by_the_state_of_its_iterator(mine, tmp_path):
+    params = [*PLAIN, "train/SupervisedData.global_batch_size = 7"]
+    runner.run(mine(*params, train="dataset"), tmp_path / "once", "train")
+    half = mine(*params, "TrainerConfig.train_steps = 13", train="dataset")
+    runner.run(half, tmp_path / "often", "train")
+    runner.run(mine(*params, train="dataset"), tmp_path / "often", "train")
+    assert state(tmp_path / "once", 40) == state(tmp_path / "often", 40)
+    row = json.loads((tmp_path / "once/train.jsonl").read_text().splitlines()[-1])
+    assert row["step"] == 40
+
+
+def test_a_dataset_is_evaluated_whole_and_batched_anew_for_two_replicas(mine, tmp_path):
+    params = [
+        *PLAIN,
+        "RuntimeConfig.distribution_strategy = 'mirrored'",
+        "RunConfig.logical_cpus = 2",
+        "TrainerConfig.train_steps = 3",
+        "validation/SupervisedData.global_batch_size = 8",
+    ]
+    more = "def tail():\n    return dataset().take(3)\n"
+    loaded = mine(*params, train="dataset", validation="tail", more=more)
+    both = runner.run(loaded, tmp_path / "two", "train_and_eval")["metrics"]
+    params = [each for each in params if "logical" not in each and "mirrored" not in each]
+    one = runner.run(
+        mine(*params, train="dataset", validation="tail", more=more), tmp_path / "two", "eval"
+    )["metrics"]
+    assert one == pytest.approx(both, rel=1e-5)
+
+
+def test_several_outputs_have_losses_and_metrics_of_their_own(mine, tmp_path):
+    more = """
+def both():
+    x, y = arrays()
+    return {"points": x}, {"kind": y, "size": x[:, 0]}
+
+
+def losses():
+    model = two_outputs()
+    model.compile(
+        "adam",
+        {"kind": "sparse_categorical_crossentropy", "size": "mse"},
+        loss_weights={"kind": 1.0, "size": 0.5},
+        metrics={"kind": "accuracy"},
+    )
+    return model
+"""
+    loaded = mine(model="losses", train="both", validation="both", more=more)
+    found = runner.run(loaded, tmp_path / "run", "train_and_eval")["metrics"]
+    total = found["kind_loss"] + 0.5 * found["size_loss"]
+    assert found["validation_loss"] == pytest.approx(total, rel=1e-5)
+    assert "kind_accuracy" in found
+
+
+def test_penalties_count_once_and_weights_as_in_keras(mine, tmp_path):
+    more = """
+def weighted():
+    x, y = arrays()
+    return x, y, np.arange(60) / 60
+
+
+def penalized():
+    model = tf_keras.Sequential([
+        tf_keras.layers.Dense(3, "softmax", kernel_regularizer="l2"),
+        tf_keras.layers.ActivityRegularization(0.1),
+    ])
+    model.compile(
+        "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"],
+        weighted_metrics=[tf_keras.metrics.SparseCategoricalAccuracy(name="weighted")],
+    )
+    return model
+"""
+    loaded = mine(model="penalized", train="weighted", validation="weighted", more=more)
+    outcome = runner.run(loaded, tmp_path / "run", "train_and_eval")["metrics"]
+    import mine as module
+
+    model = module.penalized()
+    x, y, weight = module.weighted()
+    model(x[:1])
+    reader = tf.train.load_checkpoint(str(tmp_path / "run/ckpt-40"))
+    values = [reader.get_tensor(f"model/layer_with_weights-0/{name}/.ATTRIBUTES/VARIABLE_VALUE")
+              for name in ("kernel", "bias")]  # fmt: skip
+    model.set_weights(values)
+    expected = model.evaluate(x, y, 60, sample_weight=weight, verbose=0, return_dict=True)
+    expected["validation_loss"] = expected.pop("loss")
+    assert outcome == pytest.approx(expected, rel=1e-5)
+
+
+X, Y = np.zeros((6, 4)), np.arange(6) % 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((X, Y[:5]), "as many examples are needed of each: there are 6 of x, 5 of y"),
+        (({"a": X, "b": X[:2]}, Y), r"6 of x\['a'\], 2 of x\['b'\]"),
+        ((np.where(np.eye(6, 4), np.nan, 0), Y), "x has values that are not finite .* in 4 of 6"),
+        ((X, Y, np.zeros(6)), "every sample_weight is 0"),
+        ((X, np.array(list("abcabc"))), "y has strings; give class numbers"),
+        ((X, np.array([{}] * 6)), r"y is an array of objects \(dict\)"),
+        ((X, [[1], [1, 2], []] * 2), "y is not an array"),
+        ((X[:0], Y[:0]), "there are no examples"),
+        ((X, 3), "y is a single number"),
+        (X, r"expected \(x, y\) .* got a ndarray"),
+        (None, "got None"),
+        ("data.csv", "got the path data.csv"),
+        ("none.npz", "none.npz cannot be read"),
+        (tf.data.Dataset.range(3).batch(2), r"must be \(x, y\)"),
+        (tf.data.Dataset.from_tensors({"x": [1], "y": [2]}), "a dict of 'x', 'y'"),
+        (tf.data.Dataset.from_tensor_slices((X, Y)), "gives single examples; add .batch"),
+    ],
+)
+def test_data_that_no_model_can_learn_from_are_named(given, said):
+    with pytest.raises(ConfigError, match=said) as error:
+        examples.read(given, "mine.py:3: data")
+    assert str(error.value).startswith("mine.py:3: data: ")
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("model=lambda: tf_keras.Model", r"expected a Keras model, got type"),
+        (
+            "model=two_outputs",
+            r"mine\.py:\d+: mine\.arrays: the model returns a dict of 'kind', 'size'",
+        ),
+        ("train=lambda: (arrays()[0], np.eye(3)[arrays()[1]])", "is one-hot, but sparse_cat"),
+        ("train=lambda: (arrays()[0], arrays()[1] + 1)", "y goes from 1 to 3, but the model has 3"),
+        ("train=lambda: (arrays()[0], arrays()[1] + 0.5)", r"y has fractions \(float32\)"),
+        ("validation=lambda: (arrays()[0][:, :2], arrays()[1])", "expected axis -1 of input shape"),
+        ("validation=lambda: dataset().repeat()", "the validation data are endless"),
+        ("model=lambda: 1 / 0", "ZeroDivisionError|division by zero"),
+    ],
+)
+def test_models_and_data_that_do_not_fit_together_are_named(mine, tmp_path, more, said):
+    name, _, function = more.partition("=")
+    params = [*PLAIN[1:], "SupervisedConfig.loss = 'sparse_categorical_crossentropy'"]
+    changed = {name: "odd"} if "lambda" in more else {name: function}
+    added = f"odd = {function}\n" if "lambda" in more else ""
+    with pytest.raises((ConfigError, ZeroDivisionError, ValueError), match=said):
+        runner.run(mine(*params, more=added, **changed), tmp_path / "run", "train_and_eval")
+
+
+def test_class_numbers_for_a_loss_of_one_hot_labels_are_named(mine, tmp_path):
+    params = [*PLAIN[1:], "SupervisedConfig.loss = 'categorical_crossentropy'"]
+    with pytest.raises(ConfigError, match="compile with sparse_categorical_crossentropy"):
+        runner.run(mine(*params), tmp_path / "run", "train_and_eval")
+
+
+def test_an_optimizer_that_the_configuration_lacks_is_named(mine, tmp_path):
+    more = "def odd():\n    model = plain()\n    model.compile('nadam', 'mse')\n    return model\n"
+    with pytest.raises(ConfigError, match="compiled with Nadam, which the configuration does not"):
+        runner.run(mine(model="odd", more=more), tmp_path / "run", "train")
+
+
+def test_a_function_that_is_not_there_is_named_with_its_line(mine, tmp_path):
+    with pytest.raises(ConfigError, match=r"mine\.gin:6: .*no_such"):
+        mine(*PLAIN, model="no_such")

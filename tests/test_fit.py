@@ -1,0 +1,273 @@
+"""`runner.fit`: a Keras script becomes a run."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import runner
+from runner.errors import ConfigError
+
+SCRIPT = """
+import numpy as np
+import tf_keras
+
+x = np.random.default_rng(0).normal(size=(120, 4))
+y = x[:, :3].argmax(1)
+x_train, y_train, x_test, y_test = x[:90], y[:90], x[90:], y[90:]
+model = tf_keras.Sequential([
+    tf_keras.layers.Dense(16, "relu"),
+    tf_keras.layers.Dropout(0.2),
+    tf_keras.layers.Dense(3, "softmax"),
+])
+model.compile(tf_keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", ["accuracy"])
+model.fit(x_train, y_train, 30, epochs=20, validation_data=(x_test, y_test))
+print(model.evaluate(x_test, y_test, return_dict=True))
+"""
+CHANGED = {
+    "import tf_keras": "import runner, tf_keras",
+    "model.fit(x_train, y_train, 30, epochs=20, validation_data=(x_test, y_test))": (
+        "runner.fit(model, (x_train, y_train), (x_test, y_test), model_dir='run', batch_size=30,"
+        " epochs=20)"
+    ),
+}
+
+X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+Y = X[:, :3].argmax(1)
+SHORT = {"train_steps": 40, "batch_size": 10}
+
+
+def network(keras=tf_keras, dropout=0.5, units=8, **options):
+    layers = keras.layers
+    made = keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.Dense(units, "relu", kernel_regularizer="l2"),
+            layers.BatchNormalization(),
+            layers.Dropout(dropout),
+            layers.Dense(3, dtype="float32"),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    options = {"optimizer": keras.optimizers.Adam(0.01), "metrics": ["accuracy"], **options}
+    made.compile(loss=loss, **options)
+    return made
+
+
+def state(folder, step):
+    reader = tf.train.load_checkpoint(str(folder / f"ckpt-{step}"))
+    names = [
+        name
+        for name in reader.get_variable_to_shape_map()
+        if not name.startswith(("save_counter", "_CHECKPOINTABLE", "logs", "inputs"))
+    ]
+    return {name: np.asarray(reader.get_tensor(name)).tobytes() for name in names}
+
+
+def test_a_keras_script_becomes_a_run_by_changing_two_of_its_lines(tmp_path):
+    lines = [CHANGED.get(line, line) for line in SCRIPT.strip().splitlines()]
+    assert sum(a != b for a, b in zip(lines, SCRIPT.strip().splitlines(), strict=True)) == 2
+    (tmp_path / "script.py").write_text("\n".join(lines))
+    ran = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    accuracy = json.loads(ran.stdout.splitlines()[-1].replace("'", '"'))["accuracy"]
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    rows = [json.loads(row) for row in (tmp_path / "run/history.jsonl").read_text().splitlines()]
+    assert (status["state"], status["step"], len(rows)) == ("done", 60, 20)
+    assert rows[-1]["metrics"]["accuracy"] == pytest.approx(accuracy)
+
+
+@pytest.fixture(scope="module", params=["tf_keras", "keras"])
+def kept(request, tmp_path_factory):
+    """A whole run of a model of each Keras, with what it returned and its weights."""
+    keras = pytest.importorskip(request.param)
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    model = network(keras)
+    start = model.get_weights()
+    results = runner.fit(model, (X, Y), (X[:17], Y[:17]), model_dir=folder, **SHORT)
+    return keras, folder, model, start, results
+
+
+def test_the_model_then_scores_what_the_run_has_recorded(kept):
+    _, folder, model, _, results = kept
+    scores = model.evaluate(X[:17], Y[:17], verbose=0, return_dict=True)
+    found = dict(results["metrics"])
+    assert scores["accuracy"] == pytest.approx(found["accuracy"])
+    assert scores["loss"] == pytest.approx(found["validation_loss"], rel=1e-5)
+    names = [row["layer"] for row in json.loads((folder / "overview.json").read_text())["layers"]]
+    assert [name.partition("_")[0] for name in names] == ["dense", "batch", "dense"]
+    assert json.loads((folder / "overview.json").read_text())["forward_flops_per_example"] > 0
+
+
+def test_a_run_that_stopped_goes_on_to_the_same_bits(kept, tmp_path):
+    keras, folder, _, start, _ = kept
+
+    def again(**changed):
+        model = network(keras)
+        model.set_weights(start)
+        changed = {"model_dir": tmp_path / "often", **SHORT, **changed}
+        return runner.fit(model, (X, Y), (X[:17], Y[:17]), **changed)
+
+    def stop(logs):
+        del logs
+        return "enough"
+
+    loops = ["TrainerConfig.steps_per_loop = 13"]
+    assert again(gin_params=loops, train_actions=[stop])["status"] == "stopped"
+    assert again()["step"] == 40
+    assert state(tmp_path / "often", 40) == state(folder, 40)
+
+
+def test_the_same_call_on_a_finished_run_gives_back_its_weights(kept):
+    keras, folder, model, _, results = kept
+    other = network(keras)
+    again = runner.fit(other, (X, Y), (X[:17], Y[:17]), model_dir=folder, **SHORT)
+    assert again["metrics"] == results["metrics"]
+    pairs = zip(other.get_weights(), model.get_weights(), strict=True)
+    assert all(np.array_equal(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize("what", ["units", "data", "rate"])
+def test_a_changed_model_or_changed_data_are_refused(kept, what):
+    keras, folder, *_ = kept
+    model = network(
+        keras,
+        units=9 if what == "units" else 8,
+        optimizer=keras.optimizers.Adam(0.02 if what == "rate" else 0.01),
+    )
+    x = X + 1 if what == "data" else X
+    said = {
+        "units": r"task\.fingerprint: 'Sequential: \w+' -> 'Sequential: \w+'",
+        "data": r"task\.train_data\.fingerprint: 'x float32\[60, 4\], y int64\[60\]: \w+' -> ",
+        "rate": r"learning_rate: 0\.01 -> 0\.02",
+    }[what]
+    with pytest.raises(ConfigError, match=said):
+        runner.fit(model, (x, Y), (X[:17], Y[:17]), model_dir=folder, **SHORT)
+
+
+def test_another_process_can_evaluate_such_a_run_on_a_file(kept, tmp_path):
+    _, folder, _, _, results = kept
+    np.savez(tmp_path / "more.npz", x=X[:17], y=Y[:17])
+    loaded = runner.load(
+        folder / "config.gin", overrides=["task.validation_data.input_path=more.npz"]
+    )
+    again = runner.run(loaded, folder, "eval")
+    assert again["metrics"] == pytest.approx(results["metrics"])
+    with pytest.raises(ConfigError, match="there are no validation data: bind Superv"):
+        runner.run(runner.load(folder / "config.gin"), folder, "eval")
+
+
+KINDS = {
+    "two replicas": (
+        "RuntimeConfig.distribution_strategy = 'mirrored'",
+        "RunConfig.logical_cpus = 2",
+    ),
+    "in parts": ("RunConfig.gradient_accumulation = 2",),
+    "averages": (
+        "OptimizationConfig.ema = @EMAConfig()",
+        "EMAConfig.average_decay = 0.9",
+        "EMAConfig.trainable_weights_only = False",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keras_3_resumes_exactly_also(kind, tmp_path):
+    keras = pytest.importorskip("keras")
+    start = network(keras).get_weights()
+
+    def fit(folder, **more):
+        model = network(keras)
+        model.set_weights(start)
+        more["gin_params"] = [*KINDS[kind], *more.get("gin_params", ())]
+        data = (X, Y), (X[:16], Y[:16])
+        return runner.fit(model, *data, model_dir=tmp_path / folder, **{**SHORT, **more})
+
+    whole = fit("once")
+    loops = ["TrainerConfig.steps_per_loop = 13"]
+    fit("often", gin_params=loops, train_actions=[lambda logs: "enough"])
+    assert fit("often")["metrics"] == whole["metrics"]
+    assert state(tmp_path / "once", 40) == state(tmp_path / "often", 40)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_a_model_built_in_mixed_precision_is_trained_in_it(name, precision, tmp_path):
+    keras = pytest.importorskip(name)
+    policy = keras.mixed_precision
+    policy.set_global_policy(f"mixed_{precision}")
+    try:
+        model = network(keras)
+    finally:
+        policy.set_global_policy("float32")
+    results = runner.fit(model, (X, Y), (X, Y), model_dir=tmp_path / "run", **SHORT)
+    assert results["metrics"]["accuracy"] > 0.4
+    assert f"mixed_precision_dtype = '{precision}'" in (tmp_path / "run/config.gin").read_text()
+
+
+def test_a_precision_that_comes_too_late_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no effect on a model that is built already"):
+        runner.fit(
+            network(),
+            (X, Y),
+            model_dir=tmp_path / "run",
+            gin_params=["RuntimeConfig.mixed_precision_dtype = 'bfloat16'"],
+            **SHORT,
+        )
+
+
+def test_a_layer_without_configuration_is_named_and_its_function_is_taken_instead(tmp_path):
+    class Scale(tf_keras.layers.Layer):
+        def __init__(self, function):
+            super().__init__()
+            self.function = function
+
+        def call(self, inputs):
+            return self.function(inputs)
+
+    def build():
+        model = tf_keras.Sequential([Scale(lambda x: 2 * x), tf_keras.layers.Dense(3)])
+        model.compile("adam", network().loss)
+        return model
+
+    with pytest.raises(ConfigError, match=r"test_fit\.py:\d+: Scale cannot be made anew"):
+        runner.fit(build(), (X, Y), model_dir=tmp_path / "run", **SHORT)
+    assert runner.fit(build, (X, Y), model_dir=tmp_path / "run", **SHORT)["step"] == 40
+
+
+def test_a_model_with_a_training_step_of_its_own_is_refused(tmp_path):
+    class Own(tf_keras.Sequential):
+        def train_step(self, data):
+            return super().train_step(data)
+
+    model = Own([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
+    model.compile("adam", network().loss)
+    with pytest.raises(ConfigError, match="Own has a train_step of its own"):
+        runner.fit(model, (X, Y), model_dir=tmp_path / "run", **SHORT)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"train_steps": None}, "give train_steps or epochs"),
+        ({"epochs": 2}, "give train_steps or epochs"),
+        ({"model": tf_keras.Sequential([tf_keras.layers.Dense(3)])}, "the model has no optimizer"),
+        ({"model": "network"}, "expected a Keras model, got str"),
+        ({"train": (X, Y[:5])}, r"runner\.fit: train: as many examples"),
+        (
+            {"validation": tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).repeat()},
+            "the validation data are endless",
+        ),
+        ({"gin_params": ["TrainerConfig.train_step = 3"]}, "did you mean 'train_steps'"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_is_written(changed, said, tmp_path):
+    given = {"model": network(), "train": (X, Y), **SHORT, **changed}
+    with pytest.raises(ConfigError, match=said):
+        runner.fit(model_dir=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
