@@ -163,10 +163,6 @@ def test_another_process_can_evaluate_such_a_run_on_a_file(kept, tmp_path):
 
 
 KINDS = {
-    "two replicas": (
-        "RuntimeConfig.distribution_strategy = 'mirrored'",
-        "RunConfig.logical_cpus = 2",
-    ),
     "in parts": ("RunConfig.gradient_accumulation = 2",),
     "averages": (
         "OptimizationConfig.ema = @EMAConfig()",
@@ -193,6 +189,13 @@ def test_keras_3_resumes_exactly_also(kind, tmp_path):
     fit("often", gin_params=loops, train_actions=[lambda logs: "enough"])
     assert fit("often")["metrics"] == whole["metrics"]
     assert state(tmp_path / "once", 40) == state(tmp_path / "often", 40)
+
+
+def test_keras_3_on_several_replicas_is_refused(tmp_path):
+    keras = pytest.importorskip("keras")
+    mirrored = ["RuntimeConfig.distribution_strategy = 'mirrored'", "RunConfig.logical_cpus = 2"]
+    with pytest.raises(ConfigError, match="a Keras 3 model trains on one device here"):
+        runner.fit(network(keras), (X, Y), model_dir=tmp_path / "run", gin_params=mirrored, **SHORT)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

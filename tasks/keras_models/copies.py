@@ -13,6 +13,7 @@ from runner.errors import ConfigError
 from tasks.keras_models import keras3
 
 _COMPILED = "compile_config"
+_PASSING = ("shared_object_id", "rng_type")  # depend on the process, not on the model
 _INSTEAD = (
     "give it get_config() and define its class in a module that can be imported, or give "
     "runner.fit the function that builds the model instead of the model"
@@ -163,7 +164,7 @@ def _values(config: Any, key: str) -> Iterator[str]:
 
 def _renamed(config: Any, names: dict[str, str]) -> Any:
     if isinstance(config, dict):
-        parts = {key: part for key, part in config.items() if key != "shared_object_id"}
+        parts = {key: part for key, part in config.items() if key not in _PASSING}
         return {key: _renamed(part, names) for key, part in parts.items()}
     if isinstance(config, list):
         return [_renamed(part, names) for part in config]

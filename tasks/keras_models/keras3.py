@@ -24,11 +24,16 @@ class Network(tf_keras.Model):
     """A built Keras 3 model.
 
     Raises:
-        ConfigError: Keras 3 computes with another library than TensorFlow.
+        ConfigError: it computes with another library than TensorFlow, or on several replicas.
     """
 
     def __init__(self, network: Any) -> None:
         _check_backend()
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ConfigError(
+                "a Keras 3 model trains on one device here, because its resume on several has not "
+                "been proved exact: use tf_keras, or RuntimeConfig.distribution_strategy = 'off'"
+            )
         super().__init__(name=network.name, autocast=False)
         self._network = lambda: network  # hidden from tf_keras, whose tracking takes it for a layer
         seen: set[int] = set()
