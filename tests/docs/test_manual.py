@@ -6,6 +6,7 @@ A comment before a block of commands says otherwise: `<!-- fails: 2 -->` expects
 
 import ast
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -123,10 +124,14 @@ def test_links_lead_to_pages(page):
         assert (page.parent / link).is_file(), link
 
 
-def test_what_the_readme_shows_of_a_task_is_part_of_it():
-    shown = r"<!-- part of: (\S+) -->\n```python\n(.*?)```"
-    for name, text in re.findall(shown, PAGES[0].read_text(), re.DOTALL):
-        assert text in own_task.FILES[name]
+def test_the_script_of_the_readme_trains_and_resumes():
+    ((name, text),) = own_task.examples(PAGES[0]).items()
+    Path(name).write_text(text)
+    tf_keras.backend.reset_uids()
+    first, again = (runpy.run_path(name)["results"] for _ in range(2))
+    assert first["status"] == "done"
+    assert first["metrics"]["accuracy"] > 0.8
+    assert (again["step"], again["metrics"]) == (first["step"], first["metrics"])
 
 
 def literals():
