@@ -5,6 +5,7 @@
 
 - loop: training as users start it, against a bare `tf.function`, Model Garden and Keras' `fit`, all
   with the same kind of Adam. Few rounds contain a commit; the section `checkpoints` measures those.
+- fit: `runner.fit`, for the first of the models, against a task written for it and Keras 2.
 - graph: only the loop, against the bare loop in the same process: no rows, no checkpoints, and no
   differences between processes.
 - start: from the start of the command to the row of its first step, for the first of the models;

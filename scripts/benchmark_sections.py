@@ -56,6 +56,16 @@ def loop(options: Options) -> Iterator[Comparison]:
             yield Comparison(f"{model}, {steps} a loop", "steps/s", found, ratios)
 
 
+def fit(options: Options) -> Iterator[Comparison]:
+    """`runner.fit`, beside a task written for the model, and beside Keras 2."""
+    model, able = options.models[0], ("fit", "runner", "keras")
+    for steps in options.loops:
+        case = {"model": model, "loop": steps, "seconds": options.seconds}
+        found = _sets("contenders.py", able, options.repeats, **case)
+        ratios = (Ratio("fit", ("runner",), least=0.95), Ratio("fit", ("keras",), least=1.0))
+        yield Comparison(f"{model}, {steps} a loop, runner.fit", "steps/s", found, ratios)
+
+
 def graph(options: Options) -> Iterator[Comparison]:
     """Only the loop, beside the bare one in the same process."""
     name = "side_by_side"
@@ -167,6 +177,7 @@ def growth(options: Options) -> Iterator[Comparison]:
 
 SECTIONS: dict[str, Section] = {
     "loop": loop,
+    "fit": fit,
     "graph": graph,
     "start": start,
     "checkpoints": checkpoints,

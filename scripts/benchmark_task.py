@@ -100,6 +100,12 @@ MODELS = {
 }
 
 
+def arrays(model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Random examples and labels, [n, ...] and [n]."""
+    examples = MODELS[model].examples()
+    return examples, np.random.default_rng(1).integers(0, 10, len(examples), dtype=np.int32)
+
+
 @dataclasses.dataclass
 class StepConfig(cfg.TaskConfig):
     """Random examples for one of `MODELS`."""
@@ -121,8 +127,7 @@ class StepTask(base_task.Task):
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
         """Examples and labels: placed by step, or `num_examples` in order."""
-        known = MODELS[self.task_config.model].examples()
-        labels = np.random.default_rng(1).integers(0, 10, len(known), dtype=np.int32)
+        known, labels = arrays(self.task_config.model)
         examples, answers = tf.constant(known), tf.constant(labels)
 
         def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -102,6 +102,25 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
     runner.run(_experiment(model, loop), folder, "train", train_actions=[clock])
 
 
+def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """The runner's `fit`, with the same data and intervals as `runner`."""
+    import runner
+
+    data, network = tasks.arrays(model), tasks.MODELS[model].build(tf_keras)
+    _compile(tf_keras, network, tf_keras.optimizers.Adam(1e-3))
+    trainer = _experiment(model, loop).trainer
+    names = ("steps_per_loop", "summary_interval", "checkpoint_interval", "validation_interval")
+    runner.fit(
+        network,
+        data,
+        model_dir=folder,
+        train_steps=_ENDLESS,
+        batch_size=tasks.MODELS[model].batch,
+        gin_params=[f"TrainerConfig.{name} = {getattr(trainer, name)}" for name in names],
+        train_actions=[Clock(pause, loop=loop, seconds=seconds)],
+    )
+
+
 def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) -> None:
     """Steps per second of the runner's loop and of the bare one, both built in this process.
 
@@ -170,12 +189,7 @@ def keras3(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, clock: Clock) -> None:
     """Trains with TensorBoard and a checkpoint per epoch."""
     network = tasks.MODELS[model].build(library)
-    network.compile(
-        optimizer=optimizer,
-        loss=library.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        steps_per_execution=loop,
-    )
+    _compile(library, network, optimizer, steps_per_execution=loop)
     watch = library.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: clock())
     watch._supports_tf_logs = True  # or Keras 2 would read all metrics for it
     config = tasks.task_config(model)
@@ -194,6 +208,11 @@ def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, cloc
     )
 
 
+def _compile(library: Any, network: Any, optimizer: Any, **options: int) -> None:
+    loss = library.losses.SparseCategoricalCrossentropy(from_logits=True)
+    network.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
+
+
 def _experiment(model: str, loop: int) -> Any:
     epoch = tasks.MODELS[model].epoch
     return tasks.experiment(
@@ -208,6 +227,7 @@ def _experiment(model: str, loop: int) -> Any:
 
 CONTENDERS: dict[str, rounds.Measure] = {
     "runner": runner,
+    "fit": fit,
     "side_by_side": side_by_side,
     "bare": bare,
     "garden": garden,
