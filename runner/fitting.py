@@ -111,7 +111,7 @@ def _of_data(
             yield f"{part}/SupervisedData.global_batch_size = {size or examples.batch_size(found)}"
         if streams and part == "validation":
             _check_end(found, own)
-        if not streams:
+        if not streams and part == "train":  # for epochs
             yield f"{part}/SupervisedData.num_examples = {found.size}"
     if steps is not None:
         yield f"TrainerConfig.train_steps = {steps}"

@@ -23,7 +23,7 @@ from official.core import config_definitions as cfg
 
 from runner import inputs
 from runner.configuration.functions import FunctionConfig
-from runner.configuration.settings import setting
+from runner.configuration.settings import one_of, setting
 from runner.errors import ConfigError
 from tasks.keras_models import examples, models, scoring, sources
 
@@ -36,8 +36,20 @@ class SupervisedData(inputs.DataConfig):
     batched anew if its batches are not of `global_batch_size`.
     """
 
-    input_path: str = setting("", "An .npz file with x, y and, if wanted, sample_weight.")
+    input_path: str = setting(
+        "",
+        "An .npz file with x, y and, if wanted, sample_weight. It counts instead of a function.",
+    )
+    part: str = setting(
+        "",
+        "Which of the task's data: `train` or `validation`; empty: as `is_training` says.",
+        allowed=one_of("", "train", "validation"),
+    )
     fingerprint: str = setting("", "What `runner.fit` was given. Not for users.", read="elsewhere")
+
+    def once(self) -> "SupervisedData":
+        """The same training data for one pass in order."""
+        return self.replace(is_training=False, part="train")
 
     def size(self) -> int | None:
         """How many examples there are, None if unknown."""
@@ -89,9 +101,11 @@ class SupervisedTask(base_task.Task):
 
     Attributes:
         given: What the caller has in memory; set it before anything is built.
+        run_folder: Where the run is; see `runner.configuration.task_contract`.
     """
 
     given = sources.Given()
+    run_folder = Path()
 
     @property
     def streams(self) -> bool:
@@ -121,7 +135,7 @@ class SupervisedTask(base_task.Task):
         self, params: SupervisedData, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
         """Batches of x and (y, sample weights), the latter () if there are none."""
-        part = "train" if params.is_training else "validation"
+        part = params.part or ("train" if params.is_training else "validation")
         found = self._sources.read(part, params.input_path)
         if isinstance(found, tf.data.Dataset):
             replicas = input_context.num_replicas_in_sync if input_context else 1
@@ -172,6 +186,11 @@ class SupervisedTask(base_task.Task):
             if any(id(metric) in held for metric in scores.metrics):
                 scores.update(y, model_outputs, scoring.or_none(weight))
 
+    def prediction_label(self, labels: tuple[Any, Any]) -> Any:
+        """The labels without their weights."""
+        y, _ = labels
+        return y
+
     def compiled_optimizer(self) -> Any:
         """The optimizer that the user's model is compiled with; for `runner.runs.compiled_model`.
 
@@ -192,7 +211,6 @@ class SupervisedTask(base_task.Task):
 
     @property
     def _origin(self) -> models.Origin:
-        folder = Path(self.logging_dir)
         return models.Origin(
-            self.given.model, self.task_config.model, folder, lambda: self._sources.first()
+            self.given.model, self.task_config.model, self.run_folder, lambda: self._sources.first()
         )

@@ -162,6 +162,39 @@ def test_another_process_can_evaluate_such_a_run_on_a_file(kept, tmp_path):
         runner.run(runner.load(folder / "config.gin"), folder, "eval")
 
 
+def test_another_process_can_predict_and_export_such_a_run_with_a_file(kept, tmp_path):
+    _, folder, model, *_ = kept
+    np.savez(tmp_path / "more.npz", x=X[:25], y=Y[:25])
+    loaded = runner.load("supervised.gin", overrides=["task.validation_data.input_path=more.npz"])
+    assert runner.run(loaded, folder, "eval", dry_run=True)["status"] == "rehearsed"
+    runner.run(loaded, folder, "predict", output="new/out.npz")
+    found = np.load("new/out.npz")
+    np.testing.assert_allclose(found["output"], model(X[:25]), atol=1e-5)
+    np.testing.assert_array_equal(found["label"], Y[:25])
+    assert runner.run(loaded, folder, "export")["exports"][0]["accepted"]
+
+
+def test_a_model_without_a_declared_input_is_exported_for_batches_of_any_size(tmp_path):
+    model = tf_keras.Sequential([tf_keras.layers.Dense(3)])
+    model.compile("adam", network().loss)
+    data = (X, Y), (X[:17], Y[:17])
+    runner.fit(model, *data, model_dir="run", train_steps=2, batch_size=10)
+    np.savez("more.npz", x=X[:25], y=Y[:25])
+    loaded = runner.load("run/config.gin", overrides=["task.validation_data.input_path=more.npz"])
+    path = runner.run(loaded, "run", "export")["exports"][0]["path"]
+    served = tf.saved_model.load(path).signatures["model"]
+    (shape,) = (each.shape for each in served.structured_input_signature[1].values())
+    assert shape.as_list() == [None, 4]
+
+
+def test_a_run_of_a_function_asks_for_it(tmp_path):
+    runner.fit(network, (X, Y), model_dir="run", train_steps=2)
+    np.savez("more.npz", x=X[:25], y=Y[:25])
+    loaded = runner.load("run/config.gin", overrides=["task.validation_data.input_path=more.npz"])
+    with pytest.raises(ConfigError, match="bind it to the function that builds the model"):
+        runner.run(loaded, "run", "predict")
+
+
 KINDS = {
     "in parts": ("RunConfig.gradient_accumulation = 2",),
     "averages": (

@@ -7,6 +7,7 @@ a hundred lines deep in AutoGraph, or silently train something else.
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,25 @@ have it, and `index`, the examples' indices. Successive examples with the same k
 come in one call."""
 
 
-def build_task(config: cfg.TaskConfig, logging_dir: str) -> base_task.Task:
+PREDICTION_LABEL = "prediction_label"
+"""A task may have this method: labels as the data have them -> what the column `label` has.
+Without it, all of them."""
+
+RUN_FOLDER = "run_folder"
+"""A task may have this attribute: set to the run's folder, which it may read, before the model is
+built. `logging_dir`, where it may write, is a folder within or elsewhere where a mode only reads
+the run."""
+
+
+def build_task(
+    config: cfg.TaskConfig, logging_dir: str, run_folder: Path | None = None
+) -> base_task.Task:
     """The task registered for `config`.
+
+    Args:
+        config: The task's section.
+        logging_dir: Where it may write.
+        run_folder: Where the run is; None: in `logging_dir`.
 
     Raises:
         ConfigError: no task is registered.
@@ -47,7 +65,10 @@ def build_task(config: cfg.TaskConfig, logging_dir: str) -> base_task.Task:
             f"@task_factory.register_task_cls({kind.__name__}) above the task's class, and import "
             "its module in the gin file"
         )
-    return task_factory.get_task(config, logging_dir=logging_dir)
+    task = task_factory.get_task(config, logging_dir=logging_dir)
+    if hasattr(task, RUN_FOLDER):
+        setattr(task, RUN_FOLDER, run_folder or Path(logging_dir))
+    return task
 
 
 def build_model(task: base_task.Task) -> tf_keras.Model:

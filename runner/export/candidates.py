@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from official.core import base_task
 
+from runner.configuration import limits
 from runner.evaluation import evaluator
 from runner.export import conversion, fresh_process, gate, loaded, signatures, versions
 from runner.reporting import scalars
@@ -95,8 +96,8 @@ class Candidates:
 
     def reference(self, path: Path) -> gate.Scored:
         """What the checkpoint at `path`, which the evaluator holds, scores."""
-        number = tf.constant(self._built.config.trainer.validation_steps)
-        metrics = scalars.scalars(self._built.evaluate(number))
+        number = limits.validation_batches(self._built.config)
+        metrics = scalars.scalars(self._built.evaluate(tf.constant(number)))
         gate.check_names(metrics, self._options)
         return gate.Scored(gate.CHECKPOINT, metrics, versions.size_of_checkpoint(path), None)
 

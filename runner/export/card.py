@@ -110,6 +110,8 @@ def _facts(export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str
     }
     if reasons := [each.reason for each in scored if each.reason]:
         made["reason"] = "; ".join(reasons)
+    if limit := export.experiment.run.limit_evaluation:
+        made["limited"] = limit
     if len(scored) > 1:
         made["metrics_from_raw_inputs"] = records.plain(scored[1].metrics)
     return made

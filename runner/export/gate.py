@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from official.core import base_task
 
+from runner.configuration import limits
 from runner.core import text
 from runner.core.spelling import did_you_mean
 from runner.data import pipeline
@@ -78,7 +79,9 @@ class StandIn(tf.Module):
         types = [each.dtype for each in specs]
         flat = tf.nest.flatten(tf.numpy_function(run, list(given.values()), types))
         for tensor, spec in zip(flat, specs, strict=True):
-            tensor.set_shape(spec.shape)
+            tensor.set_shape(
+                [None, *spec.shape[1:]]
+            )  # a batch of the data, whatever size is declared
         return tf.nest.pack_sequence_as(self._own.nested_outputs, flat)
 
     def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -114,7 +117,7 @@ class Gate:
     ) -> None:
         self._task = checkpoint.task
         self._data = pipeline.whole(checkpoint.config.task.validation_data)
-        self._batches = tf.constant(checkpoint.config.trainer.validation_steps)
+        self._batches = tf.constant(limits.validation_batches(checkpoint.config))
         self._check = check
         self.stand_in = StandIn(checkpoint.model, own)
         self._evaluator = evaluator.Evaluator(

@@ -37,10 +37,22 @@ class Version(NamedTuple):
         found = files.read_json(self.accepted / layout.EXPORT_FACTS)
         return found if isinstance(found, dict) else {}
 
-    def check_same(self, checkpoint: str) -> None:
-        """Raises ConfigError if the accepted version was made from another checkpoint."""
+    def check_same(self, checkpoint: str, limit: int) -> None:
+        """Raises ConfigError if the accepted version is of another checkpoint, or less well tried.
+
+        Args:
+            checkpoint: Its digest.
+            limit: `RunConfig.limit_evaluation`.
+        """
         facts = self.facts()
-        if facts is not None and facts.get("digest") != checkpoint:
+        if facts is None:
+            return
+        if (was := facts.get("limited", 0)) and was != limit:
+            raise ConfigError(
+                f"{self.accepted} was scored with RunConfig.limit_evaluation = {was}, now {limit}; "
+                "remove it first"
+            )
+        if facts.get("digest") != checkpoint:
             raise ConfigError(
                 f"{self.accepted} was exported from another checkpoint of step {self.step:,}; "
                 "remove it first, if no server uses it"

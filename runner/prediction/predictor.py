@@ -78,6 +78,8 @@ class Predictor:
     def _predict(self, inputs: Any) -> dict[str, Any]:
         """The columns of a replica's part of a batch."""
         features, labels = _split(inputs)
+        if labels is not None and hasattr(self._task, task_contract.PREDICTION_LABEL):
+            labels = self._task.prediction_label(labels)
         outputs = self._task.inference_step(features, self._model)
         if hasattr(self._task, task_contract.PREDICTION):
             outputs = self._task.prediction(outputs)

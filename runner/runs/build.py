@@ -84,7 +84,7 @@ def build_evaluator(
     evaluated = pipeline.of_evaluations()
     request.stop.tell(brake.halt)
     with devices.scope():
-        task, model = _task(config, folder, given)
+        task, model = _task(config, folder, given, request.model_dir)
         with task_contract.kept(task):
             return evaluator.Evaluator(
                 config,
@@ -171,7 +171,7 @@ def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
 
 
 def _task(
-    config: Experiment, logging_dir: Path, given: Given
+    config: Experiment, logging_dir: Path, given: Given, run_folder: Path | None = None
 ) -> tuple[base_task.Task, tf_keras.Model]:
     """The task and its model.
 
@@ -184,7 +184,7 @@ def _task(
     if given.task is not None:
         return given.task, task_contract.build_model(given.task)
     section = sections.unlocked(config.task)
-    task = task_contract.build_task(section, str(logging_dir))
+    task = task_contract.build_task(section, str(logging_dir), run_folder)
     model = task_contract.build_model(task)
     if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from runner import config
 from runner.checkpoints import checkpoint_files, restore, selection
-from runner.configuration import sections
+from runner.configuration import limits, sections
 from runner.core import console, layout, text
 from runner.data import pipeline
 from runner.errors import ConfigError, RejectedError
@@ -51,7 +51,7 @@ def export(request: Request) -> Outcome:
     places = [versions.Version(root, name, source.step) for name in formats]
     with claim.claimed(root, note=console.say):
         for place in places:
-            place.check_same(source.digest)
+            place.check_same(source.digest, request.config.run.limit_evaluation)
         missing = [place for place in places if place.facts() is None]
         made = _make(request, source, missing) if missing else []
         kept = [_kept(place) for place in places if place not in missing]
@@ -98,6 +98,8 @@ def _make(
             f"exporting {source.path.name} (step {source.step:,}, {made.weights} weights) as "
             f"{', '.join(formats)}"
         )
+        for line in limits.describe(experiment, trains=False, evaluates=True):
+            console.say(line)
         made.make(formats, lambda: _training_data(request, experiment, made, source), processes)
         reference = made.reference(source.path)
         scored = {name: made.score(name, reference) for name in formats}
@@ -181,6 +183,7 @@ def _outcome(request: Request, source: _Source, exports: Sequence[dict[str, Any]
         "metrics": exports[0]["checkpoint_metrics"],
         "exports": list(exports),
         "model_dir": str(request.model_dir),
+        **({"limited": request.limits} if request.limits else {}),
     }
     if rejected:
         why = "; ".join(f"{each['format']}: {each['reason']}" for each in rejected)

@@ -104,7 +104,10 @@ def is_built(model: Any) -> bool:
 
 
 def build(model: Any, example: Any) -> None:
-    """Calls a model once, which makes its weights.
+    """Calls a model, which makes its weights.
+
+    A Sequential one without an Input takes its input's shape from that of its first batch; a second
+    one of another size tells it that batches may be of any.
 
     Args:
         model: Of either Keras.
@@ -114,7 +117,8 @@ def build(model: Any, example: Any) -> None:
         ConfigError: it cannot be called with them.
     """
     try:
-        model(example)
+        for size in (1, 2):
+            model(tf.nest.map_structure(lambda part, size=size: tf.repeat(part, size, 0), example))
     except Exception as error:
         shapes = tf.nest.map_structure(lambda part: part.shape.as_list(), example)
         raise ConfigError(

@@ -19,7 +19,7 @@ class Origin(NamedTuple):
     Attributes:
         given: A model in memory, which is copied, or a function that builds one.
         named: A function that gin binds.
-        folder: The folder of a run, or one in it, where `runner.fit` left the model's layers.
+        folder: The run's folder, where `runner.fit` leaves the model's layers.
         example: The features of one example, for a model that has no weights before its first call.
     """
 
@@ -44,7 +44,10 @@ class Origin(NamedTuple):
         elif (text := self._stored()) is not None:
             model = copies.made(text)
         else:
-            raise ConfigError("SupervisedConfig.model is not set: bind it to a function of yours")
+            raise ConfigError(
+                "SupervisedConfig.model is not set: bind it to the function that builds the model "
+                f"(runner.fit with a model, not a function, leaves {self.folder / layout.MODEL})"
+            )
         self._build(model)
         return model
 
@@ -76,10 +79,8 @@ class Origin(NamedTuple):
             copies.build(model, self.example())
 
     def _stored(self) -> str | None:
-        for folder in (self.folder, self.folder.parent):
-            if (folder / layout.MODEL).is_file():
-                return (folder / layout.MODEL).read_text(encoding="utf-8")
-        return None
+        path = self.folder / layout.MODEL
+        return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 def configured(compiled: scoring.Compiled, loss: str, metrics: tuple[str, ...]) -> scoring.Compiled:

@@ -56,10 +56,11 @@ class Sources:
 
     def where(self, part: str) -> str:
         """Names the data in messages: `my.py:12: my.train_data`."""
-        named = getattr(self._config, part)
-        if getattr(self._given, part) is None and named.name:
-            return place(named)
-        return f"{part} data"
+        if getattr(self._given, part) is not None:
+            return f"{part} data"
+        if path := getattr(self._config, f"{part}_data").input_path:
+            return path
+        return place(getattr(self._config, part))
 
     def has(self, part: str) -> bool:
         """Whether there are such data."""
@@ -73,10 +74,10 @@ class Sources:
     def _read(self, part: str) -> examples.Examples:
         if (held := getattr(self._given, part)) is not None:
             return held
+        if path := getattr(self._config, f"{part}_data").input_path:
+            return examples.read(path, path)
         if (named := getattr(self._config, part)).name:
             return examples.read(called(named, part), self.where(part))
-        if path := getattr(self._config, f"{part}_data").input_path:
-            return examples.read(path, self.where(part))
         raise ConfigError(
             f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
             f"set task.{part}_data.input_path to an .npz (runner.fit leaves no data in its run)"

@@ -151,6 +151,33 @@ def test_a_version_stays_as_it_is_and_only_missing_formats_are_made(toy):
         runner.run(experiment(formats("tflite")), toy, "export")
 
 
+def test_checkpoint_and_file_are_scored_on_the_batches_that_an_evaluation_is_limited_to(toy):
+    def limited(steps):
+        return experiment(
+            {
+                "trainer": {"validation_steps": steps},
+                "run": {
+                    "limit_evaluation": 2,
+                    "export": {"formats": ("tflite",)},
+                    "evaluator": {"name": "all" if steps < 0 else "one"},
+                },
+            }
+        )
+
+    for steps, examples in ((-1, 16), (1, 8)):
+        config = limited(steps)
+        evaluated = runner.run(config, toy, "eval", checkpoint="best")
+        made = runner.run(config, toy, "export")
+        assert made["metrics"] == evaluated["metrics"]
+        (facts,) = made["exports"]
+        assert (facts["examples"], facts["limited"]) == (examples, 2)
+        assert made["limited"] == {"evaluation": 2}
+        assert facts["metrics"] == pytest.approx(facts["checkpoint_metrics"], abs=1e-5)
+        with pytest.raises(ConfigError, match=r"scored with RunConfig.limit_evaluation = 2, now 0"):
+            runner.run(experiment(formats("tflite")), toy, "export")
+        shutil.rmtree(toy / "export")
+
+
 def test_a_full_disk_leaves_no_version_and_the_same_command_goes_on(toy):
     config = experiment(formats("tflite"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

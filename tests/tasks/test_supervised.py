@@ -1,6 +1,7 @@
 """A model and data of the user's, bound by gin to functions."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,3 +285,55 @@ def test_an_optimizer_that_the_configuration_lacks_is_named(mine, tmp_path):
 def test_a_function_that_is_not_there_is_named_with_its_line(mine, tmp_path):
     with pytest.raises(ConfigError, match=r"mine\.gin:6: .*no_such"):
         mine(*PLAIN, model="no_such")
+
+
+HEADS = """
+def parts():
+    x, y = arrays()
+    return {"left": x[:, :2], "right": x[:, 2:]}, {"kind": y, "size": x[:, 0]}
+
+
+def heads(library="tf_keras"):
+    keras = __import__(library)
+    given = {name: keras.Input((2,), name=name) for name in ("left", "right")}
+    both = keras.layers.Concatenate()(list(given.values()))
+    outputs = {
+        "kind": keras.layers.Dense(3, "softmax", name="kind")(both),
+        "size": keras.layers.Dense(1, name="size")(both),
+    }
+    model = keras.Model(given, outputs)
+    losses = {"kind": "sparse_categorical_crossentropy", "size": "mse"}
+    model.compile("adam", losses, metrics={"kind": "accuracy"})
+    return model
+"""
+
+
+@pytest.mark.parametrize("library", ["tf_keras", "keras"])
+def test_dicts_of_inputs_and_outputs_are_predicted_and_exported(library, mine, tmp_path):
+    pytest.importorskip(library)
+    params = (
+        f"mine.heads.library = '{library}'",
+        "ExportConfig.formats = ('saved_model', 'tflite')",
+        "TrainerConfig.train_steps = 2",
+    )
+    loaded = mine(*params, model="heads", train="parts", validation="parts", more=HEADS)
+    run = tmp_path / "run"
+    trained = runner.run(loaded, run, "train_and_eval")["metrics"]
+    predicted = runner.run(loaded, run, "predict", data="train")["output"]
+    rows = [json.loads(line) for line in Path(predicted).read_text().splitlines()]
+    assert len(rows) == 60
+    hits = [np.argmax(row["kind"]) == row["label"]["kind"] for row in rows]
+    assert np.mean(hits) == pytest.approx(trained["kind_accuracy"])
+    errors = [row["size"][0] - row["label"]["size"] for row in rows]
+    assert np.mean(np.square(errors)) == pytest.approx(trained["size_loss"], rel=1e-4)
+    exports = runner.run(loaded, run, "export")["exports"]
+    assert [each["metrics"] for each in exports] == [pytest.approx(trained, abs=1e-4)] * 2
+
+
+def test_a_file_counts_instead_of_a_function(mine, tmp_path):
+    loaded = mine(*PLAIN, "TrainerConfig.train_steps = 2")
+    runner.run(loaded, tmp_path / "run", "train")
+    x = np.zeros((5, 4))
+    np.savez("new.npz", x=x, y=x[:, 0].astype(int))
+    named = mine(*PLAIN, "validation/SupervisedData.input_path = 'new.npz'")
+    assert runner.run(named, tmp_path / "run", "predict")["predictions"] == 5
