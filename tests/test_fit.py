@@ -1,5 +1,6 @@
 """`runner.fit`: a Keras script becomes a run."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -187,12 +188,17 @@ def test_a_model_without_a_declared_input_is_exported_for_batches_of_any_size(tm
     assert shape.as_list() == [None, 4]
 
 
-def test_a_run_of_a_function_asks_for_it(tmp_path):
+def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
     runner.fit(network, (X, Y), model_dir="run", train_steps=2)
     np.savez("more.npz", x=X[:25], y=Y[:25])
     loaded = runner.load("run/config.gin", overrides=["task.validation_data.input_path=more.npz"])
     with pytest.raises(ConfigError, match="bind it to the function that builds the model"):
         runner.run(loaded, "run", "predict")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "built.py").write_text(f"import tf_keras\n\n\n{inspect.getsource(network)}")
+    named = ["task.model.name=built.network", "task.validation_data.input_path=more.npz"]
+    loaded = runner.load("run/config.gin", overrides=named)
+    assert runner.run(loaded, "run", "predict")["predictions"] == 25
 
 
 KINDS = {

@@ -79,9 +79,7 @@ class StandIn(tf.Module):
         types = [each.dtype for each in specs]
         flat = tf.nest.flatten(tf.numpy_function(run, list(given.values()), types))
         for tensor, spec in zip(flat, specs, strict=True):
-            tensor.set_shape(
-                [None, *spec.shape[1:]]
-            )  # a batch of the data, whatever size is declared
+            tensor.set_shape([None, *spec.shape[1:]])  # of any size, whatever is declared
         return tf.nest.pack_sequence_as(self._own.nested_outputs, flat)
 
     def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

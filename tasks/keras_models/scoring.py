@@ -84,7 +84,7 @@ class Trial(NamedTuple):
         """Calls each of `scores` with labels, outputs and weights, on every replica.
 
         Raises:
-            ConfigError: they cannot be compared.
+            ConfigError: the model cannot be called with the features, or they cannot be compared.
         """
         x, (y, weight) = examples.specs(self.data)
         outputs: Any = None
@@ -104,7 +104,11 @@ class Trial(NamedTuple):
             traced.get_concrete_function(x, y, weight)
         except (ValueError, TypeError, KeyError) as error:
             if outputs is None:
-                raise
+                given = tf.nest.map_structure(_shown, x)
+                said = user_code.summary(error.with_traceback(None))[:300]
+                raise ConfigError(
+                    f"{self.where}: the model cannot be called with x {given}: {said}"
+                ) from error
             labels, made = (tf.nest.map_structure(_shown, each) for each in (y, outputs))
             said = user_code.summary(error).partition("\n")[0][:200]
             raise ConfigError(
