@@ -70,7 +70,6 @@ def _tflite(
 @contextlib.contextmanager
 def _in_silence() -> Iterator[None]:
     """A context in which nothing is written to stderr: converters have notes of their own."""
-    sys.stderr.flush()
     before = os.dup(2)
     with Path(os.devnull).open("w") as nothing, warnings.catch_warnings():
         warnings.simplefilter("ignore")

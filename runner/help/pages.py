@@ -48,7 +48,7 @@ def experiment(path: Path, values: Values, catalogue: Catalogue, width: int) -> 
     for name in used:
         for found in catalogue.named(name)[:1]:
             text = f"  {name}: {found.summary}"
-            lines += textwrap.wrap(text, width, subsequent_indent=_INDENT)
+            lines += textwrap.wrap(text, width, subsequent_indent=_INDENT, break_on_hyphens=False)
     command = command or (
         f"runner --mode=train_and_eval --gin_file={path.name} --model_dir=runs/{path.stem}"
     )
@@ -92,7 +92,13 @@ def _field(title: str, each: Section, row: FieldHelp, values: Values, width: int
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_on_hyphens=False,  # nor paths
+    )
 
 
 def _ways(each: Section, name: str, values: Values) -> Iterator[str]:

@@ -135,8 +135,8 @@ def test_what_comes_later_counts(capsys):
     param = "--gin.TrainerConfig.train_steps=2"
     yaml, text = "--config_file=mine.yaml", "--params_override=trainer.train_steps=4,runtime.tpu=a"
 
-    def shown(*flags):
-        assert main.main([*base, *flags]) == 0
+    def shown(*flags, code=0):
+        assert main.main([*base, *flags]) == code
         lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
         return {line.split(":")[0]: line.split(None, 1)[1] for line in lines if " # " in line}
 
@@ -146,7 +146,7 @@ def test_what_comes_later_counts(capsys):
     assert found["train_steps"].split() == ["3", "#", "mine.yaml:1"]
     assert found["seed"].startswith("3 ")
     assert found["label_smoothing"].startswith("0.3 ")
-    found = shown(text, yaml, param, "--tpu=b")
+    found = shown(text, yaml, param, "--tpu=b", code=2)  # which has no effect
     assert found["train_steps"].startswith("4 ")
     assert found["tpu"].split() == ["b", "#", "--tpu=b"]
     assert "tpu" not in shown()  # not given is not None

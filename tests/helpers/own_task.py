@@ -10,7 +10,9 @@ def examples(page):
     return dict(found)
 
 
-FILES = examples(Path(__file__).parents[2] / "docs" / "getting_started.md")
+PAGE = Path(__file__).parents[2] / "docs" / "getting_started.md"
+
+FILES = examples(PAGE)
 """The manual's task: `line.py` and `line.gin`."""
 
 

@@ -58,7 +58,9 @@ def test_the_manuals_own_task_runs_in_a_folder_of_its_own(tmp_path):
     assert set(own_task.FILES) == {"line.py", "line.gin"}
     for name, text in own_task.FILES.items():
         (tmp_path / name).write_text(text)
-    command = re.search(r"^\$ (runner .*line\.gin.*)$", own_task.PAGE, re.MULTILINE).group(1)
+    command = re.search(
+        r"^\$ (runner .*line\.gin.*)$", own_task.PAGE.read_text(), re.MULTILINE
+    ).group(1)
 
     result = finish(start(*command.split()[1:], cwd=tmp_path))
 
