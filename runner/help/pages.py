@@ -97,7 +97,8 @@ def _wrapped(text: str, width: int) -> list[str]:
         width,
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,
-        break_on_hyphens=False,  # nor paths
+        break_on_hyphens=False,
+        break_long_words=False,  # such as paths
     )
 
 

@@ -335,7 +335,7 @@ def test_endless_data_are_refused(trained, tmp_path, monkeypatch):
 
 
 def test_flags_of_other_modes_are_refused(trained, tmp_path):
-    with pytest.raises(ConfigError, match="--output is for --mode=predict, .*not --mode=train"):
+    with pytest.raises(ConfigError, match="--output is for --mode=predict"):
         runner.run(toy.experiment(), tmp_path, "train", output="a.npz")
 
 
