@@ -49,13 +49,13 @@ def test_placed_inputs_dropout_and_averages_resume_exactly(tmp_path, capsys, str
 
 
 def test_the_state_of_own_inputs_is_in_the_checkpoint(tmp_path, capsys, own_inputs):
-    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs))
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(25, 40))
     assert "the state of the inputs is in the checkpoint" in capsys.readouterr().err
 
 
 def test_own_inputs_of_several_replicas_are_replayed(tmp_path, capsys, own_inputs):
     compare(tmp_path, lambda steps: experiment("mirrored", steps, **own_inputs))
-    assert "a resume is exact by replaying the inputs (40 batches" in capsys.readouterr().err
+    assert "a resume is exact by replaying the inputs (25 batches" in capsys.readouterr().err
 
 
 def test_own_inputs_that_tensorflow_cannot_tell_are_replayed(
