@@ -177,9 +177,7 @@ def killed(after):
     return action
 
 
-def test_what_was_committed_before_a_rollback_is_not_gone_on_from(
-    tmp_path, poisoned, undisturbed
-):
+def test_what_was_committed_before_a_rollback_is_not_gone_on_from(tmp_path, poisoned, undisturbed):
     bad = {"bad_loss": (33, 34, 37)}
     poisoned(**bad)
     made = experiment(5, rate=0.5)
