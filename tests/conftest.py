@@ -30,10 +30,11 @@ def own_modules(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def own_precision():
-    """Each test leaves the process at the precision it began with."""
+def own_settings():
+    """Each test leaves the process at the precision it began with, and with graphs."""
     yield
     tf_keras.mixed_precision.set_global_policy("float32")
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture

@@ -40,8 +40,14 @@ class InputState:
         return True
 
     def capture(self, iterator: tf.data.Iterator) -> None:
-        """Stores the iterator's position."""
-        self.variable.assign(tf.io.serialize_tensor(_serialized(iterator)))
+        """Stores the iterator's position, nothing if TensorFlow leaves part of it out.
+
+        At the end of a pass an op such as `batch` has let go of the shuffle below it, and how often
+        that one reshuffled is missing: the passes that follow would have another order.
+        """
+        state = tf.io.serialize_tensor(_serialized(iterator)).numpy()
+        whole = tf_internals.saved_shuffles(state) >= tf_internals.shuffles(iterator)
+        self.variable.assign(state if whole else b"")
 
     def put_back(self, iterator: tf.data.Iterator) -> None:
         """Moves an iterator over the same dataset to the stored position."""

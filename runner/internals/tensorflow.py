@@ -66,6 +66,20 @@ def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
     return iterator._iterator_resource
 
 
+def shuffles(iterator: tf.data.Iterator) -> int:
+    """How many shuffles an iterator's dataset has."""
+
+    def count(dataset: tf.data.Dataset) -> int:
+        return ("Shuffle" in type(dataset).__name__) + sum(map(count, dataset._inputs()))
+
+    return count(iterator._dataset)
+
+
+def saved_shuffles(state: bytes) -> int:
+    """How many shuffles left their position in the state of an iterator."""
+    return state.count(b"epoch_num_random_samples")
+
+
 def replica_spec(spec: Any) -> Any:
     """The specification of one replica's part of a distributed value; others stay as they are."""
     return spec._value_specs[0] if "PerReplica" in type(spec).__name__ else spec

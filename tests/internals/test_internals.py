@@ -22,7 +22,7 @@ from official.core import exp_factory, registry, task_factory
 from official.modeling import optimization
 from official.modeling.hyperparams import base_config
 from tensorflow.python.checkpoint import async_checkpoint_helper
-from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.distribute import values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config, func_graph
@@ -65,6 +65,16 @@ def iterator_state(tmp_path):
         ),
     )
     assert next(other).numpy() == 1, "_iterator_resource holds no state"
+
+
+def shuffles(tmp_path):
+    """Silent: a resume at the end of a pass would go on in another order."""
+    dataset = tf.data.Dataset.range(90).shuffle(90, seed=1).batch(4)
+    iterator = iter(tf.data.Dataset.zip(dataset.repeat(), dataset.repeat()).map(lambda a, b: a))
+    next(iterator)
+    state = tf.raw_ops.SerializeIterator(resource_handle=tf_internals.iterator_resource(iterator))
+    saved = tf_internals.saved_shuffles(tf.io.serialize_tensor(state).numpy())
+    assert tf_internals.shuffles(iterator) == saved == 2, "shuffles are not found"
 
 
 def replica_spec(tmp_path):
@@ -377,6 +387,8 @@ NAMES = [
     (generators, base_layer.BaseRandomLayer, "_random_generator"),
     (generators, backend.RandomGenerator, "_generator"),
     (iterator_state, iterator_ops.OwnedIterator, "_iterator_resource"),
+    (shuffles, iterator_ops.OwnedIterator, "_dataset"),
+    (shuffles, dataset_ops.UnaryDataset, "_inputs"),
     (replica_spec, values.PerReplicaSpec, "_value_specs"),
     (seed, context.Context, "_seed"),
     (seed, context.Context, "_rng"),

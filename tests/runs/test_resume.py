@@ -53,6 +53,22 @@ def test_the_state_of_own_inputs_is_in_the_checkpoint(tmp_path, capsys, own_inpu
     assert "the state of the inputs is in the checkpoint" in capsys.readouterr().err
 
 
+def test_a_commit_at_the_end_of_a_pass_is_replayed(tmp_path, capsys, own_inputs, monkeypatch):
+    def batches(self, params, input_context=None):
+        dataset = tf.data.Dataset.from_tensor_slices(toy.data(30))
+        options = tf.data.Options()  # nothing is read ahead of the commit
+        options.autotune.enabled = options.experimental_optimization.inject_prefetch = False
+        if not params.is_training:
+            return dataset.batch(8)
+        return dataset.shuffle(30).batch(8).repeat().with_options(options)
+
+    monkeypatch.setattr(Own, "build_inputs", batches)
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(20, 42))
+    said = capsys.readouterr().err
+    assert "a resume is exact by replaying the inputs (20 batches" in said
+    assert said.count("the state of the inputs is in the checkpoint") == 3  # once, first and last
+
+
 def test_own_inputs_of_several_replicas_are_replayed(tmp_path, capsys, own_inputs):
     compare(tmp_path, lambda steps: experiment("mirrored", steps, **own_inputs))
     assert "a resume is exact by replaying the inputs (25 batches" in capsys.readouterr().err
