@@ -407,6 +407,85 @@ class FindBatchConfig(base_config.Config):
 
 
 @dataclasses.dataclass
+class StudyConfig(base_config.Config):
+    """Many runs of one experiment as one: which seeds, folds and values, how they are chosen."""
+
+    seeds: tuple[int, ...] = setting(
+        (),
+        "Each configuration is trained with each of these seeds (`RunConfig.seed`); empty: with "
+        "the experiment's own. `--seeds=5` stands for the experiment's own and the four after it.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    folds: int = setting(
+        0,
+        "Each is trained on this many folds of the training data; 0: on all of them.",
+        allowed=number(at_least=2, also={0: "for none"}),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    vary: tuple[str, ...] = setting(
+        (),
+        "What varies, each as `Name.parameter=VALUES`. VALUES are a list (`0.01,0.1` or "
+        "`'adam','sgd'`), or `uniform(a, b)`, `log(a, b)`, `int(a, b)`. ` if "
+        "Name.parameter=value` at the end: only where another one has that value.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    strategy: str = setting(
+        "grid",
+        "How values are chosen: all combinations of lists (`grid`), at `random`, evenly "
+        "(`quasi_random`), or from the results so far (`tpe`, `cma_es`).",
+        allowed=one_of("grid", "random", "quasi_random", "tpe", "cma_es"),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    trials: int = setting(
+        0,
+        "How many configurations are tried; 0: all of a grid.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    seed: int = setting(
+        0,
+        "Seeds the choice of values.",
+        allowed=number(at_least=0, below=2**32),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    lag: int = setting(
+        4,
+        "Configuration n is chosen from the results up to n - lag. More workers than this wait for "
+        "each other; results do not depend on how many there are.",
+        allowed=COUNT,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    jobs: int = setting(
+        0,
+        "How many trials run side by side on this machine; 0: as many as it has room for.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    tries: int = setting(
+        3,
+        "How often a trial is started that fails unexpectedly (exit code 1).",
+        allowed=COUNT,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    failures: int = setting(
+        5,
+        "After this many unexpected failures in a row on one machine, it takes no more trials.",
+        allowed=COUNT,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+
+
+@dataclasses.dataclass
 class RunConfig(base_config.Config):
     """What this runner adds to official's sections."""
 
@@ -571,4 +650,7 @@ class RunConfig(base_config.Config):
     )
     epochs: EpochsConfig = setting(
         EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"
+    )
+    study: StudyConfig | None = setting(
+        None, "What `--mode=study` varies; a single run has none.", resume=REPORTS, read="elsewhere"
     )

@@ -31,6 +31,12 @@ INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
 
+TRIALS = "trials"  # in a study's folder, as are the next two; in it a run's folder for each trial
+STUDY = "study.json"
+TRIALS_TABLE = "trials.csv"
+TRIAL = "trial.json"  # in a trial's folder, as are its attempts
+ATTEMPTS = "attempts.jsonl"
+
 EVALUATOR = "evaluator.json"  # in an evaluator's own folder, as is the queue
 QUEUE = "queue"
 _EVALUATOR_FOLDER = "eval-"
@@ -40,6 +46,11 @@ _FILES = (
     *(HISTORY, TRAINING_ROWS, OVERVIEW, MODEL, TRACEBACK),
 )
 _FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS)
+
+
+def trials(study: Path) -> list[Path]:
+    """The folders of a study's trials, by number."""
+    return sorted((study / TRIALS).glob("[0-9]*-*"))
 
 
 def evaluator(model_dir: Path, name: str) -> Path:

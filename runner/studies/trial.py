@@ -1,0 +1,201 @@
+"""A trial of a study: one run, and what its folder says about it. No TensorFlow.
+
+`trial.json` says what it is, and is there before it starts. All else follows from the files that
+every run has: status.json, claim.json and history.jsonl.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from runner.core import files, layout
+from runner.errors import ConfigError, RunnerError
+from runner.history import best_evaluation, history, records
+from runner.run_folder import claim_file, status
+
+State = Literal[
+    "waiting",
+    "running",
+    "paused",
+    "done",
+    "stopped",
+    "preempted",
+    "diverged",
+    "failed",
+    "refused",
+]
+FINISHED: tuple[State, ...] = ("done", "stopped")
+PAUSED = "paused at step "
+"""How the reason begins with which a run is stopped at a step, to go on later."""
+
+_BY_SIGNAL = ("stopped by SIG", "ended by a second SIG")
+
+
+class Objective(NamedTuple):
+    """What the trials of a study are compared by.
+
+    Attributes:
+        metric: Its name; empty if nothing decides.
+        higher: Whether higher is better.
+    """
+
+    metric: str = ""
+    higher: bool = True
+
+    def worse(self, value: float) -> float:
+        """`value` as one of which lower is better."""
+        return -value if self.higher else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of a study.
+
+    Attributes:
+        number: Its number in the study, from 0.
+        folder: Its run's folder.
+        parameters: What varies: names as for `--gin`, and values; of a reference, its text.
+        seed: `RunConfig.seed`.
+        fold: Which fold is held out; None where there are no folds.
+        state: `waiting` has not started; `paused` waits to be promoted; `preempted` was stopped by
+            a signal or killed; `failed` and `refused` ended with exit code 1 and 2. A `stopped` one
+            has ended early by its own rules.
+        step: The last training step done.
+        best: Metrics at the best evaluation; empty where there is none.
+        last: Metrics at the last evaluation.
+        reason: Why it ended that way, in a few words.
+        evaluations: All of them: step and metrics, oldest first.
+        test: Metrics of the test of the best weights; empty where nothing was tested.
+        objective: What `best` follows from.
+        failures: How often it has ended with exit code 1.
+        more: What else trial.json says.
+    """
+
+    number: int
+    folder: Path
+    parameters: Mapping[str, Any]
+    seed: int
+    fold: int | None
+    state: State
+    step: int = 0
+    best: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    last: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    reason: str = ""
+    evaluations: Sequence[tuple[int, Mapping[str, float]]] = ()
+    test: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    objective: Objective = Objective()  # noqa: RUF009, immutable
+    failures: int = 0
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What makes it this trial: two with the same are one."""
+        return key(self.parameters, self.seed, self.fold)
+
+    @property
+    def configuration(self) -> str:
+        """What it shares with the trials that differ only by seed and fold."""
+        return json.dumps(self.parameters, sort_keys=True)
+
+
+def key(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str:
+    """The key of the trial with these."""
+    return json.dumps([parameters, seed, fold], sort_keys=True)
+
+
+def write(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Writes trial.json, unless it is there."""
+    if not (folder / layout.TRIAL).exists():
+        files.write_json(folder / layout.TRIAL, facts)
+
+
+def note(folder: Path, code: int, reason: str, host: str) -> None:
+    """Notes that the trial's process ended with an exit code that counts as a failure."""
+    row = {"exit_code": code, "reason": reason, "host": host}
+    files.append_json_line(folder / layout.ATTEMPTS, row)
+
+
+def read(folder: Path) -> Trial:
+    """The trial in a folder.
+
+    Raises:
+        RunnerError: its files are damaged, or it is no trial.
+    """
+    facts: Any = files.read_json(folder / layout.TRIAL)
+    try:
+        number, parameters, seed = facts["number"], facts["parameters"], facts["seed"]
+        fold, objective = facts.get("fold"), Objective(*facts.get("objective") or ())
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RunnerError(
+            f"{folder / layout.TRIAL} does not describe a trial: remove it"
+        ) from error
+    seen, attempts = status.read(folder), files.read_json_lines(folder / layout.ATTEMPTS)
+    rows = history.read(folder / layout.HISTORY)
+    own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
+    tests = [row for row in rows if isinstance(row, records.Test) and row.weights == "best"]
+    state, reason = _state(folder, seen, attempts)
+    best = _best(own, objective)
+    return Trial(
+        number=number,
+        folder=folder,
+        parameters=parameters,
+        seed=seed,
+        fold=fold,
+        state=state,
+        step=seen.step if seen else 0,
+        best=best.metrics if best else {},
+        last=own[-1].metrics if own else {},
+        reason=reason,
+        evaluations=tuple((row.step, row.metrics) for row in own),
+        test=tests[-1].metrics if tests else {},
+        objective=objective,
+        failures=sum(row["exit_code"] == RunnerError.exit_code for row in attempts),
+        more={name: facts[name] for name in facts.keys() - _FACTS},
+    )
+
+
+_FACTS = {"number", "parameters", "seed", "fold", "objective"}
+
+
+def all_of(study: Path) -> list[Trial]:
+    """The trials of a study, by number.
+
+    Raises:
+        RunnerError: files of a trial are damaged.
+    """
+    found = [read(each) for each in layout.trials(study) if (each / layout.TRIAL).exists()]
+    return sorted(found, key=lambda each: each.number)
+
+
+def _best(rows: Iterable[records.Evaluation], objective: Objective) -> records.Evaluation | None:
+    return best_evaluation.BestRule(*objective).best(rows) if objective.metric else None
+
+
+def _state(
+    folder: Path, seen: status.Status | None, attempts: Sequence[Mapping[str, Any]]
+) -> tuple[State, str]:
+    """The trial's state, and why."""
+    ended = attempts[-1] if attempts else None
+    if ended and ended["exit_code"] == ConfigError.exit_code:
+        return "refused", ended["reason"]
+    if is_held(folder):
+        return "running", ""
+    if seen is None:
+        return ("failed", ended["reason"]) if ended else ("waiting", "")
+    if seen.state == "running":
+        if ended and ended["exit_code"] == RunnerError.exit_code:
+            return "failed", ended["reason"]
+        return "preempted", "ended without recording a status"
+    if seen.reason.startswith(PAUSED):
+        return "paused", seen.reason
+    if seen.state == "stopped" and seen.reason.startswith(_BY_SIGNAL):
+        return "preempted", seen.reason
+    return seen.state, seen.reason
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process writes there, as far as this machine can tell."""
+    path = folder / layout.CLAIM
+    return path.exists() and not claim_file.abandoned(path)
