@@ -1,0 +1,188 @@
+"""Makes an experiment of all that sets its values, then resolves, validates and locks it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from official.core import config_definitions as cfg
+
+from runner.configuration import (
+    epochs,
+    gin_builder,
+    origins,
+    overrides,
+    registry,
+    schedules,
+    sections,
+    validation,
+    yaml_files,
+)
+from runner.errors import ConfigError
+from runner.internals import official as official_internals
+
+E = TypeVar("E", bound=cfg.ExperimentConfig)
+
+_MULTITASK = "official.modeling.multitask.configs"
+
+
+class Sources(NamedTuple):
+    """What sets the values of an experiment; the later of two wins.
+
+    Attributes:
+        experiment: The name of a registered experiment, if that is what gin modifies.
+        gin_files: Names or paths.
+        gin_params: `Name.parameter=value` strings.
+        config_files: Paths of YAML or JSON files.
+        overrides: As for `--params_override`.
+        flags: Single values by path, each with the flag that set it.
+    """
+
+    experiment: str | None
+    gin_files: list[str]
+    gin_params: list[str]
+    config_files: Iterable[str]
+    overrides: Iterable[str]
+    flags: Mapping[str, tuple[str, Any]]
+
+    def layers(self) -> Iterator[Callable[[], yaml_files.Layer]]:
+        """What reads each layer of values that comes after gin's."""
+        for file in self.config_files:
+            yield functools.partial(yaml_files.read_file, Path(file))
+        for text in self.overrides:
+            yield functools.partial(yaml_files.read_override, text)
+        for path, (flag, value) in self.flags.items():
+            yield functools.partial(yaml_files.single, path, value, flag)
+
+
+def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
+    """An experiment, locked with all its sections.
+
+    Args:
+        root: Its class.
+        sources: What sets its values.
+        mode: Whether the mode trains, and whether it evaluates; None: no validation.
+
+    Raises:
+        ConfigError: everything that is invalid or has no effect, one line each with its place.
+    """
+    made, (places, problems) = _begun(root, sources)
+    loading = origins.remember(made, places)
+    for read in sources.layers():
+        try:
+            loading.places |= overrides.apply(made, read())
+        except ConfigError as error:
+            problems.append(str(error))
+    try:
+        loading.resolved = resolve(made)
+    except ConfigError as error:
+        problems.append(str(error))
+    if mode is not None:
+        loading.validated = mode
+        trains, evaluates = mode
+        problems += validation.problems(
+            made, trains=trains, evaluates=evaluates, given_only=bool(problems)
+        )
+    if problems := problems or _violated(made):
+        raise ConfigError("\n".join(problems))
+    for _, section in sections.walk(made):
+        section.lock()
+    return made
+
+
+def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
+    """One of official's experiments as a `root`, whose further sections get their defaults.
+
+    Raises:
+        ConfigError: it is for several tasks, or has sections that `root` has not.
+    """
+    if isinstance(params, root):
+        return params
+    if any(kind.__module__ == _MULTITASK for kind in type(params).__mro__):
+        raise ConfigError(
+            f"{type(params).__name__}: multitask experiments are not supported: a run trains and "
+            "evaluates one task (RunConfig.evaluation_sets evaluates further data of it); "
+            "official.modeling.multitask.train_lib runs them"
+        )
+    names = [name for name in vars(params) if name not in params.RESERVED_ATTR]
+    if more := set(names) - {field.name for field in dataclasses.fields(cfg.ExperimentConfig)}:
+        raise ConfigError(
+            f"{type(params).__name__} has sections that this runner does not know: "
+            f"{', '.join(sorted(more))}"
+        )
+    made = root(task=params.task, trainer=params.trainer, runtime=params.runtime)
+    official_internals.restrict(made, official_internals.restrictions(params))
+    return made
+
+
+def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) -> list[str]:
+    """Resolves and validates an experiment for a mode, unless loading it did so already.
+
+    Args:
+        experiment: From `load`, a changed copy of one, or made in Python.
+        trains: Whether the mode trains.
+        evaluates: Whether the mode evaluates.
+
+    Returns:
+        Lines that show the derived values.
+
+    Raises:
+        ConfigError: everything that is invalid, one line each, with its place if it was loaded.
+    """
+    loading = origins.loading(experiment)
+    as_loaded = loading is not None and official_internals.is_locked(
+        experiment
+    )  # and so it has not changed
+    lines = loading.resolved if loading and as_loaded else resolve(experiment)
+    if not (loading and as_loaded and loading.validated == (trains, evaluates)):
+        validate(experiment, trains=trains, evaluates=evaluates)
+    return lines
+
+
+def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
+    """Sets the values derived from lengths in epochs and from the run's length. Idempotent.
+
+    Returns:
+        Lines that show the derived values.
+
+    Raises:
+        ConfigError: as `epochs.resolve` does.
+    """
+    lines = epochs.resolve(experiment)
+    schedules.follow(experiment)
+    return lines
+
+
+def validate(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) -> None:
+    """Checks the ranges and combinations that a mode depends on.
+
+    Args:
+        experiment: From `load`, or made in Python.
+        trains: Whether the mode trains.
+        evaluates: Whether the mode evaluates.
+
+    Raises:
+        ConfigError: everything out of range, one line each, with its place if it was loaded.
+    """
+    if problems := validation.problems(experiment, trains=trains, evaluates=evaluates):
+        raise ConfigError("\n".join(problems))
+
+
+def _begun(root: type[E], sources: Sources) -> tuple[E, gin_builder.Made]:
+    """The experiment that gin builds, or the registered one that gin modifies."""
+    if sources.experiment is None:
+        return gin_builder.build(root, sources.gin_files, sources.gin_params)
+    gin_builder.import_modules(sources.gin_files, sources.gin_params)
+    made = adopted(root, registry.experiment(sources.experiment))
+    return made, gin_builder.override(made, sources.gin_files, sources.gin_params)
+
+
+def _violated(made: cfg.ExperimentConfig) -> list[str]:
+    """The violated restriction of an experiment, such as `task.train_data.is_training != None`."""
+    try:
+        if official_internals.restrictions(made):
+            made.validate()
+        return []
+    except KeyError as error:  # what official raises
+        return [str(error.args[0])]
