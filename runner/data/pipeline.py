@@ -8,62 +8,19 @@ the start and skip: the same batches in the same order, at the cost of reading t
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import orbit
 import tensorflow as tf
 from official.core import base_task, config_definitions
 
 from runner.configuration import task_contract
-from runner.core import console, user_code
-from runner.data import batches
+from runner.data import batches, windows
+from runner.data.determinism import Determinism
 from runner.devices import strategy
 from runner.errors import ConfigError
-from runner.internals import tensorflow as tf_internals
-
-T = TypeVar("T")
-
-Window = tuple[int, int]
-"""Batches that training leaves out: the first, and the one after the last."""
 
 _REPEATED = "repeated_steps"  # a field of `inputs.DataConfig`
-
-
-class Determinism:
-    """Whether a process's inputs are deterministic; given up if TensorFlow cannot make them so.
-
-    TensorFlow refuses some random ops while a pipeline is built, and cannot rewrite some pipelines
-    when an iterator is made. Steps that run later stay deterministic.
-
-    Args:
-        note: Called once with the reason, if it is given up.
-
-    Attributes:
-        lost: Why it was given up; empty while it is kept.
-    """
-
-    def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
-        self._note = note
-        self.lost = ""
-
-    def begin(self, dataset: Any) -> Any:
-        """A new iterator over inputs that `training` or `validation` returned."""
-        return self.spare(lambda: tf.nest.map_structure(iter, dataset))
-
-    def spare(self, work: Callable[[], T]) -> T:
-        """The result of `work`, run without determinism if that made it fail."""
-        try:
-            return work()
-        except Exception as error:
-            if not tf_internals.refuses_determinism(error):
-                raise
-            why = f"TensorFlow cannot make them deterministic: {user_code.summary(error)}"
-        with strategy.without_determinism():
-            made = work()
-        if not self.lost:
-            self.lost = why
-            self._note(why)
-        return made
 
 
 def training(
@@ -71,7 +28,7 @@ def training(
     data: config_definitions.DataConfig,
     *,
     step: int = 0,
-    skipped: Iterable[Window] = (),
+    skipped: Iterable[windows.Window] = (),
     limit: int = 0,
     seed: int = 0,
     threads: int | None = None,
@@ -97,7 +54,7 @@ def training(
 
     def build(context: tf.distribute.InputContext) -> Any:
         parts = []
-        for first, count in segments(step, skipped):
+        for first, count in windows.segments(step, skipped):
             strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
             parts.append(_from(task, data, context, first, count, limit))
         return tf.nest.map_structure(_joined, *parts)
@@ -123,7 +80,7 @@ def validation(
         threads: As for `training`.
         examples: How many to read, from the first; None for all. Input pipelines share them.
         start: The batch to begin with; those before it are read and dropped.
-        determinism: Records whether it was kept; None: a new `of_evaluations`.
+        determinism: Records whether it was kept; None: a new one for evaluations.
 
     Raises:
         ConfigError: as for `training`.
@@ -144,13 +101,9 @@ def validation(
         return tf.nest.map_structure(cut, dataset)
 
     options = _options(data, threads)
-    return (determinism or of_evaluations()).spare(lambda: _distributed(task, build, options))
-
-
-def of_evaluations() -> Determinism:
-    """A `Determinism` that prints a line if an evaluation loses it."""
-    said = "the inputs of evaluations may differ from one to the next, because"
-    return Determinism(lambda why: console.say(f"{said} {why}"))
+    return (determinism or Determinism.of_evaluations()).spare(
+        lambda: _distributed(task, build, options)
+    )
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
@@ -191,33 +144,6 @@ def advice(data: config_definitions.DataConfig) -> str:
         f"{', '.join(['RuntimeConfig.dataset_num_private_threads', *may_help])} may help; "
         "--profile_steps=100:110 shows which op waits"
     )
-
-
-def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
-    """What to read from `step` on: first batch and number of batches, None for all."""
-    first, found = step, []
-    for start, end in _merged(skipped):
-        if start <= first:
-            first += end - start
-        else:
-            found.append((first, start - first))
-            first = end
-    return [*found, (first, None)]
-
-
-def batch_of(step: int, skipped: Iterable[Window]) -> int:
-    """The batch that `step` is trained on."""
-    return segments(step, skipped)[0][0]
-
-
-def _merged(windows: Iterable[Window]) -> list[Window]:
-    merged: list[Window] = []
-    for start, end in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _from(

@@ -11,6 +11,7 @@ from official.core import config_definitions as cfg
 
 from runner.config import Experiment
 from runner.data import batches, pipeline
+from runner.data.determinism import Determinism
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.run_config import EvaluationSetConfig
@@ -60,7 +61,7 @@ def dataset(
     data: cfg.DataConfig,
     name: str,
     examples: int | None = None,
-    determinism: pipeline.Determinism | None = None,
+    determinism: Determinism | None = None,
     start: int = 0,
 ) -> Any:
     """Data for `Evaluator.evaluate_on`: the first `examples`, None for all, from batch `start` on.

@@ -12,7 +12,8 @@ from official.core import base_task, base_trainer, config_definitions
 
 from runner.checkpoints import averages, restore, warm_start
 from runner.core import console
-from runner.data import batches, pipeline
+from runner.data import batches
+from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
 from runner.optimizers import optimizer as optimizers
 from runner.optimizers import weight_averages
@@ -61,7 +62,7 @@ class Evaluator(base_trainer.Trainer):
         train_dataset: Any = None,
         check: Callable[[], None] = lambda: None,
         free: tf.Variable | bool = True,
-        evaluated: pipeline.Determinism | None = None,
+        evaluated: Determinism | None = None,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = weight_averages.Averages(ema, model) if ema else None
@@ -78,7 +79,7 @@ class Evaluator(base_trainer.Trainer):
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
         self.left_out = False
-        self._evaluated = evaluated or pipeline.of_evaluations()
+        self._evaluated = evaluated or Determinism.of_evaluations()
         self._optimizer = optimizer
         self._check = check
         self._free = free

@@ -13,6 +13,7 @@ from runner.configuration import limits
 from runner.core import text
 from runner.core.spelling import did_you_mean
 from runner.data import pipeline
+from runner.data.determinism import Determinism
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
 from runner.export import fresh_process, signatures
@@ -124,7 +125,7 @@ class Gate:
             self.stand_in,
             None,
             validation_dataset=checkpoint.eval_dataset,
-            evaluated=pipeline.of_evaluations(),
+            evaluated=Determinism.of_evaluations(),
             check=check,
         )
 

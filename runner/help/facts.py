@@ -57,11 +57,6 @@ class Section(NamedTuple):
         """`package.module.Class`."""
         return f"{self.module}.{self.name}"
 
-    def path_of(self, field: FieldHelp) -> str:
-        """The field's path for `--params_override`; empty if there are none or several."""
-        is_one = (self.path or self.name == "Experiment") and "[]" not in self.path
-        return f"{self.path}.{field.field}".removeprefix(".") if is_one else ""
-
 
 @functools.cache
 def table() -> tuple[Section, ...]:

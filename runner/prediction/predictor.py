@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from runner.configuration import task_contract
+from runner.configuration import prediction_contract
 from runner.data import batches
 from runner.evaluation import evaluator
 from runner.prediction import rows
@@ -78,12 +78,12 @@ class Predictor:
     def _predict(self, inputs: Any) -> dict[str, Any]:
         """The columns of a replica's part of a batch."""
         features, labels = _split(inputs)
-        if labels is not None and hasattr(self._task, task_contract.PREDICTION_LABEL):
+        if labels is not None and hasattr(self._task, prediction_contract.PREDICTION_LABEL):
             labels = self._task.prediction_label(labels)
         outputs = self._task.inference_step(features, self._model)
-        if hasattr(self._task, task_contract.PREDICTION):
+        if hasattr(self._task, prediction_contract.PREDICTION):
             outputs = self._task.prediction(outputs)
-        columns = task_contract.prediction(self._task, outputs)
+        columns = prediction_contract.columns_of(self._task, outputs)
         columns = {**columns, **_labels(labels), **columns}  # their own `label` counts
         return tf.nest.map_structure(_whole_precision, columns)
 
@@ -108,7 +108,7 @@ def _labels(labels: Any) -> dict[str, Any]:
     flat = tf.nest.flatten(labels)
     if labels is None or not all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat):
         return {}
-    return {_LABEL: task_contract.named(labels)}
+    return {_LABEL: prediction_contract.named(labels)}
 
 
 def _whole_precision(values: tf.Tensor) -> tf.Tensor:

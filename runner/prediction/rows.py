@@ -9,7 +9,7 @@ import tensorflow as tf
 from official.core import base_task
 from official.core import config_definitions as cfg
 
-from runner.configuration import task_contract
+from runner.configuration import prediction_contract
 from runner.errors import ConfigError
 
 KEY = "key"
@@ -39,7 +39,7 @@ class Rows:
         self._task = task
         self._data = data
         self._complete = complete
-        self._keys = task_contract.prediction_keys(task, data)
+        self._keys = prediction_contract.keys_of(task, data)
         self._waiting: list[Columns] = []
         self._end = begin
         self.begin = begin
@@ -80,7 +80,7 @@ class Rows:
         columns = tf.nest.map_structure(lambda each: each[: end - begin], columns)
         index = np.arange(begin, end)
         keys = index if self._keys is None else _runs(self._keys[begin:end])
-        made = task_contract.prediction_rows(self._task, self._data, {**columns, "index": index})
+        made = prediction_contract.rows_of(self._task, self._data, {**columns, "index": index})
         return self._table(keys, columns if made is None else made)
 
     def _table(self, keys: np.ndarray, columns: Columns) -> pa.Table:

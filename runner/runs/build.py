@@ -13,6 +13,7 @@ from runner.config import Experiment, origins
 from runner.configuration import limits, sections, task_contract, unused_values
 from runner.core import schedule
 from runner.data import pipeline
+from runner.data.determinism import Determinism
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
@@ -43,7 +44,7 @@ def build_trainer(
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     limits.check_training(config.task.train_data, config.run.limit_train)
     brake, extra = inner_loop.Brake(), extra_state.ExtraState()
-    determinism, evaluated = pipeline.Determinism(), pipeline.of_evaluations()
+    determinism, evaluated = Determinism(), Determinism.of_evaluations()
     request.stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, request.model_dir, given)
@@ -81,7 +82,7 @@ def build_evaluator(
     config, given = request.config, request.given
     averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = build_devices(config, given), inner_loop.Brake()
-    evaluated = pipeline.of_evaluations()
+    evaluated = Determinism.of_evaluations()
     request.stop.tell(brake.halt)
     with devices.scope():
         task, model = _task(config, folder, given, request.model_dir)
@@ -105,7 +106,7 @@ def training_inputs(
     task: base_task.Task,
     step: int,
     rows: history.History,
-    determinism: pipeline.Determinism,
+    determinism: Determinism,
 ) -> Any:
     """The training inputs from `step` on, without the batches that decisions skip."""
     return pipeline.training(
@@ -201,8 +202,6 @@ def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     return strategy.build(config.runtime, logical_cpus=run.logical_cpus)
 
 
-def _validation_inputs(
-    config: Experiment, task: base_task.Task, evaluated: pipeline.Determinism
-) -> Any:
+def _validation_inputs(config: Experiment, task: base_task.Task, evaluated: Determinism) -> Any:
     data = config.task.validation_data
     return evaluation_sets.dataset(config, task, data, "validation_data", determinism=evaluated)

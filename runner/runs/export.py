@@ -13,7 +13,7 @@ from runner import config
 from runner.checkpoints import checkpoint_files, restore, selection
 from runner.configuration import limits, sections
 from runner.core import console, layout, text
-from runner.data import pipeline
+from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RejectedError
 from runner.export import candidates, card, conversion, gate, versions
 from runner.history import history, policies
@@ -154,7 +154,7 @@ def _training_data(
 ) -> Iterable[Any]:
     """The batches that training would go on with after the checkpoint."""
     rows = history.History(request.model_dir / layout.HISTORY)
-    data = build.training_inputs(experiment, made.task, source.step, rows, pipeline.Determinism())
+    data = build.training_inputs(experiment, made.task, source.step, rows, Determinism())
     return iter(data)
 
 

@@ -14,7 +14,8 @@ from runner.checkpoints import restore, selection
 from runner.config import Experiment
 from runner.core import background, closing, console, layout, text
 from runner.core.spelling import did_you_mean
-from runner.data import batches, pipeline
+from runner.data import batches
+from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator
 from runner.history import policies
@@ -173,7 +174,7 @@ def _restored(request: Request, plan: _Plan) -> evaluator.Evaluator:
 def _inputs(config: Experiment, built: evaluator.Evaluator, plan: _Plan, start: int = 0) -> Any:
     """An iterator over the data from batch `start` on."""
     name, data, part_of = plan.data
-    evaluated = pipeline.of_evaluations()
+    evaluated = Determinism.of_evaluations()
     with built.strategy.scope():
         examples = evaluation_sets.portion(part_of, built.task) if part_of else None
         dataset = evaluation_sets.dataset(

@@ -12,7 +12,7 @@ import time
 
 from runner.checkpoints import checkpoint_manager
 from runner.core import schedule, text
-from runner.data import pipeline
+from runner.data import windows
 from runner.errors import DivergedError
 from runner.history import history, records
 from runner.training import trainer
@@ -74,7 +74,7 @@ class Divergence:
         bound = self._trainer.config.trainer.loss_upper_bound
         return f"a step's loss is above TrainerConfig.loss_upper_bound = {bound:g} (mean {mean:g})"
 
-    def _window(self, target: int, broke: int) -> pipeline.Window:
+    def _window(self, target: int, broke: int) -> windows.Window:
         """The batches to leave out.
 
         A loss that breaks identifies its batch; the step before may have broken the weights, so
@@ -85,4 +85,4 @@ class Divergence:
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)
         loss_broke = not self._trainer.is_sound
         first = max(target, broke - 2**again) if loss_broke else target
-        return pipeline.batch_of(first, skipped), pipeline.batch_of(broke - 1, skipped) + 1
+        return windows.batch_of(first, skipped), windows.batch_of(broke - 1, skipped) + 1

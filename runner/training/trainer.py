@@ -10,6 +10,7 @@ from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
 from runner.data import batches, pipeline
+from runner.data.determinism import Determinism
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
 from runner.internals import keras as keras_internals
@@ -42,8 +43,8 @@ class Trainer(evaluator.Evaluator):
         validation_dataset: Any,
         brake: inner_loop.Brake,
         extra: extra_state.ExtraState,
-        determinism: pipeline.Determinism,
-        evaluated: pipeline.Determinism,
+        determinism: Determinism,
+        evaluated: Determinism,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(

@@ -11,7 +11,7 @@ from tensorflow.python.framework import config as tf_config
 
 import runner
 from runner import inputs
-from runner.data import pipeline
+from runner.data import pipeline, windows
 from runner.errors import ConfigError
 
 
@@ -30,13 +30,13 @@ from runner.errors import ConfigError
     ],
 )
 def test_what_is_read_from_a_step_on(step, skipped, expected):
-    assert pipeline.segments(step, skipped) == expected
+    assert windows.segments(step, skipped) == expected
 
 
 def test_a_step_has_the_batch_that_reading_through_would_give_it():
     skipped = [(3, 5), (9, 10), (10, 12)]
     kept = [batch for batch in range(40) if not any(a <= batch < b for a, b in skipped)]
-    assert [pipeline.batch_of(step, skipped) for step in range(20)] == kept[:20]
+    assert [windows.batch_of(step, skipped) for step in range(20)] == kept[:20]
 
 
 class Own(toy.ToyTask):

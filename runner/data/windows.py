@@ -1,0 +1,33 @@
+"""Batches that training leaves out, as a rollback decides, and those that it then reads."""
+
+from collections.abc import Iterable
+
+Window = tuple[int, int]
+"""Batches that training leaves out: the first, and the one after the last."""
+
+
+def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
+    """What to read from `step` on: first batch and number of batches, None for all."""
+    first, found = step, []
+    for start, end in _merged(skipped):
+        if start <= first:
+            first += end - start
+        else:
+            found.append((first, start - first))
+            first = end
+    return [*found, (first, None)]
+
+
+def batch_of(step: int, skipped: Iterable[Window]) -> int:
+    """The batch that `step` is trained on."""
+    return segments(step, skipped)[0][0]
+
+
+def _merged(windows: Iterable[Window]) -> list[Window]:
+    merged: list[Window] = []
+    for start, end in sorted(windows):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
