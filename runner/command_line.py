@@ -1,0 +1,249 @@
+"""The flags of the command: their names, their values and what `--help` says about each."""
+
+import argparse
+from typing import NoReturn
+
+from runner import modes
+from runner.core import installation
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+from runner.internals import standard_library
+from runner.projects import create
+
+_EPILOG = """\
+more help: --help=modes, --help=experiments, --help=digits.gin (one of them), --help=RunConfig (or
+another section of the configuration), --help=RunConfig.seed (a field), --help=learning_rate (a
+search). With --gin_file and the like, fields are shown with the values that these set.
+
+The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr.
+Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
+files, gin params, YAML files, --params_override, single flags.
+exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
+4 an export was rejected, 130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it
+again.
+"""
+_SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises ConfigError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+class _Version(argparse.Action):
+    """Prints the versions and exits."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        print(installation.versions())
+        raise SystemExit(0)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all flags; what it cannot parse raises ConfigError."""
+    made = _Parser(
+        prog="runner",
+        usage="runner --mode=MODE --gin_file=FILE --model_dir=FOLDER [...]",
+        description="An experiment runner for TensorFlow.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    _add_running(made)
+    _add_configuration(made)
+    _add_looking(made)
+    return made
+
+
+def parser_of_configuration() -> argparse.ArgumentParser:
+    """Of the flags alone that make the configuration."""
+    made = _Parser(allow_abbrev=False, add_help=False)
+    _add_configuration(made)
+    return made
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "run",
+        "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits",
+    )
+    group.add_argument("--mode", help=", ".join(modes.MODES))
+    group.add_argument("--model_dir", metavar="FOLDER", help="the run's folder")
+    group.add_argument(
+        "--allow_config_change",
+        action="store_true",
+        help="go on with a run although its configuration has changed",
+    )
+    group.add_argument(
+        "--allow_lost_history",
+        action="store_true",
+        help="go on with a run although rows of its history.jsonl are gone",
+    )
+    group.add_argument(
+        "--profile_steps",
+        metavar="FIRST:LAST",
+        help="for train and train_and_eval: a profile of these steps, both included, for "
+        "TensorBoard's profile plugin",
+    )
+    group.add_argument(
+        "--enable_async_checkpointing",
+        nargs="?",
+        const=True,
+        type=_truth,
+        help="sets run.async_checkpoints, which is on; =false: training waits for checkpoints",
+    )
+    group.add_argument(
+        "--alsologtostderr",
+        nargs="?",
+        const=True,
+        default=False,
+        type=_truth,
+        help="also show the logs of official's code and of TensorFlow",
+    )
+    group = parser.add_argument_group("begin", "runner --mode=init --like=images my_project")
+    group.add_argument(
+        "--like",
+        metavar="KIND",
+        help=f"for init: the kind of project to write in a new folder: {', '.join(create.LIKE)}",
+    )
+    group = parser.add_argument_group(
+        "evaluate and predict",
+        "runner --mode=eval --checkpoint=all --gin_file=digits.gin --model_dir=runs/digits\n"
+        "runner --mode=predict --output=digits.jsonl --gin_file=digits.gin --model_dir=runs/digits",
+    )
+    group.add_argument(
+        "--checkpoint",
+        metavar="WHICH",
+        help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
+        "1000:5000, or the path of a checkpoint or a folder, also of another run; for predict and "
+        "export: one of them, by default the latest, and for export the best if there is one",
+    )
+    group.add_argument(
+        "--data",
+        metavar="NAME",
+        help="for predict: validation (the default), train, test, or the name of an evaluation set",
+    )
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        help="for predict: a file ending in .jsonl, .npz or .parquet; else, JSON lines in the "
+        "run's folder, in predictions/; for find_rate and find_batch: the results, .json, or for "
+        "find_rate a picture (.png, .svg, .pdf) with the numbers beside it",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="for predict: replace the file, also what was begun of it",
+    )
+
+
+def _add_configuration(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "configure",
+        "runner --mode=train --gin_file=digits.gin --gin.TrainerConfig.train_steps=500 ...\n"
+        "runner --mode=train --experiment=resnet_imagenet --config_file=mine.yaml ...",
+    )
+    add = group.add_argument
+    add(
+        "--experiment",
+        metavar="NAME",
+        help="an experiment registered with Model Garden, or by a module that a gin file imports",
+    )
+    add(
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="repeatable, in order. Looked for in the working folder, then among the experiments "
+        "that come with the runner",
+    )
+    add(
+        "--gin_params",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a binding, after the files; repeatable, in order. --gin.NAME=VALUE is short for it",
+    )
+    add(
+        "--config_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="YAML or JSON that overrides single values; repeatable, in order",
+    )
+    add(
+        "--params_override",
+        action="append",
+        default=[],
+        metavar="VALUES",
+        help="the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
+    )
+    add("--tpu", metavar="ADDRESS", help="sets runtime.tpu, which the strategy 'tpu' uses")
+    add(
+        "--tf_data_service",
+        metavar="ADDRESS",
+        help="sets tf_data_service_address of the training and the validation data",
+    )
+
+
+def _add_looking(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "look before you run",
+        "runner --mode=train --gin_file=digits.gin --print_config=changed",
+    )
+    group.add_argument(
+        "--print_config",
+        nargs="?",
+        const="all",
+        choices=("all", "changed"),
+        help="print every value and where it was set, then exit; =changed: without the defaults; "
+        "with --mode, it is also checked for that",
+    )
+    group.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="one step, one batch, a checkpoint and back, in a scratch folder; then end",
+    )
+    group.add_argument(
+        "--completion",
+        metavar="SHELL",
+        help="prints a script that completes flags, names and values with Tab, for bash or zsh",
+    )
+    group.add_argument(
+        "--version",
+        action=_Version,
+        nargs=0,
+        help="the versions of the runner, Python, TensorFlow, Keras and Model Garden",
+    )
+    group.add_argument(
+        "--help",
+        "-h",
+        action="help",
+        help="this; =TOPIC: a section, a field, a gin file, modes, experiments, or a word to find",
+    )
+
+
+def long_form(argument: str) -> str:
+    """`--gin.NAME=VALUE` as `--gin_params=NAME=VALUE`; absl's `--noNAME` as `--NAME=false`."""
+    if argument.startswith("--gin."):
+        return f"--gin_params={argument.removeprefix('--gin.')}"
+    switch = argument.removeprefix("--no")
+    return f"--{switch}=false" if argument == f"--no{switch}" and switch in _SWITCHES else argument
+
+
+def _truth(text: str) -> bool:
+    """What absl takes for a truth value."""
+    if text.lower() not in ("true", "t", "1", "false", "f", "0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in ("true", "t", "1")
+
+
+def unknown(argument: str) -> str:
+    """The message about an argument that no flag takes."""
+    if not argument.startswith("-"):
+        return f"{argument!r} is not a flag (flags start with --)"
+    known = standard_library.options(parser())
+    name = argument.split("=")[0]
+    return f"unknown flag {name}{did_you_mean(name, known)}"
