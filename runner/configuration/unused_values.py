@@ -6,22 +6,23 @@ by it, dataclasses compare by it, and official's code copies sections, which pro
 objects would not survive.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from runner.configuration import fields, printing, sections
+from runner.configuration import fields, origins, printing, sections
 
 
-def concerned(
-    experiment: base_config.Config, given: Iterable[str], *, evaluates: bool
-) -> Iterator[str]:
-    """The given paths whose values a training mode should read in its first loop."""
+def concerned(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> dict[str, str]:
+    """Where each value was set that a training mode should read in its first loop, by path."""
     elsewhere = {"elsewhere"} if evaluates else {"elsewhere", "evaluation"}
-    for path in given:
-        if not any(field.read in elsewhere for field in fields.along(experiment, path)):
-            yield path
+    return {
+        path: place
+        for path, place in origins.of(experiment).items()
+        if not any(field.read in elsewhere for field in fields.along(experiment, path))
+    }
 
 
 def replaced(
@@ -59,16 +60,16 @@ class Reads:
 
     Args:
         experiment: All values.
-        given: The paths (`trainer.train_steps`) to watch.
+        places: Where each value to watch was set, by path (`trainer.train_steps`).
     """
 
-    def __init__(self, experiment: base_config.Config, given: Iterable[str]) -> None:
-        paths = frozenset(given)
+    def __init__(self, experiment: base_config.Config, places: Mapping[str, str]) -> None:
+        self.places = places
         self._given: set[str] = set()
         self._read: set[str] = set()
         self._kinds: list[tuple[base_config.Config, type]] = []
         for path, section in sections.walk(experiment):
-            fields = {name for name in _changed(section) if _join(path, name) in paths}
+            fields = {name for name in _changed(section) if _join(path, name) in places}
             if fields:
                 self._given |= {_join(path, name) for name in fields}
                 self._kinds.append((section, type(section)))
@@ -92,7 +93,6 @@ class Report:
 
     Args:
         reads: Counts the reads.
-        places: Where each value was set, by path.
         note: Called with a line for each.
         record: Called with their paths.
     """
@@ -100,13 +100,11 @@ class Report:
     def __init__(
         self,
         reads: Reads,
-        places: Mapping[str, str],
         *,
         note: Callable[[str], object],
         record: Callable[[list[str]], object],
     ) -> None:
         self._reads = reads
-        self._places = places
         self._note = note
         self._record = record
         self._done = False
@@ -119,7 +117,7 @@ class Report:
         self._done = True
         unread = self._reads.unread()
         for path in unread:
-            self._note(f"{self._places[path]}: {path} had no effect: nothing has read it")
+            self._note(f"{self._reads.places[path]}: {path} had no effect: nothing has read it")
         self._record(unread)
 
 

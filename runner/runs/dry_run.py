@@ -68,8 +68,7 @@ def rehearse(
 def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
     experiment, model_dir = request.config, request.model_dir
     small = dataclasses.replace(request, model_dir=scratch, train_actions=(), eval_actions=())
-    places = config.origins(experiment)
-    matters = unused_values.concerned(experiment, places, evaluates=evaluates)
+    matters = unused_values.concerned(experiment, evaluates=evaluates)
     with unused_values.Reads(experiment, matters) as reads:
         plan = policies.of(experiment, evaluates=evaluates)
         run = open_run.open_run(small, plan, evaluators=model_dir)
@@ -84,7 +83,7 @@ def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, 
             size = _save_and_restore(run.state)
             _check_space(model_dir, size, experiment)
             metrics = _evaluate(experiment, trainer) if evaluates else {}
-        unused_values.Report(reads, places, note=console.say, record=lambda _: None)({})
+        unused_values.Report(reads, note=console.say, record=lambda _: None)({})
     return {"seconds_per_step": seconds, "checkpoint_bytes": size, "metrics": metrics}
 
 

@@ -1,6 +1,5 @@
 """The modes `train` and `train_and_eval`."""
 
-from runner import config
 from runner.configuration import unused_values
 from runner.core import closing, console, schedule
 from runner.history import policies, records
@@ -14,11 +13,10 @@ from runner.training import controller
 def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     experiment, model_dir = request.config, request.model_dir
-    places = config.origins(experiment)
     command = request.command("train_and_eval" if evaluates else "train")
     with session.Session(model_dir, experiment, command, stop=request.stop) as start:
         start.begin(allow=request.allow_config_change)
-        matters = unused_values.concerned(experiment, places, evaluates=evaluates)
+        matters = unused_values.concerned(experiment, evaluates=evaluates)
         with (
             hparams.session(experiment, model_dir) as board,
             unused_values.Reads(experiment, matters) as reads,
@@ -29,7 +27,7 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
             start.accept()
             start.at(run.step)
             report = unused_values.Report(
-                reads, places, note=console.say, record=lambda paths: start.note(unread=paths)
+                reads, note=console.say, record=lambda paths: start.note(unread=paths)
             )
             with closing.closing(run):
                 run.report()

@@ -4,7 +4,7 @@ import json
 
 import runner
 from runner import config
-from runner.configuration import unused_values
+from runner.configuration import origins, unused_values
 from tasks import image_classification
 
 
@@ -79,5 +79,6 @@ def test_what_another_mode_reads_is_not_said_to_have_had_no_effect():
         "task.init_checkpoint",
     ]
     experiment = runner.load("digits.gin")
-    assert list(unused_values.concerned(experiment, given, evaluates=True)) == given[:4]
-    assert list(unused_values.concerned(experiment, given, evaluates=False)) == given[:2]
+    origins.remember(experiment, dict.fromkeys(given, "mine.gin"))
+    assert list(unused_values.concerned(experiment, evaluates=True)) == given[:4]
+    assert list(unused_values.concerned(experiment, evaluates=False)) == given[:2]
