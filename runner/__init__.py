@@ -96,7 +96,7 @@ def run(
             an evaluation set.
         output: Where `predict` writes: a file ending in .jsonl, .npz or .parquet; None: JSON lines
             in the run's folder. Where `find_rate` writes: .json, or a picture; None: nowhere.
-        overwrite: Whether `predict` replaces the file, or what was begun of it.
+        overwrite: Whether `predict` replaces the file, complete or not.
         allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
         dry_run: Only try everything once and small, in a scratch folder.

@@ -135,7 +135,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--overwrite",
         action="store_true",
-        help="for predict: replace the file, also what was begun of it",
+        help="for predict: replace the file, complete or not",
     )
 
 

@@ -116,7 +116,7 @@ def _names(kind: type) -> list[str]:
 
 
 def _short(value: Any) -> Any:
-    """0.001 for what float32 makes of it."""
+    """0.001 for the float32 nearest to it."""
     if isinstance(value, float | np.floating):
         return float(str(np.float32(value)))
     return list(map(_short, value)) if isinstance(value, list | tuple) else value

@@ -24,7 +24,7 @@ class Session:
             start.end("done", step)
 
     However the start ends, run.json says how, and so does the status.json of a training run. But a
-    start that finds a mistake in its configuration, before it is accepted, is no part of the run:
+    start that finds a mistake in its configuration, before it is accepted, is not part of the run:
     status.json stays as it was, and the first start in a folder leaves nothing behind.
 
     Args:
