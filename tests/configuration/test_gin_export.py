@@ -7,6 +7,7 @@ from official.modeling.hyperparams import base_config
 import runner
 from runner import config
 from runner.configuration import gin_export, registry
+from runner.errors import ConfigError
 from runner.verification import tensors
 
 
@@ -45,7 +46,7 @@ def test_sections_in_lists_and_of_one_class_keep_their_own_values(tmp_path):
 
 
 def test_every_registered_experiment_of_official_can_be_written(tmp_path):
-    with pytest.raises(config.ConfigError, match="did you mean 'resnet_imagenet'"):
+    with pytest.raises(ConfigError, match="did you mean 'resnet_imagenet'"):
         registry.experiment("resnet_imagnet")
     names = [name for name in registry.names() if "/" not in name or name.startswith("bert/")]
     assert len(names) > 30
