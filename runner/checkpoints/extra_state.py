@@ -40,7 +40,7 @@ class InputState:
         return True
 
     def capture(self, iterator: tf.data.Iterator) -> None:
-        """Stores the iterator's position, nothing if TensorFlow leaves part of it out.
+        """Stores the iterator's position; nothing if TensorFlow leaves part of it out.
 
         At the end of a pass an op such as `batch` has let go of the shuffle below it, and how often
         that one reshuffled is missing: the passes that follow would have another order.

@@ -24,13 +24,6 @@ def count(dataset: tf.data.Dataset) -> int:
     return int(dataset.reduce(tf.constant(0, tf.int64), lambda n, batch: n + _examples(batch)))
 
 
-@tf.function
-def drop(iterator: tf.data.Iterator, number: tf.Tensor) -> None:
-    """Draws the next `number` batches, and forgets them."""
-    for _ in tf.range(number):
-        next(iterator)
-
-
 def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
     """The batches that hold the first `number` examples, or all; the last is cut, scalars stay."""
 

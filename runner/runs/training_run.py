@@ -167,7 +167,7 @@ class TrainingRun:
             trainer.training_graph,
             self.step,
             placed=pipeline.is_placed(config.task.train_data, trainer.task),
-            inputs_saved=not trainer.replays_inputs,
+            inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )

@@ -9,7 +9,7 @@ import tf_keras
 from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
-from runner.data import batches, pipeline
+from runner.data import pipeline
 from runner.data.determinism import Determinism
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
@@ -94,7 +94,6 @@ class Trainer(evaluator.Evaluator):
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and extra.inputs.can_hold(self._iterator)
         )
-        self.replays_inputs = not self.saves_inputs
 
     def _all_metrics(self) -> list[tf_keras.metrics.Metric]:
         metrics = [*self.train_metrics, self.train_loss]
@@ -168,16 +167,12 @@ class Trainer(evaluator.Evaluator):
                 current inputs stay: they were built for the restored step.
         """
         self.extra_state.replicas.put_back()
-        inputs = self.extra_state.inputs
-        if dataset is None or not self.saves_inputs:
-            inputs.clear()
-            return
-        self.feed(dataset)
-        self.replays_inputs = inputs.is_empty
-        if self.replays_inputs:
-            batches.drop(self._iterator, self.global_step)
+        self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
+        if self.saves_inputs:
+            self.feed(dataset)
+            self.extra_state.inputs.put_back(self._iterator)
         else:
-            inputs.put_back(self._iterator)
+            self.extra_state.inputs.clear()
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
         """Runs `num_steps` steps, fewer if the brake ends them; see `orbit.AbstractTrainer`.

@@ -64,9 +64,7 @@ def test_a_commit_at_the_end_of_a_pass_is_replayed(tmp_path, capsys, own_inputs,
 
     monkeypatch.setattr(Own, "build_inputs", batches)
     compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(20, 42))
-    said = capsys.readouterr().err
-    assert "a resume is exact by replaying the inputs (20 batches" in said
-    assert said.count("the state of the inputs is in the checkpoint") == 3  # once, first and last
+    assert "a resume is exact by replaying the inputs (20 batches" in capsys.readouterr().err
 
 
 def test_own_inputs_of_several_replicas_are_replayed(tmp_path, capsys, own_inputs):
