@@ -13,6 +13,12 @@ def examples(batch: Any) -> tf.Tensor:
     return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)
 
 
+def size(batch: Any) -> int:
+    """The same for a batch of values, which needs no op."""
+    shape = tf.nest.flatten(batch)[0].shape
+    return shape[0] if shape.rank else 1
+
+
 def is_endless(dataset: Any) -> bool:
     """Whether a dataset, distributed or not, is known to repeat for ever."""
     known = dataset.cardinality

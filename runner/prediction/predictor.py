@@ -1,9 +1,13 @@
 """What a model gives for one batch after the other, on all replicas."""
 
+import itertools
+import math
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from runner.configuration import prediction_contract
@@ -13,6 +17,8 @@ from runner.prediction import rows
 
 _LABEL = "label"
 _HALF = (tf.float16, tf.bfloat16)
+_SECONDS = 0.1  # the time within which batches come that are handed on together,
+_BYTES = 2**22  # and their size, unless one has more
 
 
 class Batch(NamedTuple):
@@ -37,6 +43,12 @@ class Batch(NamedTuple):
             )
         return found
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        parts = tf.nest.flatten((self.inputs, self.outputs), expand_composites=True)
+        return sum(math.prod(each.shape) * each.dtype.size for each in parts)
+
     def columns(self) -> Iterator[rows.Columns]:
         """The columns of each replica that has examples, in order.
 
@@ -44,7 +56,7 @@ class Batch(NamedTuple):
             ConfigError: a column is not of these examples.
         """
         for inputs, outputs in zip(self.inputs, self.outputs, strict=True):
-            if size := int(batches.examples(inputs)):
+            if size := batches.size(inputs):
                 own = tf.nest.map_structure(lambda each: each.numpy(), outputs)
                 rows.check_length(own, size)
                 yield own
@@ -94,6 +106,30 @@ class Predictor:
             tf.nest.map_structure(lambda each, number=number: local(each)[number], structure)
             for number in range(self._strategy.num_replicas_in_sync)
         )
+
+
+def groups(each: Iterable[Batch]) -> Iterator[list[Batch]]:
+    """Successive batches together, as many as come in a moment: each alone would cost more time."""
+    group: list[Batch] = []
+    size, begin = 0, time.monotonic()
+    for batch in each:
+        group.append(batch)
+        size += batch.size
+        if size > _BYTES or time.monotonic() - begin > _SECONDS:
+            yield group
+            group, size, begin = [], 0, time.monotonic()
+    if group:
+        yield group
+
+
+def joined(parts: Iterable[rows.Columns]) -> Iterator[rows.Columns]:
+    """Successive columns as one, where their examples have the same shapes."""
+    for _, group in itertools.groupby(parts, _shapes):
+        yield tf.nest.map_structure(lambda *each: np.concatenate(each), *group)
+
+
+def _shapes(columns: rows.Columns) -> list[tuple[int, ...]]:
+    return [each.shape[1:] for each in tf.nest.flatten(columns)]
 
 
 def _split(inputs: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import collections
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -58,17 +58,17 @@ class Recorder:
         self._is_broken = False
         self.examples = 0
 
-    def take(self, batch: predictor.Batch) -> None:
-        """Takes the next batch, and writes a part if it is time.
+    def take(self, group: Sequence[predictor.Batch]) -> None:
+        """Takes the next batches, and writes a part if it is time.
 
         Raises:
-            ConfigError: it is the first after a restart, and not the one that it was.
+            ConfigError: the first after a restart is not the one that it was.
             OSError: the part cannot be written.
         """
         if self._is_broken:
             return  # the error is on its way to the thread that waits
         self._is_broken = True
-        self._take(batch)
+        self._take(group)
         now = self._clock()
         if now - self._committed > _SECONDS or self._bytes > _BYTES:
             self.commit()
@@ -77,16 +77,18 @@ class Recorder:
             console.show(f"{self._first:,} examples predicted")
         self._is_broken = False
 
-    def _take(self, batch: predictor.Batch) -> None:
+    def _take(self, group: Sequence[predictor.Batch]) -> None:
         if self._progress.parts and not self._read:
-            self._compare(batch.checksum)
-        size = 0
-        for columns in batch.columns():
-            count = len(tf.nest.flatten(columns)[0])
-            size += count
-            self._add(columns, min(self._skip, count))
-        self._read.append(_Read(self._number, self._first, size, batch))
-        self._number, self._first = self._number + 1, self._first + size
+            self._compare(group[0].checksum)
+        parts: list[rows.Columns] = []
+        for batch in group:
+            own = list(batch.columns())
+            parts += own
+            size = sum(map(_count, own))
+            self._read.append(_Read(self._number, self._first, size, batch))
+            self._number, self._first = self._number + 1, self._first + size
+        for columns in predictor.joined(parts):
+            self._add(columns, min(self._skip, _count(columns)))
         while len(self._read) > 1 and self._read[0].first + self._read[0].size <= self._rows.begin:
             self._read.popleft()
 
@@ -127,10 +129,10 @@ class Recorder:
     def _add(self, columns: rows.Columns, skip: int) -> None:
         """Adds examples, but not the first ones, which are in a part."""
         self._skip -= skip
-        self.examples += len(tf.nest.flatten(columns)[0]) - skip
+        self.examples += _count(columns) - skip
         if skip:
             columns = tf.nest.map_structure(lambda each: each[skip:], columns)
-        if len(tf.nest.flatten(columns)[0]):
+        if _count(columns):
             self._keep(self._rows.add(columns))
 
     def _keep(self, table: pa.Table | None) -> None:
@@ -144,3 +146,8 @@ class Recorder:
                 f"{self._target.folder} was begun with other data: batch "
                 f"{self._progress.batch:,} is not what it was; to begin anew, remove that folder"
             )
+
+
+def _count(columns: rows.Columns) -> int:
+    """How many examples they are of."""
+    return len(tf.nest.flatten(columns)[0])

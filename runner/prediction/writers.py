@@ -19,6 +19,9 @@ from runner.errors import ConfigError
 
 _GROUP_ROWS = 2**16  # of Parquet's groups of rows, at most, and so many bytes
 _GROUP_BYTES = 2**26
+_TEXT_BYTES = 2**22  # of rows that become text at a time
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Writer(Protocol):
@@ -52,7 +55,11 @@ class JsonLines:
     def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
         """Writes floats with as few digits as tell them from any other of their precision."""
         for table in _tables(parts):
-            file.write("".join(f"{line}\n" for line in json_lines(table)).encode())
+            size = max(1, _TEXT_BYTES * len(table) // max(1, table.nbytes))
+            for batch in table.to_batches(size):
+                lines = compute.binary_join_element_wise(json_rows(batch), "\n", "")
+                whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+                file.write(compute.binary_join(whole, "")[0].as_buffer())
 
 
 class Npz:
@@ -103,13 +110,9 @@ class _Kind(NamedTuple):
     shape: tuple[int, ...]
 
 
-def json_lines(table: pa.Table) -> Iterator[str]:
+def json_rows(rows: pa.RecordBatch) -> pa.StringArray:
     """Each row as JSON."""
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-    for batch in table.to_batches():
-        columns = [_readable(column) for column in batch.columns]
-        rows = pa.RecordBatch.from_arrays(columns, table.column_names).to_pylist()
-        yield from map(encode, rows)
+    return _json(rows.to_struct_array())
 
 
 def write_part(table: pa.Table, file: BinaryIO) -> None:
@@ -134,18 +137,30 @@ def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
             yield pa.ipc.open_file(source).read_all().select(schema.names).cast(schema)
 
 
-def _readable(array: pa.Array) -> pa.Array:
-    """Floats of 32 bits as the shortest decimals for them; what is not finite as null."""
+def _json(array: pa.Array) -> pa.StringArray:
+    """Each value as JSON, a column at a time, which is several times as fast as row by row."""
     if pa.types.is_struct(array.type):
-        names = [field.name for field in array.type]
-        return pa.StructArray.from_arrays([_readable(array.field(name)) for name in names], names)
-    if pa.types.is_list(array.type):
-        return pa.ListArray.from_arrays(array.offsets, _readable(array.values))
-    if not pa.types.is_floating(array.type):
-        return array
-    if pa.types.is_float32(array.type):
-        array = compute.cast(compute.cast(array, pa.string()), pa.float64())
-    return compute.if_else(compute.is_finite(array), array, None)
+        names = [f"{_quoted(field.name)}: " for field in array.type]
+        fields = [_json(array.field(number)) for number in range(len(names))]
+        named = [_joined(*pair) for pair in zip(names, fields, strict=True)]
+        text = _joined("{", compute.binary_join_element_wise(*named, ", "), "}")
+    elif pa.types.is_list(array.type):
+        starts = compute.subtract(array.offsets, array.offsets[0])
+        lists = pa.ListArray.from_arrays(starts, _json(array.flatten()))
+        text = _joined("[", compute.binary_join(lists, ", "), "]")
+    elif pa.types.is_floating(array.type):
+        text = compute.cast(array, pa.string())
+        text = compute.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")
+        text = compute.if_else(compute.is_finite(array), text, "null")
+    elif pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        text = compute.cast(array, pa.string())
+    else:
+        text = pa.array(map(_quoted, compute.cast(array, pa.string()).to_pylist()), pa.string())
+    return compute.if_else(array.is_valid(), text, "null")
+
+
+def _joined(*texts: pa.StringArray | str) -> pa.StringArray:
+    return compute.binary_join_element_wise(*texts, "")
 
 
 def _flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:

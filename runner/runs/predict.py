@@ -26,7 +26,7 @@ from runner.runs import build
 from runner.runs.request import Outcome, Request
 
 _VALIDATION, _TRAIN, _TEST = "validation", "train", "test"
-_AHEAD = 4  # batches that wait to be written
+_AHEAD = 4  # groups of batches that wait to be written
 
 
 class _Data(NamedTuple):
@@ -97,7 +97,8 @@ def rehearse(request: Request) -> Outcome:
     made = rows.Rows(built.task, plan.data.config)
     tables = (made.add(columns) for columns in batch.columns())
     for table in itertools.islice(filter(None, tables), 1):
-        console.say(f"the first row: {next(writers.json_lines(table))}")
+        (row,) = writers.json_rows(table.slice(0, 1).to_batches()[0]).to_pylist()
+        console.say(f"the first row: {row}")
     console.say(f"{plan.output} is not written")
     return Outcome({"status": "rehearsed", "model_dir": str(request.model_dir)}, built)
 
@@ -225,8 +226,8 @@ def _write(
     iterator = _inputs(request.config, built, plan, begin.batch)
     request.stop.step = plan.step
     with request.stop.deferred(), closing.closing(background.Background(_AHEAD)) as work:
-        for batch in predictor.Predictor(built).batches(iterator):
-            work.do(functools.partial(recorded.take, batch))
+        for group in predictor.groups(predictor.Predictor(built).batches(iterator)):
+            work.do(functools.partial(recorded.take, group))
             if request.stop.requested:
                 break
         work.wait()

@@ -22,7 +22,7 @@ import runner
 from runner import inputs
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
-from runner.prediction import recorder
+from runner.prediction import predictor, recorder
 from runner.run_config import EvaluationSetConfig
 
 FORMATS = ["jsonl", "npz", "parquet"]
@@ -137,7 +137,13 @@ def test_averaged_weights_are_used_where_there_are_any(tmp_path, capsys):
 
 
 @pytest.fixture
-def at_once(monkeypatch):
+def one_by_one(monkeypatch):
+    """Batches are handed on one by one."""
+    monkeypatch.setattr(predictor, "_BYTES", 0)
+
+
+@pytest.fixture
+def at_once(monkeypatch, one_by_one):
     """A part is written after each batch."""
     monkeypatch.setattr(recorder, "_SECONDS", -1.0)
 
@@ -161,9 +167,9 @@ SLOW = """
 import sys, time
 sys.path[:0] = sys.argv[1:2]
 import toy, runner
-from runner.prediction import recorder
+from runner.prediction import predictor, recorder
 from runner.run_config import EvaluationSetConfig
-recorder._SECONDS = -1.0
+recorder._SECONDS, predictor._BYTES = -1.0, 0
 whole = recorder.Recorder.take
 recorder.Recorder.take = lambda self, batch: (whole(self, batch), time.sleep(0.3))
 made = toy.experiment(validation_examples=300)
@@ -191,7 +197,9 @@ def test_killed_it_goes_on_and_ends_with_the_same_bytes(trained, tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_signal_ends_it_with_143_and_it_goes_on(trained, tmp_path, monkeypatch, capsys, name):
+def test_a_signal_ends_it_with_143_and_it_goes_on(
+    trained, tmp_path, monkeypatch, one_by_one, capsys, name
+):
     with (
         interrupted_at(monkeypatch, 1, lambda: os.kill(os.getpid(), signal.SIGTERM)),
         pytest.raises(signals.Interrupted) as caught,
