@@ -393,6 +393,42 @@ def test_successive_examples_with_one_key_make_one_row(
     assert [row["logits"]["first"] for row in found] == arrays["logits/first"].tolist()
 
 
+class Odd(toy.ToyTask):
+    """A task whose outputs are as wide as its batches are long, and whose rows hold much else."""
+
+    def prediction(self, outputs):
+        return {"wide": tf.tile(outputs[:, :1], [1, tf.shape(outputs)[0]])}
+
+    def prediction_rows(self, data, examples):
+        number = examples["index"].tolist()
+        return {
+            "wide": examples["wide"],
+            "is_odd": [bool(each % 2) for each in number],
+            "said": ['"\\\n\x01é', None] * (len(number) // 2) + [""] * (len(number) % 2),
+            "words": [["a", "b"][: each % 3] for each in number],
+            "whole": np.full(len(number), 3.0),
+            "in": {'a "name"': examples["index"].astype(np.uint8), "tiny": [1e-7] * len(number)},
+        }
+
+
+def test_batches_of_other_shapes_and_columns_of_all_kinds_become_json(trained, tmp_path, with_task):
+    with_task(Odd)
+    predict(trained, tmp_path / "a.jsonl")
+    rows = lines(tmp_path / "a.jsonl")
+    assert [len(row.pop("wide")) for row in rows] == [8] * 16 + [1]
+    assert rows[3] == {
+        "key": 3,
+        "is_odd": True,
+        "said": None,
+        "words": [],
+        "whole": 3.0,
+        "in": {'a "name"': 3, "tiny": 1e-7},
+    }
+    assert rows[2]["said"] == '"\\\n\x01é'
+    assert rows[2]["words"] == ["a", "b"]
+    assert '"whole": 3.0, ' in (tmp_path / "a.jsonl").read_text()
+
+
 def test_outputs_are_fields_by_name_in_whole_precision(trained, tmp_path, with_task):
     with_task(type("Named", (toy.ToyTask,), {"inference_step": Told.inference_step}))
     predict(trained, tmp_path / "a.npz")
