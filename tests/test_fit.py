@@ -201,31 +201,27 @@ def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
     assert runner.run(loaded, "run", "predict")["predictions"] == 25
 
 
-KINDS = {
-    "in parts": ("RunConfig.gradient_accumulation = 2",),
-    "averages": (
+def test_keras_3_resumes_exactly_also_in_parts_and_with_averages(tmp_path):
+    keras = pytest.importorskip("keras")
+    start = network(keras).get_weights()
+    kind = [
+        "RunConfig.gradient_accumulation = 2",
         "OptimizationConfig.ema = @EMAConfig()",
         "EMAConfig.average_decay = 0.9",
         "EMAConfig.trainable_weights_only = False",
-    ),
-}
+    ]
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_keras_3_resumes_exactly_also(kind, tmp_path):
-    keras = pytest.importorskip("keras")
-    start = network(keras).get_weights()
-
-    def fit(folder, **more):
+    def fit(folder, *params, **more):
         model = network(keras)
         model.set_weights(start)
-        more["gin_params"] = [*KINDS[kind], *more.get("gin_params", ())]
         data = (X, Y), (X[:16], Y[:16])
-        return runner.fit(model, *data, model_dir=tmp_path / folder, **{**SHORT, **more})
+        params = [*kind, *params]
+        return runner.fit(
+            model, *data, model_dir=tmp_path / folder, gin_params=params, **SHORT, **more
+        )
 
     whole = fit("once")
-    loops = ["TrainerConfig.steps_per_loop = 13"]
-    fit("often", gin_params=loops, train_actions=[lambda logs: "enough"])
+    fit("often", "TrainerConfig.steps_per_loop = 13", train_actions=[lambda logs: "enough"])
     assert fit("often")["metrics"] == whole["metrics"]
     assert state(tmp_path / "once", 40) == state(tmp_path / "often", 40)
 
@@ -237,8 +233,9 @@ def test_keras_3_on_several_replicas_is_refused(tmp_path):
         runner.fit(network(keras), (X, Y), model_dir=tmp_path / "run", gin_params=mirrored, **SHORT)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+@pytest.mark.parametrize(
+    ("name", "precision"), [("tf_keras", "float16"), ("keras", "float16"), ("keras", "bfloat16")]
+)
 def test_a_model_built_in_mixed_precision_is_trained_in_it(name, precision, tmp_path):
     keras = pytest.importorskip(name)
     policy = keras.mixed_precision

@@ -2,6 +2,7 @@
 
 import json
 
+import finished
 import pytest
 from poisoned_runs import experiment, logs, weights
 
@@ -107,7 +108,7 @@ def test_a_run_that_is_killed_around_an_evaluation_ends_as_one_that_was_not(
     tmp_path, monkeypatch, kind, name, after
 ):
     once, often = tmp_path / "once", tmp_path / "often"
-    runner.run(made(), once, "train_and_eval")
+    finished.run(made(), once)
     for call in (1, 3):
         with monkeypatch.context() as patch:
             dies(patch, kind, name, call=call, after=after)

@@ -65,7 +65,7 @@ def bert(kind, *sources, **fields):
     }
     Path("vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]))
     made = {"bert_spc": aspect_bert.BertConfig, "lcf_bert": aspect_bert.LcfBertConfig}[kind]
-    options = made(vocab_file="vocab.txt", encoder=ENCODER, dropout=0.0, **fields)
+    options = made(vocab_file="vocab.txt", dropout=0.0, **{"encoder": ENCODER, **fields})
     return aspect_models.ModelConfig(type=kind, **{kind: options})
 
 
@@ -105,9 +105,8 @@ def test_an_attention_lstm_tells_two_opinions_of_one_sentence_apart():
     assert scores["macro_f1"] > 0.95
 
 
-@pytest.mark.parametrize("focus", ["cdw", "cdm"])
-def test_lcf_bert_tells_two_opinions_of_one_sentence_apart(focus):
-    scores = learn(build_task(bert("lcf_bert", focus=focus)), 160, 0.003)
+def test_lcf_bert_tells_two_opinions_of_one_sentence_apart():
+    scores = learn(build_task(bert("lcf_bert", focus="cdw")), 160, 0.003)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
 
@@ -225,7 +224,7 @@ def test_an_exported_model_takes_strings_and_says_polarities(kind):
 
 
 def test_two_replicas_score_every_example_once(tmp_path):
-    model = bert("bert_spc")
+    model = bert("bert_spc", encoder=ENCODER.replace(num_layers=1))
     made = config.Experiment(task=build_config(model))
     made.override(
         {

@@ -89,13 +89,12 @@ def test_a_question_without_an_answer_has_the_probability_of_that(tmp_path):
 def test_aspects_have_a_polarity_with_all_probabilities(tmp_path):
     path = tmp_path / "told.txt"
     path.write_text("The $T$ was stale .\nfood\nnegative\nA $T$ .\nlocal wine\nneutral\n")
-    rows, _ = predicted(
-        "aspects_tiny.gin",
-        tmp_path / "run",
+    params = [
         *NO_EPOCHS,
         f"validation/AspectData.input_path = '{path}'",
         "AspectSentimentConfig.polarities = ('negative', 'neutral', 'positive')",
-    )
+    ]
+    rows, _ = predicted("aspects_tiny.gin", tmp_path / "run", *params)
     assert [row["key"] for row in rows] == [f"{path}:3", f"{path}:6"]
     assert [row["sentence"] for row in rows] == ["The food was stale .", "A local wine ."]
     assert [row["aspect"] for row in rows] == ["food", "local wine"]
@@ -103,7 +102,7 @@ def test_aspects_have_a_polarity_with_all_probabilities(tmp_path):
     for row in rows:
         assert sum(row["probabilities"].values()) == pytest.approx(1)
         assert row["polarity"] == max(row["probabilities"], key=row["probabilities"].get)
-    training, _ = predicted("aspects_tiny.gin", tmp_path / "second", *NO_EPOCHS, data="train")
+    training, _ = predicted("aspects_tiny.gin", tmp_path / "run", *params, data="train")
     assert len(training) > 500
 
 
