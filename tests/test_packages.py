@@ -1,11 +1,10 @@
 """A package imports only from those below it; see docs/architecture.md."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 RUNNER = ROOT / "runner"
@@ -51,9 +50,14 @@ def name(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def imported(path):
     """The modules of ours that a file imports, at its top or inside a function."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in (
             "runner",
             "tasks",
@@ -69,11 +73,17 @@ def package(module):
     return first if rest else PUBLIC.get(first, "face")
 
 
-@pytest.mark.parametrize("path", modules(RUNNER), ids=name)
-def test_a_package_imports_only_from_those_below_it(path):
-    floor = PACKAGES.index(package(name(path)))
-    for each in imported(path):
-        assert PACKAGES.index(package(each)) <= floor, f"{name(path)} imports {each}"
+def floor(module):
+    return PACKAGES.index(package(module))
+
+
+def imports(folder):
+    """What each module of a folder imports: both names."""
+    return [(name(path), each) for path in modules(folder) for each in imported(path)]
+
+
+def test_a_package_imports_only_from_those_below_it():
+    assert not [pair for pair in imports(RUNNER) if floor(pair[1]) > floor(pair[0])]
 
 
 def test_no_two_modules_import_each_other():
@@ -88,29 +98,28 @@ def test_no_two_modules_import_each_other():
         reaches(each, (each,))
 
 
-@pytest.mark.parametrize("path", modules(ROOT / "tasks"), ids=name)
-def test_a_task_knows_only_inputs_errors_settings_core_and_internals_of_the_runner(path):
-    for each in imported(path):
+def test_a_task_knows_only_inputs_errors_settings_core_and_internals_of_the_runner():
+    for module, each in imports(ROOT / "tasks"):
         if each.startswith("runner"):
-            assert each in OPEN_TO_TASKS or package(each) in PACKAGES[:2]
+            open_to_tasks = each in OPEN_TO_TASKS or package(each) in PACKAGES[:2]
+            assert open_to_tasks, f"{module} imports {each}"
 
 
-@pytest.mark.parametrize("path", modules(RUNNER), ids=name)
-def test_the_runner_never_imports_tasks(path):
-    assert not [each for each in imported(path) if each.startswith("tasks")]
+def test_the_runner_never_imports_tasks():
+    assert not [pair for pair in imports(RUNNER) if pair[1].startswith("tasks")]
 
 
-@pytest.mark.parametrize("path", sorted(RUNNER.rglob("__init__.py")), ids=str)
-def test_a_package_is_empty_so_that_importing_one_module_loads_no_other(path):
-    assert path.parent == RUNNER or not path.read_text()
+def test_a_package_is_empty_so_that_importing_one_module_loads_no_other():
+    for path in RUNNER.rglob("__init__.py"):
+        assert path.parent == RUNNER or not path.read_text(), path
 
 
-@pytest.mark.parametrize("path", modules(ROOT / "tests"), ids=name)
-def test_no_test_imports_another(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [each.name for each in node.names] + [getattr(node, "module", "") or ""]
-            assert not [each for each in names if each.startswith("test_")]
+def test_no_test_imports_another():
+    for path in modules(ROOT / "tests"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [each.name for each in node.names] + [getattr(node, "module", "") or ""]
+                assert not [each for each in names if each.startswith("test_")], path
 
 
 def test_some_modules_load_no_tensorflow():
