@@ -41,6 +41,7 @@ def our_sections() -> list[type]:
     return [
         *(kind for kind in standard if kind.__module__ == run_config.__name__),
         inputs.DataConfig,
+        inputs.FoldedData,
     ]
 
 

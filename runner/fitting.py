@@ -15,6 +15,10 @@ from runner.runs.request import Given, Request
 
 _GIN, _MODELS = "supervised.gin", "tasks.keras_models"  # by name: the runner imports no task
 _INTERVALS = ("validation", "checkpoint")
+_BEST = (
+    "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
+    "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
+)
 
 
 def fit(
@@ -38,6 +42,13 @@ def fit(
         gin_params: As for `runner.load`, after what follows from the rest.
         options: Of the request.
     """
+    folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
+    if folded and validation is not None:
+        raise ConfigError(
+            "runner.fit: with SupervisedData.folds, a part of the training data validates: leave "
+            "out the validation data"
+        )
+    evaluates = folded or validation is not None
     copies, examples, sources = (
         importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "examples", "sources")
     )
@@ -56,9 +67,9 @@ def fit(
     params = [
         *_of_model(copies, model, compiled, gin_params),
         *_of_data(examples, given, lengths, gin_params),
+        *(_BEST if evaluates else ()),
         *gin_params,
     ]
-    evaluates = validation is not None
     experiment = config.load([_GIN], params, trains=True, evaluates=evaluates)
     task: Any = task_contract.build_task(experiment.task, str(model_dir))
     task.given = given
@@ -130,9 +141,6 @@ def _of_data(
             )
         yield f"TrainerConfig.train_steps = {epochs * length}"
         yield from (f"TrainerConfig.{each}_interval = {length}" for each in _INTERVALS)
-    if given.validation is not None:
-        yield "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'"
-        yield "TrainerConfig.best_checkpoint_metric_comp = 'lower'"
 
 
 def _check_end(validation: Any, own: Sequence[str]) -> None:

@@ -8,6 +8,8 @@
     train = inputs.place(len(labels), load, config=config.train_data)
     evaluate = inputs.in_order(len(labels), load, config=config.validation_data)
 
+Of data whose configuration is a `FoldedData`, `chosen` says which examples are its own.
+
 Training data have a position, counted from the first example of step 0, without end. Its epoch
 is `position // size`; its example is where a permutation, keyed by seed and epoch, sends
 `position % size`. Nothing is buffered and nothing is remembered: every epoch is a full shuffle, any
@@ -22,8 +24,9 @@ import numpy as np
 import tensorflow as tf
 from official.core import config_definitions
 
-from runner.configuration.settings import PACE, STEPS, setting
+from runner.configuration.settings import PACE, SIZE, STEPS, number, one_of, setting
 from runner.data import permutation
+from runner.data.folds import Fold
 from runner.errors import ConfigError
 
 Load = Callable[[tf.Tensor], Any]
@@ -49,6 +52,8 @@ _UNUSED = (
     "tf_data_service_address",
     "tf_data_service_job_name",
 )
+
+_OF_FOLDS = ("fold", "fold_seed", "fold_part")
 
 
 @dataclasses.dataclass
@@ -97,7 +102,90 @@ class DataConfig(config_definitions.DataConfig):
         Raises:
             ConfigError: the examples cannot be counted.
         """
-        return self.num_examples or None
+        return self.stated() or None
+
+    def stated(self) -> int:
+        """How many examples there are according to `num_examples`; 0 if it does not say."""
+        return self.num_examples
+
+
+@dataclasses.dataclass
+class FoldedData(DataConfig):
+    """A DataConfig for cross-validation: of `folds` parts, one validates and the others train.
+
+    `task.train_data` and `task.validation_data` read the same source and have the same `folds`,
+    `fold` and `fold_seed`. `num_examples` counts both sides. A task calls `chosen`.
+    """
+
+    folds: int = setting(
+        0,
+        "Into how many parts the examples are divided for cross-validation; 0: they are not.",
+        allowed=number(at_least=2, also={0: "for no folds"}),
+    )
+    fold: int = setting(0, "Which of the `folds` parts validates, from 0.", allowed=SIZE)
+    fold_seed: int = setting(
+        0, "Divides the examples in another way; it is not the run's seed.", allowed=SIZE
+    )
+    fold_part: str = setting(
+        "",
+        "`validation`: the part `fold`; `train`: all others; empty: as `is_training` says.",
+        allowed=one_of("", "train", "validation"),
+    )
+
+    def side(self) -> Fold | None:
+        """Which examples are read; None for all.
+
+        Raises:
+            ConfigError: there is no such fold.
+        """
+        name = type(self).__name__
+        if not self.folds:
+            refuse(self, _OF_FOLDS, f"{name}.folds is 0", FoldedData)
+            return None
+        if not 0 <= self.fold < self.folds:
+            raise ConfigError(
+                f"{name}.fold={self.fold}: of folds={self.folds}, the last is {self.folds - 1}"
+            )
+        validates = self.reads() == "validation"
+        return Fold(self.folds, self.fold, self.fold_seed, validates)
+
+    def reads(self) -> str:
+        """`train` or `validation`."""
+        return self.fold_part or ("train" if self.is_training else "validation")
+
+    def chosen(
+        self,
+        size: int,
+        *,
+        labels: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The indices of the examples to read, [n] int64, in order; all of them without folds.
+
+        Args:
+            size: The number of examples, both sides together.
+            labels: [size] Classes, of which every part gets its share; None: they do not count.
+            groups: [size] Numbers or strings; examples with the same one stay together.
+
+        Raises:
+            ConfigError: there is no such fold, or there are fewer examples or groups than folds.
+        """
+        side = self.side()
+        return side.members(size, labels=labels, groups=groups) if side else np.arange(size)
+
+    def once(self) -> "FoldedData":
+        """The same examples for one pass in order."""
+        return self.replace(is_training=False, **self.same_side())
+
+    def same_side(self) -> dict[str, str]:
+        """What `replace` needs to read the same examples where `is_training` changes."""
+        side = self.side()
+        return {"fold_part": "validation" if side.validates else "train"} if side else {}
+
+    def stated(self) -> int:
+        """As in `DataConfig`, of this side; examples in groups have to be counted otherwise."""
+        side = self.side()
+        return side.count(self.num_examples) if side else self.num_examples
 
 
 def place(
@@ -206,6 +294,15 @@ def in_order(
     return _pipeline(tf.data.Dataset.range(whole * share.replicas + partial), batch, config)
 
 
+def one_source(train: object, validation: object) -> str:
+    """The message for folds of training and validation data that read different sources."""
+    return (
+        f"task.train_data reads {train}, task.validation_data {validation}: with folds, validation"
+        " data are a part of the training data, so both must read the same (other data can be"
+        " tested at the end: TestConfig.data)"
+    )
+
+
 def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
     """Random numbers in [0, 1) for every example of a batch, from its seeds alone.
 
@@ -221,18 +318,21 @@ def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
     return tf.cast(bits // 2**39, tf.float32) / 2**24  # 24 bits: what float32 holds exactly
 
 
-def refuse(config: DataConfig, fields: Sequence[str], why: str) -> None:
+def refuse(
+    config: DataConfig, fields: Sequence[str], why: str, kind: type[DataConfig] = DataConfig
+) -> None:
     """Rejects values that nothing would read.
 
     Args:
         config: the data's configuration.
         fields: names that have to be left at their defaults.
         why: they have no effect.
+        kind: the class that declares the fields.
 
     Raises:
         ConfigError: one of them was set.
     """
-    standard = DataConfig()
+    standard = kind()
     for field in fields:
         value = getattr(config, field)
         if value != getattr(standard, field):
@@ -268,9 +368,11 @@ def _share(
     batch, replicas = config.global_batch_size, context.num_replicas_in_sync
     if size < 1:
         raise ConfigError(f"the {what} data are empty")
-    if config.num_examples not in (0, size):
+    if config.stated() not in (0, size):
+        side = getattr(config, "folds", 0) and config.side()
+        part = f" ({config.stated()} in {side})" if side else ""
         raise ConfigError(
-            f"num_examples={config.num_examples} of the {what} data: there are {size}"
+            f"num_examples={config.num_examples}{part} of the {what} data: there are {size}"
         )
     if batch < 1:
         raise ConfigError(f"global_batch_size={batch} of the {what} data: must be above 0")

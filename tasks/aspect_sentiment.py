@@ -69,8 +69,11 @@ class AspectSentimentTask(base_task.Task):
         Raises:
             ConfigError: there is only one.
         """
-        given = tuple(self.task_config.polarities)
-        names = given or aspect_data.polarities(self._examples(self.task_config.train_data))
+        config = self.task_config
+        examples = self._examples(config.train_data)
+        if config.train_data.folds:  # the same classes whichever fold validates
+            examples = examples + self._examples(config.validation_data)
+        names = tuple(config.polarities) or aspect_data.polarities(examples)
         if len(names) < 2:
             raise ConfigError(
                 f"{aspect_data.source_of(self.task_config.train_data)}: the only polarity is"
@@ -207,6 +210,8 @@ class AspectSentimentTask(base_task.Task):
 def _check(params: AspectSentimentConfig) -> None:
     """Raises ConfigError for settings that contradict each other or are out of range."""
     train, validation = map(aspect_data.source_of, (params.train_data, params.validation_data))
+    if train.side and train.paths != validation.paths:
+        raise ConfigError(inputs.one_source(train, validation))
     if train.overlaps(validation):
         raise ConfigError(
             f"train_data and validation_data share examples of {train}: give them other files, or"

@@ -14,6 +14,7 @@ from official.core import base_task, task_factory
 from official.core import config_definitions as cfg
 from official.modeling import tf_utils
 
+from runner import inputs
 from runner.core import files
 from runner.errors import ConfigError
 from tasks.questions import (
@@ -292,5 +293,11 @@ def _write(path: Path, predictions: Mapping[str, str]) -> None:
 
 
 def _check(params: QuestionAnsweringConfig) -> None:
+    train, validation = params.train_data, params.validation_data
+    if train.folds and train.input_path != validation.input_path:
+        made_up = "made-up questions"
+        raise ConfigError(
+            inputs.one_source(train.input_path or made_up, validation.input_path or made_up)
+        )
     if params.max_answer < 1:
         raise ConfigError(f"max_answer={params.max_answer}: must be 1 or more (tokens)")

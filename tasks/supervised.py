@@ -29,11 +29,14 @@ from tasks.keras_models import examples, models, scoring, sources
 
 
 @dataclasses.dataclass
-class SupervisedData(inputs.DataConfig):
+class SupervisedData(inputs.FoldedData):
     """How data of the user's are read; what they are is said by a function, or by `input_path`.
 
     Arrays are placed by step. A tf.data.Dataset is read from its start, repeated for training, and
     batched anew if its batches are not of `global_batch_size`.
+
+    `folds` are of the training data, which must be arrays; they are stratified where labels are
+    classes.
     """
 
     input_path: str = setting(
@@ -45,17 +48,31 @@ class SupervisedData(inputs.DataConfig):
         "Which of the task's data: `train` or `validation`; empty: as `is_training` says.",
         allowed=one_of("", "train", "validation"),
     )
+    fold_group: str = setting(
+        "",
+        "What tells which examples stay together in `folds`: a key of x, or a further array of "
+        "the .npz.",
+    )
     fingerprint: str = setting("", "What `runner.fit` was given. Not for users.", read="elsewhere")
 
     def once(self) -> "SupervisedData":
         """The same training data for one pass in order."""
-        return self.replace(is_training=False, part="train")
+        return super().once().replace(part="train")
+
+    def reads(self) -> str:
+        """`train` or `validation`."""
+        return self.fold_part or self.part or super().reads()
+
+    def stated(self) -> int:
+        """How many examples `num_examples` says that there are; 0 if it does not."""
+        return 0 if self.fold_group else super().stated()
 
     def size(self) -> int | None:
         """How many examples there are, None if unknown."""
         if self.num_examples or not self.input_path:
-            return self.num_examples or None
-        return examples.read(self.input_path, "input_path").size
+            return self.stated() or None
+        found = examples.read(self.input_path, "input_path", self.fold_group)
+        return examples.of_fold(found, self, self.input_path).size
 
 
 @dataclasses.dataclass
@@ -110,7 +127,7 @@ class SupervisedTask(base_task.Task):
     @property
     def streams(self) -> bool:
         """Whether training data come one after the other, not placed by step."""
-        return isinstance(self._sources.read("train"), tf.data.Dataset)
+        return isinstance(self._sources.whole("train"), tf.data.Dataset)
 
     def build_model(self) -> tf_keras.Model:
         """The user's model; one of Keras 3 in a `keras3.Network`.
@@ -135,8 +152,7 @@ class SupervisedTask(base_task.Task):
         self, params: SupervisedData, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
         """Batches of x and (y, sample weights), the latter () if there are none."""
-        part = params.part or ("train" if params.is_training else "validation")
-        found = self._sources.read(part, params.input_path)
+        found = self._sources.read(params)
         if isinstance(found, tf.data.Dataset):
             replicas = input_context.num_replicas_in_sync if input_context else 1
             size = params.global_batch_size // replicas
@@ -159,7 +175,7 @@ class SupervisedTask(base_task.Task):
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
         """The compiled metrics, fresh; with several outputs, the loss of each."""
         alone = self._sources.has("train") and not self._sources.has("validation")
-        part = "train" if training or alone else "validation"
+        part = "train" if training or alone or self.task_config.train_data.folds else "validation"
         scores = scoring.Scores(
             self._model.output_names,
             metrics=self._compiled.metrics,
@@ -168,7 +184,7 @@ class SupervisedTask(base_task.Task):
         trial = scoring.Trial(
             lambda x: self.inference_step(x, self._model),
             self._compiled.loss,
-            self._sources.read(part),
+            self._sources.whole(part),
             self._sources.where(part),
         )
         trial.trace(self._loss.loss, scores.update)

@@ -7,7 +7,7 @@ from typing import Any
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from runner.configuration import epochs, fields, functions, sections
+from runner.configuration import epochs, fields, folding, functions, sections
 from runner.configuration.origins import Invalid
 from runner.core import spelling
 from runner.run_config import RunConfig
@@ -33,6 +33,7 @@ def problems(
     yield from _groups(run)
     yield from _rates(run)
     yield from _batches(run)
+    yield from folding.problems(experiment)
     for path, section in _evaluated(run):
         yield from _data(path, section, evaluates=evaluates)
     if not given_only:
@@ -158,6 +159,8 @@ def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterato
     if drops_remainder(data):
         needs = "has no effect: every example counts; leave it out"
         yield Invalid(path, data, "drop_remainder", needs)
+    if path == "run.test.data" and getattr(data, "folds", None):
+        yield Invalid(path, data, "folds", "must be 0: the test counts all of its data")
 
 
 def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:

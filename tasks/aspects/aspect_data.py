@@ -25,7 +25,7 @@ _SPLITS = ("train", "validation", "all")
 
 
 @dataclasses.dataclass
-class AspectData(inputs.DataConfig):
+class AspectData(inputs.FoldedData):
     """Which examples to read. `is_training` must be set.
 
     `input_path` is one or more files, read as one. If it is empty, 800 examples are made up; most
@@ -37,7 +37,8 @@ class AspectData(inputs.DataConfig):
             files, or the part of the made-up examples that `is_training` asks for.
         held_out: the fraction of the sentences in 'validation', between 0 and 1. The choice is
             random but fixed; it does not depend on the run's seed. All aspects of a sentence go to
-            the same split.
+            the same split. Of `folds`, which count instead of `split` and `held_out`, this is true,
+            too; they are stratified by polarity.
     """
 
     fetch: tuple[fetching.RemoteFile, ...] = ()
@@ -46,7 +47,8 @@ class AspectData(inputs.DataConfig):
 
     def once(self) -> "AspectData":
         """The same examples for one pass in order."""
-        return self.replace(is_training=False, split=source_of(self).split)
+        split = self.split if self.folds else source_of(self).split
+        return super().once().replace(split=split)
 
     def size(self) -> int:
         """The number of examples.
@@ -65,6 +67,7 @@ class Source(NamedTuple):
     paths: tuple[str, ...]
     split: str
     held_out: float
+    side: inputs.Fold | None = None
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "the made-up examples"
@@ -73,6 +76,8 @@ class Source(NamedTuple):
         """Whether both sources may contain the same example."""
         if not set(self.paths) & set(other.paths) and (self.paths or other.paths):
             return False
+        if self.side and other.side and self.paths == other.paths:
+            return self.side == other.side
         parted = {self.split, other.split} == {"train", "validation"}
         return not (parted and self.paths == other.paths and self.held_out == other.held_out)
 
@@ -123,8 +128,9 @@ def source_of(config: AspectData) -> Source:
     given = config.input_path
     paths = (given,) if isinstance(given, str) and given else tuple(given or ())
     own_split = "train" if config.is_training else "validation"
-    split = config.split or ("all" if paths else own_split)
-    return Source(paths, split, config.held_out)
+    side = config.side()
+    split = "all" if side else config.split or ("all" if paths else own_split)
+    return Source(paths, split, config.held_out, side)
 
 
 def read(source: Source) -> list[Example]:
@@ -137,6 +143,11 @@ def read(source: Source) -> list[Example]:
         examples = [example for path in source.paths for example in parse(path)]
     else:
         examples = _make_up()
+    if source.side:
+        labels = np.array([example.polarity for example in examples])
+        groups = np.array([example.sentence for example in examples])
+        index = source.side.members(len(examples), labels=labels, groups=groups)
+        return [examples[number] for number in index]
     if source.split == "all":
         return examples
     held_out = _pick([example.sentence for example in examples], source.held_out)

@@ -17,7 +17,7 @@ _HELD_OUT = 0.2
 
 
 @dataclasses.dataclass
-class ImageData(inputs.DataConfig):
+class ImageData(inputs.FoldedData):
     """Which images to read, and how.
 
     `is_training` must be set. `input_path` is one of
@@ -42,6 +42,9 @@ class ImageData(inputs.DataConfig):
             not depend on the run's seed) or 'train' (the rest). Empty: for the digits, the part
             that matches `is_training`; all of any other source.
         held_out: the fraction of the source in 'validation'.
+        fold_group: the array of an .npz whose equal values mark images that stay together in
+            `folds` (such as those of one patient). Folds count instead of `split` and `held_out`,
+            and are stratified by label.
         augment: random changes to training images.
         corruption: how to corrupt every image of an evaluation.
         out_of_distribution: more images for an evaluation, which come last and belong to no class:
@@ -52,6 +55,7 @@ class ImageData(inputs.DataConfig):
     image_size: tuple[int, ...] = ()
     split: str = ""
     held_out: float = _HELD_OUT
+    fold_group: str = ""
     augment: augmentation.AugmentConfig = dataclasses.field(
         default_factory=augmentation.AugmentConfig
     )
@@ -61,7 +65,8 @@ class ImageData(inputs.DataConfig):
     def once(self) -> "ImageData":
         """The same images for one pass in order, as they are."""
         unchanged = augmentation.AugmentConfig()
-        return self.replace(is_training=False, split=source_of(self).split, augment=unchanged)
+        split = self.split if self.folds else source_of(self).split
+        return super().once().replace(split=split, augment=unchanged)
 
     def size(self) -> int:
         """The number of examples; image files are not read.
@@ -69,8 +74,7 @@ class ImageData(inputs.DataConfig):
         Raises:
             ConfigError: as `source_of` and `image_examples.read` do.
         """
-        source = source_of(self)
-        known = len(image_examples.members(image_sources.reader(source).count(), source))
+        known = image_examples.count(source_of(self))
         return known + (self.out_of_distribution.size() if self.out_of_distribution else 0)
 
 
@@ -83,8 +87,9 @@ def source_of(config: ImageData) -> image_sources.Source:
     _check(config)
     own_split = "train" if config.is_training else "validation"
     default = "all" if config.input_path or config.tfds_name else own_split
-    split = config.split or default
-    if split == "all" and config.held_out != _HELD_OUT:
+    side = config.side()
+    split = "all" if side else config.split or default
+    if not side and split == "all" and config.held_out != _HELD_OUT:
         raise ConfigError(
             f"ImageData.held_out={config.held_out} has no effect on split='all':"
             " give split='train' or split='validation'"
@@ -98,6 +103,8 @@ def source_of(config: ImageData) -> image_sources.Source:
         tfds_data_dir=config.tfds_data_dir,
         split=split,
         held_out=config.held_out if split != "all" else 0.0,
+        side=side,
+        fold_group=config.fold_group,
     )
 
 
@@ -106,11 +113,15 @@ def check_apart(train: ImageData, validation: ImageData) -> None:
 
     Raises:
         ConfigError: both read the same source, and one reads all of it without both setting
-            split='all', or they disagree about `held_out`.
+            split='all', or they disagree about `held_out`; or with folds, they read different ones.
     """
     sources = [source_of(data) for data in (train, validation)]
-    place, other = (source._replace(image_size=(), split="", held_out=0.0) for source in sources)
-    if place != other:
+    place, other = (
+        source._replace(image_size=(), split="", held_out=0.0, side=None) for source in sources
+    )
+    if train.folds and place != other:
+        raise ConfigError(inputs.one_source(place, other))
+    if train.folds or place != other:
         return
     splits = [source.split for source in sources]
     if "all" in splits and not (train.split and validation.split):
@@ -230,6 +241,8 @@ def _check(config: ImageData) -> None:
     if config.image_size and (len(config.image_size) != 2 or min(config.image_size) < 1):
         raise ConfigError(f"ImageData.image_size={config.image_size}: expected height and width")
     _check_changes(config)
+    if config.fold_group and not config.folds:
+        raise ConfigError(f"ImageData.fold_group={config.fold_group!r} has no effect: folds is 0")
     inputs.refuse(
         config,
         ("tfds_as_supervised", "tfds_skip_decoding_feature"),

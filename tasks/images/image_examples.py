@@ -41,7 +41,7 @@ def read(source: image_sources.Source) -> Examples:
         ConfigError: the source is incomplete or invalid; the message says how.
     """
     stored = image_sources.reader(source).read()
-    index = members(len(stored.labels), source)
+    index = _chosen(stored, source)
     with tf.device("cpu:0"):  # where the input pipeline runs
         return Examples(
             images=tf.constant(stored.images[index]),
@@ -52,6 +52,23 @@ def read(source: image_sources.Source) -> Examples:
             class_names=stored.class_names,
             keys=_keys(stored.images, index, source),
         )
+
+
+def count(source: image_sources.Source) -> int:
+    """The number of examples of the configured split; raises what `read` does."""
+    found = image_sources.reader(source)
+    if source.fold_group:
+        return len(_chosen(found.read(), source))
+    size = found.count()
+    return source.side.count(size) if source.side else len(members(size, source))
+
+
+def _chosen(stored: image_sources.Stored, source: image_sources.Source) -> np.ndarray:
+    """The indices of the examples that the source asks for, in order."""
+    size = len(stored.labels)
+    if source.side is None:
+        return members(size, source)
+    return source.side.members(size, labels=stored.labels, groups=stored.groups)
 
 
 def _keys(images: np.ndarray, index: np.ndarray, source: image_sources.Source) -> np.ndarray:

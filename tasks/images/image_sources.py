@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from runner import inputs
 from runner.errors import ConfigError
 from tasks.images import cifar_files, image_folders
 
@@ -28,6 +29,8 @@ class Source(NamedTuple):
     tfds_data_dir: str = ""
     split: str = "all"
     held_out: float = 0.0
+    side: inputs.Fold | None = None
+    fold_group: str = ""
 
     def __str__(self) -> str:
         if self.tfds_name:
@@ -48,6 +51,7 @@ class Stored:
         white: the pixel value that becomes 1.
         classes: the number of classes.
         class_names: the names of all classes in order; empty if unknown.
+        groups: [N] what `Source.fold_group` names.
     """
 
     images: np.ndarray
@@ -56,6 +60,7 @@ class Stored:
     white: float
     classes: int
     class_names: tuple[str, ...] = ()
+    groups: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +98,13 @@ def reader(source: Source) -> Reader:
             lambda: len(image_folders.scan(path).labels),
             functools.partial(_read_folder, path, source.image_size),
         )
-    _expect(source)
     if source.input_path:
+        _expect(source, "fold_group")
         return Reader(
             lambda: len(_load_npz(path, "labels")["labels"]),
-            functools.partial(_read_npz, path),
+            functools.partial(_read_npz, path, source.fold_group),
         )
+    _expect(source)
     read = functools.partial(_read_tfds, source) if source.tfds_name else _read_digits
     return Reader(lambda: len(read().labels), read)
 
@@ -107,6 +113,7 @@ def _expect(source: Source, *fields: str) -> None:
     for field, where in {
         "subset": "CIFAR's binary distribution",
         "image_size": "a folder of images by class",
+        "fold_group": "an .npz file, in which it names an array",
     }.items():
         if field not in fields and (value := getattr(source, field)):
             raise ConfigError(f"ImageData.{field}={value!r} has no effect: {source} is not {where}")
@@ -138,10 +145,19 @@ def _read_digits() -> Stored:
     return _checked(table[:, :-1].reshape(-1, 8, 8), table[:, -1], "the digits", white=16.0)
 
 
-def _read_npz(path: Path) -> Stored:
-    arrays = _load_npz(path, "images", "labels", optional="class_names")
+def _read_npz(path: Path, group: str) -> Stored:
+    more = [group] if group else []
+    arrays = _load_npz(path, "images", "labels", *more, optional="class_names")
     names = arrays.get("class_names", ())
-    return _checked(arrays["images"], arrays["labels"], str(path), class_names=names)
+    stored = _checked(arrays["images"], arrays["labels"], str(path), class_names=names)
+    if not group:
+        return stored
+    if arrays[group].shape != stored.labels.shape:
+        raise ConfigError(
+            f"{path}: the array {group!r} is {list(arrays[group].shape)}; for ImageData.fold_group"
+            f" it must have one value for each of {len(stored.labels)} images"
+        )
+    return dataclasses.replace(stored, groups=arrays[group])
 
 
 def _load_npz(path: Path, *names: str, optional: str = "") -> dict[str, np.ndarray]:

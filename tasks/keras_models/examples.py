@@ -23,11 +23,13 @@ class Arrays(NamedTuple):
         x: Features, [n, ...].
         y: Labels, [n, ...].
         weight: Sample weights, [n]; () if all examples count the same.
+        group: What tells which examples stay together in folds, [n]; () where nothing does.
     """
 
     x: Any
     y: Any
     weight: Any = ()
+    group: Any = ()
 
     @property
     def size(self) -> int:
@@ -37,12 +39,26 @@ class Arrays(NamedTuple):
     def load(self) -> Callable[[tf.Tensor], Any]:
         """The function that `runner.inputs` finds examples by; see `batch`."""
         with tf.device("cpu:0"):
-            parts = tf.nest.map_structure(tf.constant, batch(*self))
+            parts = tf.nest.map_structure(tf.constant, batch(*self[:3]))
 
         def load(index: tf.Tensor) -> Any:
             return tf.nest.map_structure(lambda part: tf.gather(part, index), parts)
 
         return load
+
+    def taken(self, index: np.ndarray) -> "Arrays":
+        """The examples at some indices."""
+        return Arrays(*tf.nest.map_structure(lambda part: part[index], tuple(self)))
+
+    def classes(self) -> np.ndarray | None:
+        """The class of each example, [n], where labels are whole numbers or one-hot."""
+        y = self.y
+        if not isinstance(y, np.ndarray) or y.ndim > 2:
+            return None
+        if y.ndim == 2 and y.shape[1] > 1:
+            one_hot = np.isin(y, (0, 1)).all() and (y.sum(axis=1) == 1).all()
+            return y.argmax(axis=1) if one_hot else None
+        return y.reshape(-1) if y.dtype.kind in "iub" else None
 
 
 Examples: TypeAlias = Arrays | tf.data.Dataset
@@ -54,12 +70,13 @@ def batch(x: Any, y: Any, weight: Any = ()) -> tuple[Any, tuple[Any, Any]]:
     return x, (y, weight)
 
 
-def read(given: Any, where: str) -> Examples:
+def read(given: Any, where: str, group: str = "") -> Examples:
     """Checks what a user gave.
 
     Args:
         given: Arrays, a path, or a dataset; see `_EXPECTED`.
         where: Names it in messages.
+        group: A further array that an .npz may have, for folds.
 
     Raises:
         ConfigError: it is something else, or has examples that no model can learn from.
@@ -67,7 +84,9 @@ def read(given: Any, where: str) -> Examples:
     if isinstance(given, tf.data.Dataset):
         return _dataset(given, where)
     if isinstance(given, str | Path):
-        given = _from_file(Path(given), where)
+        *given, groups = _from_file(Path(given), where, group)
+    else:
+        groups = ()
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise ConfigError(f"{where}: {_EXPECTED}; got {_described(given)}")
     x, y, *weight = given
@@ -75,10 +94,30 @@ def read(given: Any, where: str) -> Examples:
         _parts(x, f"{where}: x"),
         _parts(y, f"{where}: y"),
         _parts(weight[0], f"{where}: sample_weight") if weight and weight[0] is not None else (),
+        groups,
     )
     _check_lengths(arrays, where)
     _check_values(arrays, where)
     return arrays
+
+
+def of_fold(examples: Examples, data: Any, where: str) -> Examples:
+    """The examples that a `SupervisedData` reads.
+
+    Raises:
+        ConfigError: they cannot be divided, or not by `fold_group`.
+    """
+    if not data.folds:
+        if data.fold_group:
+            raise ConfigError(f"SupervisedData.fold_group={data.fold_group!r}: folds is 0")
+        return examples
+    if isinstance(examples, tf.data.Dataset):
+        raise ConfigError(
+            f"SupervisedData.folds={data.folds}: {where} is a tf.data.Dataset, whose examples "
+            "cannot be divided; give arrays or an .npz"
+        )
+    groups = _groups(examples, data.fold_group, where) if data.fold_group else None
+    return examples.taken(data.chosen(examples.size, labels=examples.classes(), groups=groups))
 
 
 def specs(examples: Examples) -> tuple[Any, tuple[Any, Any]]:
@@ -86,7 +125,7 @@ def specs(examples: Examples) -> tuple[Any, tuple[Any, Any]]:
     if isinstance(examples, tf.data.Dataset):
         return tf.nest.map_structure(_any_size, examples.element_spec)
     return tf.nest.map_structure(
-        lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), batch(*examples)
+        lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), batch(*examples[:3])
     )
 
 
@@ -140,7 +179,7 @@ def rebatched(dataset: tf.data.Dataset, size: int, *, training: bool) -> tf.data
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-def _from_file(path: Path, where: str) -> tuple[Any, ...]:
+def _from_file(path: Path, where: str, group: str) -> tuple[Any, ...]:
     if path.suffix != ".npz":
         raise ConfigError(f"{where}: {_EXPECTED}; got the path {path}")
     try:
@@ -148,12 +187,24 @@ def _from_file(path: Path, where: str) -> tuple[Any, ...]:
             found = {name: file[name] for name in file.files}
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where}: {path} cannot be read: {error}") from error
-    if not {"x", "y"} <= found.keys() <= {"x", "y", "sample_weight"}:
+    if not {"x", "y"} <= found.keys() <= {"x", "y", "sample_weight", group}:
         raise ConfigError(
             f"{where}: {path} has the arrays {', '.join(found) or 'none'}; expected x, y and, "
             "if examples are weighted, sample_weight"
         )
-    return found["x"], found["y"], found.get("sample_weight")
+    return found["x"], found["y"], found.get("sample_weight"), found.get(group, ())
+
+
+def _groups(arrays: Arrays, name: str, where: str) -> np.ndarray:
+    columns = arrays.x if isinstance(arrays.x, Mapping) else {}
+    found = columns.get(name, arrays.group)
+    if np.shape(found)[:1] != (arrays.size,) or np.size(found) != arrays.size:
+        has = f"; x has {', '.join(map(repr, columns))}" if columns else ""
+        raise ConfigError(
+            f"{where}: SupervisedData.fold_group={name!r} must be a key of x, or an array of the "
+            f".npz, with one value for each example{has}"
+        )
+    return np.reshape(found, -1)
 
 
 def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
@@ -223,7 +274,7 @@ def _check_values(arrays: Arrays, where: str) -> None:
 
 def _named(arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:
     """Each array, with its name: `x`, `y['class']`."""
-    for name, part in zip(("x", "y", "sample_weight"), arrays, strict=True):
+    for name, part in zip(("x", "y", "sample_weight"), arrays[:3], strict=True):
         for path, leaf in _leaves(part):
             yield name + path, leaf
 

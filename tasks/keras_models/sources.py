@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 from official.core import config_definitions as cfg
 
+from runner import inputs
 from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
-from runner.core import user_code
+from runner.core import console, user_code
 from runner.errors import ConfigError
 from tasks.keras_models import examples
 
@@ -34,12 +35,23 @@ class Sources:
     """
 
     def __init__(self, config: cfg.TaskConfig, given: Given) -> None:
+        _check_folds(config)
         self._config = config
         self._given = given
         self._held: dict[str, examples.Examples] = {}
 
-    def read(self, part: str, path: str = "") -> examples.Examples:
-        """Training or validation data.
+    def read(self, data: Any) -> examples.Examples:
+        """What a `SupervisedData` asks for.
+
+        Raises:
+            ConfigError: there are none, or none that can be learned from; or they have no folds.
+        """
+        part = "train" if data.folds else data.reads()
+        found = self.whole(part, data.input_path)
+        return examples.of_fold(found, data, data.input_path or self.where(part))
+
+    def whole(self, part: str, path: str = "") -> examples.Examples:
+        """Training or validation data, all folds together.
 
         Args:
             part: `train` or `validation`.
@@ -51,7 +63,9 @@ class Sources:
         own = getattr(self._config, f"{part}_data").input_path
         key = path if path and path != own else part
         if key not in self._held:
-            self._held[key] = self._read(part) if key == part else examples.read(path, path)
+            group = self._config.train_data.fold_group
+            found = self._read(part) if key == part else examples.read(path, path, group)
+            self._held[key] = found
         return self._held[key]
 
     def where(self, part: str) -> str:
@@ -69,18 +83,32 @@ class Sources:
 
     def first(self) -> Any:
         """The features of one example, [1, ...]."""
-        return examples.first(self.read("train" if self.has("train") else "validation"))
+        return examples.first(self.whole("train" if self.has("train") else "validation"))
 
     def _read(self, part: str) -> examples.Examples:
         if (held := getattr(self._given, part)) is not None:
             return held
         if path := getattr(self._config, f"{part}_data").input_path:
-            return examples.read(path, path)
+            return examples.read(path, path, self._config.train_data.fold_group)
         if (named := getattr(self._config, part)).name:
             return examples.read(called(named, part), self.where(part))
         raise ConfigError(
             f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
             f"set task.{part}_data.input_path to an .npz (runner.fit leaves no data in its run)"
+        )
+
+
+def _check_folds(config: Any) -> None:
+    """Folds are of the training data; says which other data are then not read."""
+    train, validation = config.train_data, config.validation_data
+    if not train.folds:
+        return
+    if validation.input_path not in ("", train.input_path):
+        own = train.input_path or place(config.train)
+        raise ConfigError(inputs.one_source(own, validation.input_path))
+    if config.validation.name:
+        console.say(
+            f"{validation.side()} of the training data validates, not @{config.validation.name}"
         )
 
 

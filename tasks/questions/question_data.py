@@ -18,12 +18,13 @@ _MADE_UP = {True: (3000, 1), False: (150, 2)}  # is_training: count and seed
 
 
 @dataclasses.dataclass
-class QuestionData(inputs.DataConfig):
+class QuestionData(inputs.FoldedData):
     """Which questions to read, and how.
 
     `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
     means made-up questions that are easy for any reader: 3,000 for training, 150 for evaluation.
-    An example is a window of a context, with a question about it.
+    An example is a window of a context, with a question about it. `folds` divide the articles, or
+    the contexts of the made-up training questions.
 
     Attributes:
         vocab_file: a WordPiece vocabulary, for BERT; empty: words.
@@ -58,11 +59,11 @@ class QuestionData(inputs.DataConfig):
         Raises:
             ConfigError: they are made up.
         """
-        if not self.input_path:
+        if not self.input_path and not self.folds:
             raise ConfigError(
                 "the made-up training questions are only for training: QuestionData.input_path"
             )
-        return self.replace(is_training=False)
+        return super().once()
 
     def size(self) -> int:
         """The number of windows; for training data, only those used in training.
@@ -118,6 +119,7 @@ class _Source(NamedTuple):
     unanswerable: bool
     wrong_offsets: str
     cache_folder: str
+    side: inputs.Fold | None
     changed: tuple[int, ...]  # modification time of each file
 
 
@@ -133,8 +135,9 @@ def read(config: QuestionData) -> Questions:
     fetching.fetch(config.fetch)
     files = [Path(name) for name in (config.input_path, config.vocab_file) if name]
     changed = tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
-    values = {name: getattr(config, name) for name in _Source._fields if name != "changed"}
-    return _read(_Source(**values, changed=changed))
+    own = [name for name in _Source._fields if name not in ("side", "changed")]
+    values = {name: getattr(config, name) for name in own}
+    return _read(_Source(**values, side=config.side(), changed=changed))
 
 
 def _check(config: QuestionData) -> None:
@@ -170,8 +173,11 @@ def _read(source: _Source) -> Questions:
     if source.input_path:
         data = squad.read(Path(source.input_path))
     else:
-        count, seed = _MADE_UP[source.is_training]
+        count, seed = _MADE_UP[source.is_training or source.side is not None]
         data = squad.parse(made_up_questions.document(count, seed=seed), name)
+        data = data._replace(articles=list(range(len(data.contexts))))
+    if source.side:
+        data = _of_side(data, source.side)
     placed = squad.place(data, source.wrong_offsets, name)
     tokens = question_tokens.tokenize(
         data,
@@ -179,6 +185,7 @@ def _read(source: _Source) -> Questions:
         vocab_file=source.vocab_file,
         lower_case=source.lower_case,
         cache_folder=source.cache_folder,
+        side=repr(source.side) if source.side else "",
     )
     windows = question_windows.cut(
         data,
@@ -192,6 +199,12 @@ def _read(source: _Source) -> Questions:
         windows = windows.only(windows.start != question_windows.UNKNOWN)
     _report(name, placed, _without(data, windows, source, placed.skipped))
     return Questions(name, data, tokens, windows)
+
+
+def _of_side(data: squad.Squad, side: inputs.Fold) -> squad.Squad:
+    articles = np.array([data.articles[question.context] for question in data.questions])
+    index = side.members(len(data.questions), groups=articles)
+    return data.only(set(articles[index].tolist()))
 
 
 def _without(

@@ -59,6 +59,7 @@ def tokenize(
     vocab_file: str,
     lower_case: bool,
     cache_folder: str,
+    side: str = "",
 ) -> Tokenized:
     """Tokenizes contexts and questions, or takes the result from a cache.
 
@@ -68,6 +69,7 @@ def tokenize(
         vocab_file: WordPiece's vocabulary; empty: words.
         lower_case: whether WordPiece lower-cases texts.
         cache_folder: the cache's folder; empty: none.
+        side: which of the files' questions they are, if not all.
 
     Raises:
         ConfigError: as `wordpiece.WordPiece` does.
@@ -77,7 +79,9 @@ def tokenize(
         make = functools.partial(_pieces, data, vocab_file, lower_case)
     else:
         make = functools.partial(_words, data)
-    settings = {"wordpiece": bool(vocab_file), "lower_case": lower_case}
+    settings: dict[str, object] = {"wordpiece": bool(vocab_file), "lower_case": lower_case}
+    if side:
+        settings["side"] = side
     arrays = cached.cached(
         cache_folder if files else "",
         "questions",

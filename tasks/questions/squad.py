@@ -5,7 +5,7 @@ you don't know: unanswerable questions for SQuAD", 2018.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,10 +40,31 @@ class Question(NamedTuple):
 
 
 class Squad(NamedTuple):
-    """The content of a file: contexts, and questions about them."""
+    """The content of a file.
+
+    Attributes:
+        contexts: texts.
+        questions: questions about them.
+        articles: for each context the index of its article.
+    """
 
     contexts: list[str]
     questions: list[Question]
+    articles: list[int]
+
+    def only(self, articles: Collection[int]) -> "Squad":
+        """The contexts of some articles, and the questions about them."""
+        kept = [number for number, one in enumerate(self.articles) if one in articles]
+        places = {number: place for place, number in enumerate(kept)}
+        return Squad(
+            [self.contexts[number] for number in kept],
+            [
+                question._replace(context=places[question.context])
+                for question in self.questions
+                if question.context in places
+            ],
+            [self.articles[number] for number in kept],
+        )
 
 
 class Placed(NamedTuple):
@@ -89,10 +110,11 @@ def parse(document: Any, name: str) -> Squad:
     Raises:
         ConfigError: as `read` does; also for two questions with the same id.
     """
-    squad, seen = Squad([], []), set()
-    for article, where in _each(document, "data", name):
+    squad, seen = Squad([], [], []), set()
+    for number, (article, where) in enumerate(_each(document, "data", name)):
         for paragraph, here in _each(article, "paragraphs", where):
             squad.contexts.append(_get(paragraph, "context", str, here))
+            squad.articles.append(number)
             for item, place in _each(paragraph, "qas", here):
                 question = _question(item, len(squad.contexts) - 1, place)
                 if question.id in seen:

@@ -1,0 +1,241 @@
+"""Cross-validation by the data of each task."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import questions
+import tensorflow as tf
+import tf_keras
+from image_files import write_npz
+from official.core import config_definitions as cfg
+
+import runner
+from runner import inputs
+from runner.configuration import folding
+from runner.errors import ConfigError
+from tasks import aspect_sentiment, supervised
+from tasks.aspects import aspect_data
+from tasks.images import image_data, image_examples
+from tasks.keras_models import examples
+from tasks.questions import question_data
+
+SIDES = {"is_training": True}, {"is_training": False}
+
+
+def both_sides(kind, read, fold, **fields):
+    return [read(kind(folds=5, fold=fold, **side, **fields)) for side in SIDES]
+
+
+def pixels(data):
+    found = image_examples.read(image_data.source_of(data))
+    assert data.size() == len(found.labels)
+    return found.labels.numpy(), [image.tobytes() for image in found.images.numpy()]
+
+
+def test_digits_are_stratified_and_all_of_them_validate():
+    scored = []
+    for fold in range(5):
+        (labels, trained), (own, validated) = both_sides(image_data.ImageData, pixels, fold)
+        assert len(trained) + len(validated) == 1797
+        assert not set(trained) & set(validated)
+        assert np.abs(np.bincount(own) - np.bincount(labels) / 4).max() <= 1.25
+        scored += validated
+    assert len(set(scored)) == 1797
+
+
+def test_images_of_a_group_stay_together(tmp_path):
+    patients = np.arange(60) // 4
+    path = write_npz(tmp_path / "x.npz", 60, images=np.arange(60.0)[:, None, None], who=patients)
+
+    def read(data):
+        found = image_examples.read(image_data.source_of(data)).keys
+        assert data.size() == len(found)
+        return {*patients[found]}
+
+    of_who = {"input_path": path, "fold_group": "who"}
+    trained, validated = both_sides(image_data.ImageData, read, 1, **of_who)
+    assert len(validated) == 3
+    assert trained == {*range(15)} - validated
+    with pytest.raises(ConfigError, match=r"x\.npz has no array whom; it has images, labels, who"):
+        both_sides(image_data.ImageData, read, 1, input_path=path, fold_group="whom")
+    with pytest.raises(ConfigError, match="fold_group='who' has no effect: the embedded digits is"):
+        both_sides(image_data.ImageData, read, 1, fold_group="who")
+
+
+def test_the_aspects_of_a_sentence_stay_together_and_polarities_are_shared(tmp_path):
+    file = tmp_path / "x.seg"
+    aspects = [(n // 3, "ab"[n % 2], ("good", "bad")[n % 4 == 0]) for n in range(90)]
+    file.write_text("".join(f"s{s} $T$ .\n{a}{s}\n{p}\n" for s, a, p in aspects))
+
+    def read(data):
+        return aspect_data.read(aspect_data.source_of(data))
+
+    places = {"input_path": str(file), "split": "train"}  # folds come instead
+    trained, validated = both_sides(aspect_data.AspectData, read, 0, **places)
+    assert not {e.sentence for e in trained} & {e.sentence for e in validated}
+    assert len(trained) + len(validated) == 90
+    assert abs(sum(e.polarity == "bad" for e in validated) / len(validated) - 0.25) < 0.1
+
+
+def test_a_polarity_of_one_fold_alone_is_a_class_in_all(tmp_path):
+    file = tmp_path / "x.seg"
+    kinds = ["good", "bad"] * 6 + ["odd"]
+    file.write_text("".join(f"s{n} $T$ .\na\n{kind}\n" for n, kind in enumerate(kinds)))
+
+    def task(fold):
+        train, validation = (
+            aspect_data.AspectData(input_path=str(file), folds=3, fold=fold, **side)
+            for side in SIDES
+        )
+        config = aspect_sentiment.AspectSentimentConfig(
+            train_data=train, validation_data=validation
+        )
+        return aspect_sentiment.AspectSentimentTask(config)
+
+    assert {task(fold).polarities for fold in range(3)} == {("bad", "good", "odd")}
+
+
+def test_questions_are_divided_by_article(tmp_path):
+    ids = itertools.count()
+
+    def asked(article, paragraph):
+        text = f"The {article} house {paragraph} is red ."
+        answers = [{"text": "red", "answer_start": text.index("red")}]
+        question = {"id": f"q{next(ids)}", "question": "What is it ?", "answers": answers}
+        return {"context": text, "qas": [question]}
+
+    articles = [{"paragraphs": [asked(n, k) for k in range(1 + n)]} for n in range(6)]
+    path = questions.written(tmp_path / "squad.json", {"data": articles})
+    seen = []
+    for fold in range(5):
+        cache = {"input_path": path, "cache_folder": str(tmp_path / "cache")}
+        found = both_sides(question_data.QuestionData, question_data.read, fold, **cache)
+        trained, validated = (
+            [context.split()[1] for context in one.squad.contexts] for one in found
+        )
+        assert not set(trained) & set(validated)
+        assert len(trained) + len(validated) == 21
+        seen += [question.id for question in found[1].squad.questions]
+        assert all(len(one.windows) == len(one.squad.questions) for one in found)
+    assert len(set(seen)) == len(seen) == 21
+
+
+def test_made_up_questions_are_divided_by_context():
+    trained, validated = both_sides(question_data.QuestionData, question_data.read, 3)
+    assert (len(trained.squad.questions), len(validated.squad.questions)) == (2400, 600)
+    once = question_data.QuestionData(is_training=True, folds=5, fold=3).once()
+    assert len(question_data.read(once).squad.questions) == 2400
+
+
+X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+Y = X[:, :3].argmax(1)
+
+
+def network():
+    made = tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile("adam", loss, metrics=["accuracy"])
+    return made
+
+
+def test_arrays_of_fit_are_divided_and_the_fold_validates(tmp_path):
+    def fit(*params, validation=None, epochs=2):
+        given = ["SupervisedData.folds = 5", *params]
+        folder = tmp_path / "run"
+        options = {"model_dir": folder, "epochs": epochs, "batch_size": 12, "gin_params": given}
+        return runner.fit(network, (X, Y), validation, **options)
+
+    results = fit("SupervisedData.fold = 3")
+    assert results["step"] == 8  # two epochs of 48 in batches of 12
+    assert results["best"]["metrics"]["validation_loss"] > 0
+    lines = [json.loads(line) for line in (tmp_path / "run/history.jsonl").open()]
+    assert {line["examples"] for line in lines if "examples" in line} <= {12}
+    again = fit("SupervisedData.fold = 3")
+    assert (again["step"], again["metrics"]) == (8, results["metrics"])
+    with pytest.raises(ConfigError, match=r"task.train_data.fold: 3 -> 2"):
+        fit("SupervisedData.fold = 2", epochs=3)
+    with pytest.raises(ConfigError, match="leave out the validation data"):
+        fit(validation=(X, Y))
+
+
+def test_examples_of_the_users_are_divided_by_class_and_group(tmp_path):
+    def part(given, where="mine", group="", **fields):
+        data = supervised.SupervisedData(folds=5, fold=1, fold_group=group, **fields)
+        return examples.of_fold(examples.read(given, where, group), data, where)
+
+    hot = np.eye(3)[Y]
+    validated = part((X, hot), is_training=False)
+    counts = np.bincount(Y)
+    assert np.abs(validated.y.sum(axis=0) - counts / 5).max() < 1
+    assert part((X, hot, np.ones(60)), is_training=True).weight.shape == (48,)
+
+    who = np.arange(60) // 5
+    own = part(({"x": X, "who": who}, Y), group="who", is_training=False).x["who"]
+    rest = part(({"x": X, "who": who}, Y), group="who", part="train").x["who"]
+    assert not set(own) & set(rest)
+    np.savez(tmp_path / "x.npz", x=X, y=Y, who=who)
+    alike = part(str(tmp_path / "x.npz"), group="who", is_training=False)
+    np.testing.assert_array_equal(alike.group, own)
+    with pytest.raises(
+        ConfigError, match=r"mine: SupervisedData.fold_group='whom' must be a key of"
+    ):
+        part(({"x": X, "who": who}, Y), group="whom")
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
+    with pytest.raises(
+        ConfigError, match=r"folds=5: mine is a tf.data.Dataset, whose examples can"
+    ):
+        part(dataset)
+
+
+def digits(*params):
+    return runner.load("digits.gin", params)
+
+
+def test_a_study_sets_folds_by_their_paths():
+    experiment = digits()
+    params = folding.parameters(experiment, 5, 2)
+    assert sorted(params) == [
+        f"task.{side}.{name}"
+        for side in ("train_data", "validation_data")
+        for name in ("fold", "folds")
+    ]
+    override = ",".join(f"{path}={value}" for path, value in params.items())
+    folded = runner.load("digits.gin", overrides=[override]).task
+    assert (folded.train_data.fold, folded.validation_data.folds) == (2, 5)
+    experiment = cfg.ExperimentConfig(task=cfg.TaskConfig(train_data=inputs.DataConfig()))
+    with pytest.raises(ConfigError, match="has no field 'folds': derive DataConfig from runner"):
+        folding.parameters(experiment, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (["train/ImageData.folds = 5"], r"task.validation_data.folds = 0; must be 5, as of task"),
+        (
+            ["ImageData.folds = 5", "train/ImageData.fold = 1"],
+            r"task.validation_data.fold = 0; must be 1, as of task.train_data, or training data",
+        ),
+        (["ImageData.folds = 5", "ImageData.fold = 5"], r"fold = 5; must be below folds = 5"),
+        (["ImageData.folds = 1"], r"folds = 1; must be 2 or more, or 0 for no folds"),
+        (
+            ["ImageData.folds = 5", "TestConfig.data = @test/image_data.ImageData()",
+             "test/ImageData.is_training = False", "test/ImageData.global_batch_size = 9"],
+            r"run.test.data.folds = 5; must be 0: the test counts all of its data",
+        ),
+    ],
+)  # fmt: skip
+def test_folds_that_would_mislead_are_refused(params, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        runner.run(digits(*params), tmp_path / "run", "train", dry_run=True)
+
+
+def test_folds_of_two_sources_and_of_too_few_examples_are_refused(tmp_path):
+    path = write_npz(tmp_path / "x.npz", 7)
+    many = digits("ImageData.folds = 9", f"ImageData.input_path = {path!r}")
+    with pytest.raises(ConfigError, match="folds=9: there are only 7 examples to divide"):
+        runner.run(many, tmp_path / "run", "train_and_eval", dry_run=True)
+    two = digits("ImageData.folds = 5", f"train/ImageData.input_path = {path!r}")
+    with pytest.raises(ConfigError, match=r"task.train_data reads .*x\.npz, task.validation_data"):
+        runner.run(two, tmp_path / "run", "train_and_eval", dry_run=True)
