@@ -31,9 +31,11 @@ INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
 
-TRIALS = "trials"  # in a study's folder, as are the next two; in it a run's folder for each trial
+TRIALS = "trials"  # in a study's folder, as are the next four; in it a run's folder for each trial
 STUDY = "study.json"
 TRIALS_TABLE = "trials.csv"
+TRIALS_PARQUET = "trials.parquet"
+PLOTS = "plots"
 TRIAL = "trial.json"  # in a trial's folder, as are its attempts
 ATTEMPTS = "attempts.jsonl"
 

@@ -1,0 +1,141 @@
+"""One quantity over several data sets: the interquartile mean and performance profiles.
+
+After Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, 2021
+(arXiv:2108.13264). The metric must mean the same on each data set, as an accuracy does; a loss does
+not.
+
+    found = summary.of(trial.all_of(folder))
+    for each in across.of(found, "AspectData.source"):  # the parameter that names the data set
+        print(each.name, each.middle)
+
+The intervals are those of a stratified bootstrap: each data set's runs are drawn from that data
+set, so what is left is the chance of the runs, not that of which data sets were taken. No
+TensorFlow.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+from runner.studies.statistics import CONFIDENCE
+from runner.studies.summary import Summary, sentence_name
+
+RESAMPLES = 2000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval.
+
+    Attributes:
+        value: The number.
+        low: Where its interval begins; NaN if a data set has one run only.
+        high: Where it ends.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Across:
+    """A configuration on several data sets.
+
+    Attributes:
+        name: Its values that vary in the study, without the data set.
+        scores: The objective of each data set's runs.
+        middle: Their interquartile mean.
+    """
+
+    name: str
+    scores: Mapping[str, Sequence[float]]
+    middle: Estimate
+
+
+def of(found: Summary, parameter: str) -> list[Across]:
+    """A study's configurations over its data sets, the best interquartile mean first.
+
+    Args:
+        found: The summary of a study.
+        parameter: What chooses the data set, by its full name. Configurations that differ by
+            nothing else are one here.
+
+    Raises:
+        ConfigError: no trial has this parameter.
+    """
+    known = {name for each in found.configurations for name in each.parameters}
+    if parameter not in known:
+        raise ConfigError(
+            f"{parameter}: no trial of the study has it{did_you_mean(parameter, known)}"
+        )
+    names: dict[str, str] = {}
+    groups: dict[str, dict[str, list[float]]] = {}
+    for each in found.configurations:
+        if not (each.is_finished and each.scores):
+            continue
+        rest = {name: value for name, value in each.parameters.items() if name != parameter}
+        key = json.dumps(rest, sort_keys=True)
+        ours = (parameter, parameter.rpartition(".")[2])
+        short = {name: value for name, value in each.values.items() if name not in ours}
+        names[key] = sentence_name(short)
+        data_set = str(each.parameters.get(parameter))
+        groups.setdefault(key, {}).setdefault(data_set, []).extend(each.scores.values())
+    made = [Across(names[key], each, interquartile_mean(each)) for key, each in groups.items()]
+    return sorted(made, key=lambda each: found.objective.worse(each.middle.value))
+
+
+def interquartile_mean(scores: Mapping[str, Sequence[float]]) -> Estimate:
+    """The mean of the middle half of all runs on all data sets.
+
+    It depends less on single runs than the mean does, and on more of them than the median.
+
+    Args:
+        scores: The values of each data set's runs, at least one.
+    """
+    from scipy import stats  # which takes more than a second to load
+
+    runs = [np.asarray(values, float) for values in scores.values()]
+    value = stats.trim_mean(np.concatenate(runs), 0.25)
+    drawn = stats.trim_mean(np.concatenate(_resampled(runs), axis=1), 0.25, axis=1)
+    low, high = _interval(drawn, runs)
+    return Estimate(float(value), float(low), float(high))
+
+
+def profile(scores: Mapping[str, Sequence[float]], thresholds: Sequence[float]) -> list[Estimate]:
+    """For each threshold, the share of runs that score more, averaged over data sets.
+
+    Where one configuration's profile is above another's at every threshold, it is better in
+    distribution (stochastic dominance), whatever mean is taken.
+
+    Args:
+        scores: The values of each data set's runs, at least one.
+        thresholds: Scores; any number.
+    """
+    runs = [np.asarray(values, float) for values in scores.values()]
+    drawn = _resampled(runs)
+    found = []
+    for threshold in thresholds:
+        value = np.mean([np.mean(each > threshold) for each in runs])
+        shares = np.mean([np.mean(each > threshold, axis=1) for each in drawn], axis=0)
+        low, high = _interval(shares, runs)
+        found.append(Estimate(float(value), float(low), float(high)))
+    return found
+
+
+def _resampled(runs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Runs drawn with replacement, each data set's from itself. Shapes [RESAMPLES, runs]."""
+    generator = np.random.default_rng(0)  # so that the same runs have the same interval
+    picks = [generator.integers(len(each), size=(RESAMPLES, len(each))) for each in runs]
+    return [each[pick] for each, pick in zip(runs, picks, strict=True)]
+
+
+def _interval(drawn: np.ndarray, runs: Sequence[np.ndarray]) -> np.ndarray:
+    """The middle `CONFIDENCE` of what was drawn."""
+    if any(len(each) < 2 for each in runs):
+        return np.full(2, np.nan)
+    return np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

@@ -1,0 +1,185 @@
+"""What a summary says in sentences: what differs, and what a reader must know. No TensorFlow."""
+
+import collections
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from runner.core.text import counted, some
+from runner.studies import statistics
+from runner.studies.statistics import Difference
+from runner.studies.summary import Configuration, Summary, is_spoilt
+from runner.studies.trial import FINISHED, Trial
+
+_MOST = 5
+
+
+def comparisons(found: Summary) -> list[str]:
+    """A sentence for each of the configurations that come next after the chosen one."""
+    chosen = found.chosen
+    if chosen is None or len(found.configurations) == 1:
+        return []
+    if chosen.replaced:
+        return [f"{chosen.name} has trials that count as the worst: nothing is compared with it"]
+    if len(chosen.scores) < 2:
+        return ["with one run each, nothing says which differences are chance: --seeds=5 would"]
+    lines = [sentence(found, chosen, *each) for each in found.differences[:_MOST]]
+    if more := found.differences[_MOST:]:
+        apart = sum(gap.is_told_apart for _, gap in more)
+        lines.append(f"{apart:,} of the other {len(more):,} can be told apart from {chosen.name}")
+    return lines
+
+
+def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Difference) -> str:
+    """What a difference says, such as `0.02 and 0.005 cannot be told apart with 5 seeds: ...`."""
+    unit = _unit(found.trials)
+    names = f"{ours.name} and {theirs.name}"
+    how = counted(gap.n, unit) + ("" if gap.paired else " each, not paired")
+    if gap.n < 2:
+        return f"{names} cannot be told apart with {how}: at least two are needed, better five"
+    if gap.low == gap.high == 0:
+        return f"{names} score the same with {how}"
+    if gap.is_told_apart:
+        better, worse = ours.name, theirs.name
+        if found.objective.worse(gap.mean) > 0:
+            better, worse = worse, better
+        low, high = sorted((abs(gap.low), abs(gap.high)))
+        return (
+            f"{better} is better than {worse}: {found.objective.metric} differs by "
+            f"{abs(gap.mean):.2g} ({low:.2g} to {high:.2g}, {how})"
+        )
+    return f"{names} cannot be told apart with {how}{_needed(gap, unit)}"
+
+
+def _needed(gap: Difference, unit: str) -> str:
+    """How many seeds would do, as the end of a sentence."""
+    if unit != "seed":  # further folds are smaller, not more of the same
+        return ""
+    if gap.needed is None:
+        return f": more than {statistics.MOST:,} would be needed"
+    return f": about {gap.needed:,} would be needed, if they do differ by {abs(gap.mean):.2g}"
+
+
+def _unit(trials: Iterable[Trial]) -> str:
+    seeds, folds = {each.seed for each in trials}, {each.fold for each in trials}
+    if folds <= {None}:
+        return "seed"
+    return "fold" if len(seeds) == 1 else "run"
+
+
+def notes(found: Summary) -> list[str]:
+    """What a reader must know: what is missing, counts otherwise, or was looked at too often."""
+    return [
+        *_nothing_chosen(found),
+        *_worst(found),
+        *_not_counted(found),
+        *_budgets(found),
+        *_folds(found),
+        *_missing_metrics(found),
+        *_doubles(found),
+        *_tests(found),
+    ]
+
+
+def _nothing_chosen(found: Summary) -> Iterator[str]:
+    metric = found.objective.metric
+    if not found.trials:
+        yield "no trials yet"
+    elif not metric:
+        yield "nothing is chosen: TrainerConfig.best_checkpoint_eval_metric names no metric"
+    elif not any(each.is_finished for each in found.configurations):
+        yield "no trial has finished: nothing is chosen yet"
+    elif found.chosen is None:
+        yield f"nothing is chosen: no trial has a finite {metric}"
+
+
+def _worst(found: Summary) -> Iterator[str]:
+    """Trials that count as the worst."""
+    metric = found.objective.metric
+    ended = [each for each in found.trials if each.state in (*FINISHED, "diverged")]
+    diverged = [each for each in ended if each.state == "diverged"]
+    spoilt = [each for each in ended if each not in diverged and is_spoilt(each, found.objective)]
+    counts = f"counts as the worst {metric} of all, {found.worst:.4g}"
+    if math.isnan(found.worst):
+        counts = "has no value to count as"
+    if diverged:
+        low, high = (100 * share for share in statistics.share(len(diverged), len(ended)))
+        rate = f"95 % interval {low:.0f} to {high:.0f} %"
+        of = f"{len(diverged):,} of {counted(len(ended), 'trial')} diverged"
+        yield f"{of} ({rate}): {_numbers(diverged)}; each {counts}"
+    if spoilt:
+        yield f"{_numbers(spoilt)} never had a finite {metric}: each {counts}"
+
+
+def _not_counted(found: Summary) -> Iterator[str]:
+    """Trials that do not count, or not yet."""
+    for state in ("failed", "refused"):
+        these = [each for each in found.trials if each.state == state]
+        if these:
+            reasons = [f"{each.number} ({each.reason})" for each in these]
+            yield f"not counted, as {state}: trial{'s' * (len(these) > 1)} {some(reasons)}"
+    waiting = collections.Counter(
+        each.state for each in found.trials if each.state in ("waiting", "running", "preempted")
+    )
+    if waiting:
+        states = ", ".join(f"{count:,} {state}" for state, count in waiting.items())
+        yield f"{counted(waiting.total(), 'trial')} still to finish: {states}"
+
+
+def _budgets(found: Summary) -> Iterator[str]:
+    """How many trials trained how long, where that differs."""
+    steps = collections.Counter(
+        (each.step, each.state) for each in found.trials if each.state in (*FINISHED, "paused")
+    )
+    if len({step for step, _ in steps}) < 2:
+        return
+    parts = [
+        f"{count:,} {state} at step {step:,}" for (step, state), count in sorted(steps.items())
+    ]
+    yield f"not all trained equally long: {some(parts[::-1], 8)}; only what finished counts"
+    partly = [
+        each.name
+        for each in found.configurations
+        if each.is_finished and any(one.state == "paused" for one in each.trials)
+    ]
+    if partly:
+        yield (
+            "some seeds of a configuration went on because they did well early, others are paused: "
+            f"the means of {some(partly)} are too good"
+        )
+
+
+def _folds(found: Summary) -> Iterator[str]:
+    if len({each.fold for each in found.trials}) > 1:
+        yield "folds share training data: the intervals are widened for that"
+
+
+def _missing_metrics(found: Summary) -> Iterator[str]:
+    ended = [each for each in found.trials if each.state in FINISHED and each.last]
+    for name in found.metrics:
+        have = [each for each in ended if name in each.best or name in each.last]
+        if 0 < len(have) < len(ended):
+            yield f"only {len(have):,} of {counted(len(ended), 'trial')} have {name}"
+
+
+def _doubles(found: Summary) -> Iterator[str]:
+    used = {each.number for one in found.configurations for each in one.trials}
+    doubles = [each for each in found.trials if each.number not in used]
+    if doubles:
+        yield f"not counted, as others have the same values, seed and fold: {_numbers(doubles)}"
+
+
+def _tests(found: Summary) -> Iterator[str]:
+    """How often the test was looked at."""
+    tested = [one for one in found.configurations if any(each.test for each in one.trials)]
+    others = [one for one in tested if one is not found.chosen]
+    if others:
+        times = sum(bool(each.test) for one in tested for each in one.trials)
+        yield (
+            f"warning: the test data were looked at {times:,} times, for "
+            f"{counted(len(tested), 'configuration')}. Only the chosen one's test is shown; a "
+            "choice made by the others would make it too good"
+        )
+
+
+def _numbers(trials: Sequence[Trial]) -> str:
+    return f"trial{'s' * (len(trials) > 1)} {some([str(each.number) for each in trials], 8)}"

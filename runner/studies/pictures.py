@@ -1,0 +1,184 @@
+"""Pictures of a study, a set for each metric: box, violin, bar and trajectory, as SVG and PNG.
+
+The same trials give the same SVG, byte for byte. The kinds are those of PyABSA's metric plots; here
+every run is a point on them, since a box around five values hides more than it shows. No
+TensorFlow.
+"""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import figure
+from matplotlib.axes import Axes
+
+from runner.core import files
+from runner.studies import across
+from runner.studies.statistics import Spread
+from runner.studies.summary import Configuration, Summary
+from runner.studies.trial import FINISHED
+
+MOST = 20
+"""How many configurations are drawn, the best ones."""
+
+_FORMATS: Mapping[str, Mapping[str, str | None]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
+def draw(folder: Path, found: Summary, metrics: Sequence[str] = ()) -> list[Path]:
+    """Draws each metric at the trials' best evaluations, and over the steps.
+
+    Args:
+        folder: Where to: `<metric>-<kind>.svg` and `.png`, a slash in a metric's name becoming a
+            dash.
+        found: The summary of the study.
+        metrics: Which ones; all if empty.
+
+    Returns:
+        The files.
+    """
+    paths = []
+    for metric in metrics or found.metrics:
+        shown = [each for each in found.configurations[:MOST] if _values(each, metric).size]
+        for kind, paint in KINDS.items() if shown else ():
+            drawn = figure.Figure(figsize=(max(4.0, 1.5 + 0.6 * len(shown)), 3.5), dpi=100)
+            axes = drawn.subplots()
+            paint(axes, shown, metric)
+            axes.set_ylabel(metric)
+            axes.grid(axis="y", color="0.9")
+            axes.set_axisbelow(True)
+            name = f"{metric.replace('/', '-')}-{kind}"
+            paths += _save(drawn, folder / name)
+    return paths
+
+
+def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> list[Path]:
+    """Draws the performance profiles of configurations over several data sets, with their bands.
+
+    Args:
+        path: Where to, without `.svg` and `.png`.
+        rows: The configurations.
+        metric: Its name, for the axis.
+
+    Returns:
+        The files.
+    """
+    scores = [score for each in rows for runs in each.scores.values() for score in runs]
+    thresholds = np.linspace(min(scores), max(scores), 101)
+    drawn = figure.Figure(figsize=(5.0, 3.5), dpi=100)
+    axes = drawn.subplots()
+    for each in rows[:MOST]:
+        found = across.profile(each.scores, thresholds.tolist())
+        (line,) = axes.plot(thresholds, [point.value for point in found], label=each.name)
+        low, high = [point.low for point in found], [point.high for point in found]
+        axes.fill_between(thresholds, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set_xlabel(metric)
+    axes.set_ylabel("share of runs above")
+    axes.legend(fontsize="small")
+    return _save(drawn, path)
+
+
+def _save(drawn: figure.Figure, path: Path) -> list[Path]:
+    written = []
+    for kind, metadata in _FORMATS.items():
+        buffer = io.BytesIO()
+        with mpl.rc_context({"svg.hashsalt": "runner", "svg.fonttype": "none"}):
+            drawn.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight")
+        written.append(path.with_name(f"{path.name}.{kind}"))
+        with files.whole(written[-1]) as file:
+            file.write(buffer.getvalue())
+    return written
+
+
+def _values(each: Configuration, metric: str) -> np.ndarray:
+    """The metric of each counted run at its best evaluation; the last one if nothing decides."""
+    ended = [one for one in each.counted if one.state != "diverged"]
+    values = [(one.best or one.last).get(metric, math.nan) for one in ended]
+    return np.array([value for value in values if math.isfinite(value)])
+
+
+def _box(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+    rows = [_values(each, metric) for each in shown]
+    axes.boxplot(rows, widths=0.5, showfliers=False, medianprops={"color": "tab:red"})
+    _points(axes, rows)
+    _name(axes, shown)
+
+
+def _violin(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+    rows = [_values(each, metric) for each in shown]
+    wide = [n for n, row in enumerate(rows) if np.ptp(row)]  # others have no density
+    if wide:
+        axes.violinplot([rows[n] for n in wide], positions=[n + 1 for n in wide], showmedians=True)
+    _points(axes, rows)
+    _name(axes, shown)
+
+
+def _bar(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+    """Means with their intervals. The axis does not begin at zero, where no run is near it."""
+    rows = [_values(each, metric) for each in shown]
+    places = np.arange(1, len(shown) + 1)
+    spreads = [each.best.get(metric) or each.last.get(metric, Spread(0)) for each in shown]
+    halves = [0.0 if math.isnan(spread.half) else spread.half for spread in spreads]
+    axes.bar(places, [spread.mean for spread in spreads], 0.6, yerr=halves, capsize=4, alpha=0.6)
+    _points(axes, rows)
+    ends = [spread.mean + sign * half for spread, half in zip(spreads, halves, strict=True)
+            for sign in (-1, 1)]  # fmt: skip
+    low, high = min([*ends, *map(np.min, rows)]), max([*ends, *map(np.max, rows)])
+    room = 0.25 * (high - low) or 0.05 * abs(high) or 1.0
+    if low - room > 0 or high + room < 0:
+        axes.set_ylim(low - room, high + room)
+    _name(axes, shown)
+
+
+def _trajectory(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+    """Means over the steps that all runs of a configuration evaluated, from lowest to highest."""
+    for each in shown:
+        runs = [
+            {step: metrics[metric] for step, metrics in one.evaluations if metric in metrics}
+            for one in each.counted
+            if one.state in FINISHED or not each.is_finished
+        ]
+        runs = [run for run in runs if run]
+        steps = sorted(set.intersection(*map(set, runs))) if runs else []
+        if not steps:
+            continue
+        values = np.array([[run[step] for step in steps] for run in runs])
+        marker = "o" if len(steps) < 15 else ""
+        (line,) = axes.plot(steps, values.mean(0), marker=marker, markersize=3, label=each.name)
+        axes.fill_between(
+            steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.15, linewidth=0
+        )
+    axes.set_xlabel("step")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small")
+
+
+def _points(axes: Axes, rows: Sequence[np.ndarray]) -> None:
+    """Each run, beside its neighbours rather than on them."""
+    for place, row in enumerate(rows, start=1):
+        aside = np.linspace(-0.08, 0.08, len(row)) if len(row) > 1 else [0.0]
+        axes.plot(place + np.asarray(aside), row, "o", color="0.25", markersize=3, zorder=3)
+
+
+def _name(axes: Axes, shown: Sequence[Configuration]) -> None:
+    turned = 30 if max(len(each.name) for each in shown) > 8 else 0
+    places = range(1, len(shown) + 1)
+    side = "right" if turned else "center"
+    axes.set_xticks(places, [each.name for each in shown], rotation=turned, ha=side)
+    axes.set_xlim(0.4, len(shown) + 0.6)
+    heads = list(shown[0].values)
+    if len(heads) == 1:
+        axes.set_xlabel(heads[0])
+
+
+KINDS: Mapping[str, Callable[[Axes, Sequence[Configuration], str], None]] = {
+    "box": _box,
+    "violin": _violin,
+    "bar": _bar,
+    "trajectory": _trajectory,
+}

@@ -1,0 +1,249 @@
+"""A study's summary as a table to read and as files: study.json, trials.csv, trials.parquet.
+
+The files follow from the trials' folders and may be deleted. No TensorFlow.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from runner.core import files, layout, text
+from runner.reporting import table
+from runner.studies import findings
+from runner.studies.statistics import Difference, Spread
+from runner.studies.summary import Configuration, Summary
+from runner.studies.trial import Trial
+
+_MOST = 20  # configurations shown
+_DASH = "-"
+
+
+def render(found: Summary, *, width: float = math.inf) -> str:
+    """The summary for a person: the objective in full, other metrics in short, and sentences.
+
+    Args:
+        found: The summary.
+        width: Columns of the terminal; names of configurations are cut to fit.
+    """
+    if not found.trials:
+        return "no trials yet"
+    metric = found.objective.metric
+    blocks = [
+        _block(found, metric, "best", width),
+        _block(found, metric, "last", width) if _differ(found, metric) else "",
+        _others(found, width),
+        _tested(found),
+        "\n".join(findings.comparisons(found)),
+        "\n".join(findings.notes(found)),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _differ(found: Summary, metric: str) -> bool:
+    """Whether the last evaluations are not all the best ones."""
+    return any(each.best.get(metric) != each.last.get(metric) for each in found.configurations)
+
+
+def _block(found: Summary, metric: str, at: str, width: float) -> str:
+    """One metric of each configuration at its best or last evaluations."""
+    shown = found.configurations[:_MOST]
+    spreads = [getattr(each, at).get(metric, Spread(0)) for each in shown]
+    if not any(each.n for each in spreads):
+        return ""
+    several = any(each.n > 1 for each in spreads)
+    number = _format(spreads)
+    cells = []
+    for each, spread in zip(shown, spreads, strict=True):
+        values = [str(spread.n), number(spread.mean)]
+        if several:
+            interval = _interval(spread, number)
+            extremes = (number(spread.std), number(spread.minimum), number(spread.maximum))
+            values += [interval, *extremes]
+        cells.append([*_left(each), *values, _steps(each.counted), _mark(found, each)])
+    head = [*_heads(found), "n", "mean"]
+    head += ["95 % interval", "std", "min", "max"] if several else []
+    direction = "higher" if found.objective.higher else "lower"
+    lines = table.aligned([[*head, "steps", ""], *cells], left=len(_heads(found)), width=width)
+    if more := found.configurations[_MOST:]:
+        lines.append(f"and {len(more):,} more: {layout.STUDY} has them all")
+    return "\n".join([f"{metric} ({direction} is better) at the {at} evaluation", *lines])
+
+
+def _others(found: Summary, width: float) -> str:
+    """The other metrics: means, with half the width of their intervals."""
+    shown = found.configurations[:_MOST]
+    at = "best" if found.objective.metric else "last"
+    names = [name for name in found.metrics if name != found.objective.metric]
+    columns = []
+    for name in names:
+        spreads = [getattr(each, at).get(name, Spread(0)) for each in shown]
+        number = _format(spreads)
+        columns.append([name, *(_short(each, number) for each in spreads)])
+    rows = [_heads(found), *map(_left, shown)]
+    while columns:
+        cells = [[*left, *row] for left, row in zip(rows, zip(*columns, strict=True), strict=True)]
+        lines = table.aligned(cells, left=len(rows[0]))
+        if len(columns) == 1 or max(map(len, lines)) <= width:
+            cut = "" if len(columns) == len(names) else f"; {layout.STUDY} has {len(names)} metrics"
+            head = f"at the {at} evaluation: means, ± half the 95 % interval{cut}"
+            return "\n".join([head, *table.aligned(cells, left=len(rows[0]), width=width)])
+        columns.pop()
+    return ""
+
+
+def _tested(found: Summary) -> str:
+    """The test of the chosen configuration."""
+    if not (found.chosen and found.chosen.test):
+        return ""
+    cells = [["test", "n", "mean", "95 % interval"]]
+    for name, spread in sorted(found.chosen.test.items()):
+        number = _format([spread])
+        interval = _interval(spread, number)
+        cells.append([name, str(spread.n), number(spread.mean), interval])
+    lines = table.aligned(cells, left=1)
+    return "\n".join([f"test of the chosen one, {found.chosen.name}", *lines])
+
+
+def _heads(found: Summary) -> list[str]:
+    return ["trials", *found.configurations[0].values]
+
+
+def _left(each: Configuration) -> list[str]:
+    return [_ranges([one.number for one in each.trials]), *each.values.values()]
+
+
+def _mark(found: Summary, each: Configuration) -> str:
+    if each is found.chosen:
+        return "best"
+    return "" if each.is_finished else "not finished"
+
+
+def _steps(trials: Sequence[Trial]) -> str:
+    steps = sorted({each.step for each in trials})
+    return (
+        " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1])))
+        if steps
+        else _DASH
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0-4` or `0, 3, 6 and 2 more`."""
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]}-{numbers[-1]}"
+    return text.some([str(each) for each in numbers])
+
+
+def _short(spread: Spread, number: Any) -> str:
+    half = "" if math.isnan(spread.half) else f" ± {number(spread.half)}"
+    return f"{number(spread.mean)}{half}"
+
+
+def _interval(spread: Spread, number: Any) -> str:
+    return _DASH if math.isnan(spread.low) else f"{number(spread.low)} to {number(spread.high)}"
+
+
+def _format(spreads: Sequence[Spread]) -> Any:
+    """Writes numbers of a column with as many decimals as tell its values apart."""
+    stds = [each.std for each in spreads if each.std > 0]
+    decimals = 1 - math.floor(math.log10(min(stds))) if stds else -1
+    style = f".{decimals}f" if 0 <= decimals <= 6 else ".4g"
+    return lambda value: _DASH if math.isnan(value) else f"{value:{style}}"
+
+
+def write(folder: Path, found: Summary) -> None:
+    """Writes study.json, trials.csv and trials.parquet into a study's folder, each whole."""
+    files.write_json(folder / layout.STUDY, as_dict(found))
+    rows = _arrow(found)
+    with files.whole(folder / layout.TRIALS_TABLE) as file:
+        csv.write_csv(rows, file)
+    with files.whole(folder / layout.TRIALS_PARQUET) as file:
+        parquet.write_table(rows, file)
+
+
+def as_dict(found: Summary) -> dict[str, Any]:
+    """The summary for JSON; what cannot be told, such as an interval of one value, is null."""
+    chosen = found.chosen
+    return {
+        "objective": found.objective._asdict(),
+        "trials": len(found.trials),
+        "chosen": {"name": chosen.name, "parameters": chosen.parameters} if chosen else None,
+        "configurations": [_entry(each, is_chosen=each is chosen) for each in found.configurations],
+        "differences": [
+            {
+                "of": each.name,
+                **_plain(gap),
+                "told_apart": gap.is_told_apart,
+                "in_words": findings.sentence(found, chosen, each, gap),
+            }
+            for each, gap in found.differences
+            if chosen
+        ],
+        "notes": findings.notes(found),
+    }
+
+
+def _entry(each: Configuration, *, is_chosen: bool) -> dict[str, Any]:
+    spreads = {"best": each.best, "last": each.last, **({"test": each.test} if is_chosen else {})}
+    return {
+        "name": each.name,
+        "parameters": each.parameters,
+        "trials": [one.number for one in each.trials],
+        "counted": [one.number for one in each.counted],
+        "finished": each.is_finished,
+        **{
+            at: {name: _plain(spread) for name, spread in found.items()}
+            for at, found in spreads.items()
+        },
+    }
+
+
+def _plain(numbers: Spread | Difference) -> dict[str, Any]:
+    found = {name: getattr(numbers, name) for name in numbers.__slots__}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in found.items()
+    }
+
+
+def _arrow(found: Summary) -> pa.Table:
+    """A row for each trial; folders are relative to the study's, which may be moved."""
+    trials = found.trials
+    tests = sorted({name for each in trials for name in each.test})
+    parameters = list(dict.fromkeys(name for each in trials for name in each.parameters))
+    columns: dict[str, list[Any]] = {
+        "number": [each.number for each in trials],
+        "folder": [f"{layout.TRIALS}/{each.folder.name}" for each in trials],
+        "state": [each.state for each in trials],
+        "step": [each.step for each in trials],
+        "seed": [each.seed for each in trials],
+        "fold": [each.fold for each in trials],
+        **{name: _column([each.parameters.get(name) for each in trials]) for name in parameters},
+    }
+    for at in ("best", "last"):
+        for name in found.metrics:
+            columns[f"{at}/{name}"] = [_number(getattr(each, at), name) for each in trials]
+    for name in tests:
+        columns[name] = [_number(each.test, name) for each in trials]
+    columns["reason"] = [each.reason for each in trials]
+    kinds = {"fold": pa.int64()}  # which pyarrow cannot tell where there are none
+    return pa.table({name: pa.array(each, kinds.get(name)) for name, each in columns.items()})
+
+
+def _number(metrics: Mapping[str, float], name: str) -> float | None:
+    return float(metrics[name]) if name in metrics else None
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one type; of several types, or lists, their JSON."""
+    types = {type(value) for value in values} - {type(None)}
+    if types <= {int, float} and float in types:
+        return [None if value is None else float(value) for value in values]
+    if len(types) == 1 and types <= {bool, int, str}:
+        return values
+    return [None if value is None else json.dumps(value) for value in values]
