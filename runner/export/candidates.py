@@ -10,6 +10,7 @@ import tensorflow as tf
 from official.core import base_task
 
 from runner.configuration import limits
+from runner.core import console
 from runner.evaluation import evaluator
 from runner.export import conversion, fresh_process, gate, loaded, signatures, versions
 from runner.reporting import scalars
@@ -49,6 +50,7 @@ class Candidates:
         self.folders: dict[str, Path] = {}
         self._gate = gate.Gate(built, self._own, check)
         self._processes: dict[str, fresh_process.FreshProcess] = {}
+        self._failed: dict[str, str] = {}  # by format, why the converter has not made it
 
     @property
     def task(self) -> base_task.Task:
@@ -78,8 +80,7 @@ class Candidates:
             training_data: Batches for `tflite_int8`, which needs the ranges of activations.
             processes: Ends the processes.
 
-        Raises:
-            RunnerError: a converter failed.
+        A format whose converter fails is left out; `score` says why.
         """
         saved = self._folder / "model"
         with self._built.averages.in_force() if self._built.averages else contextlib.nullcontext():
@@ -88,7 +89,13 @@ class Candidates:
         first = sorted(formats, key=lambda name: name != conversion.SAVED_MODEL)
         for name in first:  # a SavedModel, which loads for seconds, meanwhile
             self._check()
-            folder = conversion.convert(name, saved, self._folder, examples)
+            self.folders[name] = self._folder / name
+            try:
+                folder = conversion.convert(name, saved, self._folder, examples)
+            except conversion.ConverterError as error:
+                console.say(f"{name}: {error}", style="red")
+                self._failed[name] = str(error)
+                continue
             form = conversion.FORMATS[name]
             process = fresh_process.FreshProcess(form.loader, folder / form.file)
             self._processes[name] = processes.enter_context(process)
@@ -103,6 +110,8 @@ class Candidates:
 
     def score(self, name: str, reference: gate.Scored) -> list[gate.Scored]:
         """What a format's file scores by the model's inputs and, if it can be, by raw ones."""
+        if name in self._failed:
+            return [gate.Scored(name, {}, 0, None, self._failed[name])]
         process, size = self._processes[name], versions.size(self.folders[name])
         from_raw: Mapping[str, float] = {}
         try:
@@ -117,8 +126,10 @@ class Candidates:
             found.append(self._judged(title, from_raw, reference, size, None))
         return found
 
-    def milliseconds(self) -> float:
-        """The checkpoint's median duration of one example, in this process."""
+    def milliseconds(self) -> float | None:
+        """The checkpoint's median duration of one example, in this process; None if unknown."""
+        if not self._gate.stand_in.one:  # no file was scored
+            return None
         one = {name: tf.constant(array) for name, array in self._gate.stand_in.one.items()}
         return loaded.milliseconds(lambda: self._own.function(**one))
 

@@ -24,6 +24,10 @@ INT8 = "tflite_int8"
 Examples = Sequence[Mapping[str, np.ndarray]]
 
 
+class ConverterError(RunnerError):
+    """A converter cannot make its format of this model."""
+
+
 class Format(NamedTuple):
     """A row of the table of formats.
 
@@ -145,7 +149,8 @@ def convert(name: str, source: Path, folder: Path, examples: Examples) -> Path:
         The version's folder: `source` itself for a SavedModel.
 
     Raises:
-        RunnerError: the converter cannot.
+        ConverterError: the converter cannot.
+        OSError: the disk refuses.
     """
     make, target = FORMATS[name].convert, folder / name
     if make is None:
@@ -157,7 +162,7 @@ def convert(name: str, source: Path, folder: Path, examples: Examples) -> Path:
         raise
     except Exception as error:
         said = " ".join(str(error).split())[:300]
-        raise RunnerError(
-            f"{name}: the converter failed: {said}; leave it out of ExportConfig.formats"
+        raise ConverterError(
+            f"the converter failed: {said}; leave it out of ExportConfig.formats"
         ) from error
     return target
