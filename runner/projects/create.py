@@ -24,16 +24,25 @@ def create(like: str, folder: Path) -> dict[str, object]:
         What was written, for the command's last line.
 
     Raises:
-        ConfigError: there is no such kind, or the folder is not empty or cannot be one.
+        ConfigError: there is no such kind, the folder is not empty or cannot be one, or the disk
+            is full.
     """
     if like not in LIKE:
         meant = spelling.did_you_mean(like, LIKE)
         given = f"--like={like}: no such project{meant}" if like else "--like is missing"
         raise ConfigError(f"{given}; there are {', '.join(LIKE)}")
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     _make(folder)
     files = sorted(each for each in (_HERE / like).iterdir() if each.is_file())
-    for each in files:
-        shutil.copyfile(each, folder / each.name)
+    try:
+        for each in files:
+            shutil.copyfile(each, folder / each.name)
+    except OSError as error:
+        for each in files:
+            (folder / each.name).unlink(missing_ok=True)
+        for each in made:
+            each.rmdir()
+        raise ConfigError(f"{folder}: {error.strerror}; nothing is left of it") from None
     console.say(f"wrote {folder}: {', '.join(each.name for each in files)}")
     console.say(f"next: cd {folder}, and do what README.md says")
     return {"status": "done", "like": like, "folder": str(folder)}

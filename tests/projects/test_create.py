@@ -1,8 +1,10 @@
 """`--mode=init`: each project that it writes trains, and passes its own tests."""
 
 import contextlib
+import errno
 import importlib
 import inspect
+import os
 import shlex
 import sys
 
@@ -100,3 +102,18 @@ def test_a_mistake_writes_nothing(tmp_path, capsys, arguments, said):
 def test_like_belongs_to_init(capsys):
     assert main.main(["--mode=train", "--like=images", "--gin_file=digits.gin"]) == 2
     assert "--like is for --mode=init" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_nothing_of_a_project(tmp_path, monkeypatch, capsys):
+    copy = create.shutil.copyfile
+
+    def full(source, target):
+        if target.exists() or any(target.parent.iterdir()):
+            target.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        return copy(source, target)
+
+    monkeypatch.setattr(create.shutil, "copyfile", full)
+    assert init("--like=keras", tmp_path / "deep/mine") == 2
+    assert "mine: No space left on device; nothing is left of it" in capsys.readouterr().err
+    assert not (tmp_path / "deep").exists()
