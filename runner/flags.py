@@ -189,6 +189,7 @@ def _asked(arguments: Sequence[str]) -> topics.Asked:
         given.gin_params,
         given.config_file,
         given.params_override,
+        given.experiment or "",
         flags={name: each.help or "" for name, each in _flags().items()},
         modes={name: mode.summary for name, mode in modes.MODES.items()},
         width=shutil.get_terminal_size((100, 24)).columns,

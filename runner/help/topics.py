@@ -27,6 +27,7 @@ class Asked(NamedTuple):
         gin_params: Likewise.
         config_files: Likewise.
         overrides: Likewise.
+        experiment: A registered one given beside it, whose values only `--print_config` shows.
         flags: The command's, each with its meaning.
         modes: Each with what it does.
         width: How wide a line may be.
@@ -36,6 +37,7 @@ class Asked(NamedTuple):
     gin_params: Sequence[str] = ()
     config_files: Sequence[str] = ()
     overrides: Sequence[str] = ()
+    experiment: str = ""
     flags: Mapping[str, str] = {}
     modes: Mapping[str, str] = {}
     width: int = 100
@@ -61,12 +63,15 @@ def answer(topic: str, asked: Asked) -> str:
     if file:
         return pages.experiment(file, values, catalogue, asked.width)
     if found := catalogue.find(topic):
-        return "\n\n\n".join(
+        shown = [
             pages.field(each, field, values, asked.width)
             if field
             else pages.section(each, values, asked.width)
             for each, field in found
-        )
+        ]
+        if named := asked.experiment:
+            shown.append(f"What --experiment={named} sets: --print_config --experiment={named}")
+        return "\n\n\n".join(shown)
     if lines := list(_search(topic, catalogue, values, asked)):
         return "\n".join(lines)
     raise ConfigError(f"--help={topic}: {_unknown(topic, catalogue, asked)}")

@@ -156,6 +156,7 @@ def test_a_module_of_ones_own_needs_no_gin_file(capsys, own_task):
             ["--help=ImageData.seed", "--params_override=task.train_data.seed=3"],
             "Now train/: 3 (--params_override",
         ),
+        (["--help=run.seed", "--experiment=mine"], "What --experiment=mine sets: --print_config"),
     ],
 )
 def test_a_field_says_where_it_is_set(capsys, tmp_path, monkeypatch, arguments, said):
