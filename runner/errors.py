@@ -48,6 +48,7 @@ _FILES = (
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
     *(errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
 )
+_LABEL = re.compile(r"label value of (\S+) which is outside .* range of (\[.+?\))")
 _REFUSED = re.compile(f".+({'|'.join(re.escape(os.strerror(number)) for number in _DISK)})")
 
 
@@ -75,6 +76,10 @@ def from_graph(error: BaseException) -> RunnerError | None:
             f"out of memory when {found[1]}\nuse a smaller global_batch_size, or "
             "RunConfig.gradient_accumulation, which takes a batch in parts"
         )
+    if found := re.search(
+        r"label value of (\S+) which is outside .* range of (\[.+?\))", str(error)
+    ):
+        return ConfigError(f"a label is {found[1]}, but the model has outputs for {found[2]}")
     if found := _REFUSED.search(str(error)):
         return _of_the_disk(found[0])
     return None

@@ -15,6 +15,7 @@ from runner.core import console
 from runner.data import batches
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
+from runner.internals import gin as gin_internals
 from runner.optimizers import optimizer as optimizers
 from runner.optimizers import weight_averages
 
@@ -66,16 +67,17 @@ class Evaluator(base_trainer.Trainer):
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = weight_averages.Averages(ema, model) if ema else None
-        super().__init__(
-            config,
-            task,
-            model,
-            optimizer or tf.Module(),  # official's checkpoint wants something trackable
-            train=train_dataset is not None,
-            evaluate=validation_dataset is not None,
-            train_dataset=train_dataset,
-            validation_dataset=validation_dataset,
-        )
+        with gin_internals.without_calls():
+            super().__init__(
+                config,
+                task,
+                model,
+                optimizer or tf.Module(),  # official's checkpoint wants something trackable
+                train=train_dataset is not None,
+                evaluate=validation_dataset is not None,
+                train_dataset=train_dataset,
+                validation_dataset=validation_dataset,
+            )
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
         self.left_out = False

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from runner.configuration import prediction_contract
 from runner.data import batches
+from runner.errors import ConfigError
 from runner.evaluation import evaluator
 from runner.prediction import rows
 
@@ -92,7 +94,12 @@ class Predictor:
         features, labels = _split(inputs)
         if labels is not None and hasattr(self._task, prediction_contract.PREDICTION_LABEL):
             labels = self._task.prediction_label(labels)
-        outputs = self._task.inference_step(features, self._model)
+        try:
+            outputs = self._task.inference_step(features, self._model)
+        except ValueError as error:
+            if misfit := _misfit(features, error):
+                raise misfit from error
+            raise
         if hasattr(self._task, prediction_contract.PREDICTION):
             outputs = self._task.prediction(outputs)
         columns = prediction_contract.columns_of(self._task, outputs)
@@ -145,6 +152,16 @@ def _labels(labels: Any) -> dict[str, Any]:
     if labels is None or not all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat):
         return {}
     return {_LABEL: prediction_contract.named(labels)}
+
+
+def _misfit(features: Any, error: ValueError) -> ConfigError | None:
+    """What to say of an input that Keras finds incompatible with a layer."""
+    if "incompatible with the layer" not in str(error):
+        return None
+    given = tf.nest.map_structure(lambda x: f"{x.dtype.name}{x.shape.as_list()}", features)
+    plain = re.sub(r"\x1b\[\d*m|\s+", " ", str(error))  # Keras 3 colours it
+    said = plain.rpartition("Input ")[2].partition(" Arguments rec")[0].strip()
+    return ConfigError(f"these data do not fit the model: they have {given}, and input {said}")
 
 
 def _whole_precision(values: tf.Tensor) -> tf.Tensor:

@@ -216,6 +216,8 @@ def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
         )
     if any(part.shape.rank == 0 for part in tf.nest.flatten(spec)):
         raise ConfigError(f"{where}: the dataset gives single examples; add .batch(n)")
+    if any(part.dtype == tf.string for part in tf.nest.flatten(spec[1])):
+        raise ConfigError(f"{where}: y has strings; give class numbers, such as from 0")
     return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 

@@ -26,3 +26,11 @@ def test_what_can_be_read_is_one_line(message, kind, said):
 
 def test_what_nobody_foresaw_keeps_its_traceback():
     assert errors.from_graph(tf.errors.InternalError(None, None, "no idea")) is None
+
+
+def test_a_label_without_an_output_is_named():
+    error = tf.errors.InvalidArgumentError(
+        None, None, "Received a label value of 9 which is outside the valid range of [0, 3)."
+    )
+    said = "a label is 9, but the model has outputs for [0, 3)"
+    assert str(errors.from_graph(error)) == said
