@@ -74,7 +74,7 @@ class ReplicaState:
     def watch(self, variables: Sequence[tf.Variable]) -> None:
         """Selects the `variables` that have such parts; call it in the strategy's scope."""
         local = tf.distribute.get_strategy().experimental_local_results
-        self._parts = [local(v) for v in variables if _is_reduced(v) and len(local(v)) > 1]
+        self._parts = [local(variable) for variable in reduced(variables)]
 
     def capture(self) -> None:
         """Stores the parts."""
@@ -154,8 +154,11 @@ class ExtraState:
         return {name: getattr(self, name).variable for name in names}
 
 
-def _is_reduced(variable: tf.Variable) -> bool:
-    return variable.synchronization == tf.VariableSynchronization.ON_READ
+def reduced(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """Those of which each replica has a part of its own; call it in the strategy's scope."""
+    local = tf.distribute.get_strategy().experimental_local_results
+    apart = tf.VariableSynchronization.ON_READ
+    return [v for v in variables if v.synchronization == apart and len(local(v)) > 1]
 
 
 def _serialized(iterator: tf.data.Iterator) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Private names of tf_keras. tests/internals reports those that a new version lacks."""
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -8,6 +9,8 @@ import tensorflow as tf
 import tf_keras
 from tf_keras.src import backend
 
+from runner.internals import keras3
+
 Scale = Callable[[tf.Variable], float]
 """The factor on a variable's learning rate."""
 
@@ -15,6 +18,19 @@ Scale = Callable[[tf.Variable], float]
 def seed_layers(seed: int) -> None:
     """Seeds what layers and initializers draw their own seeds from."""
     backend._SEED_GENERATOR.generator = random.Random(seed)
+
+
+@contextlib.contextmanager
+def names_from_the_start() -> Iterator[None]:
+    """Inside, layers without a name are numbered as in a new process: `dense`, `dense_1`."""
+    held = dict(backend.PER_GRAPH_OBJECT_NAME_UIDS)
+    backend.PER_GRAPH_OBJECT_NAME_UIDS.clear()
+    try:
+        with keras3.names_from_the_start():
+            yield
+    finally:
+        backend.PER_GRAPH_OBJECT_NAME_UIDS.clear()
+        backend.PER_GRAPH_OBJECT_NAME_UIDS.update(held)
 
 
 def layers(model: tf_keras.Model) -> Iterator[tf_keras.layers.Layer]:

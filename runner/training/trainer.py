@@ -78,6 +78,7 @@ class Trainer(evaluator.Evaluator):
         self._grouped = [*known, *late]
         parameter_groups.check(groups, self._grouped)
         state = [*model.variables, *optimizers.variables(optimizer)]
+        self._statistics = extra_state.reduced(model.variables)
         extra.replicas.watch([*state, *(v for m in self._metrics for v in m.variables)])
         self.not_finite = finite.FiniteCheck(state).not_finite
         self._saved = tf.train.Checkpoint(
@@ -236,11 +237,18 @@ class Trainer(evaluator.Evaluator):
         return self._read_metrics(), sound
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
-        """Evaluates, and keeps training's values of metrics that validation shares."""
+        """Evaluates, and keeps training's values of metrics that validation shares.
+
+        Statistics of which each replica has its own, as of batch normalization, are replaced by
+        their mean meanwhile, which is what the checkpoint holds and is evaluated later.
+        """
         both = [metric for metric in self._metrics if metric in self.validation_metrics]
         local = self.strategy.experimental_local_results
-        parts = [part for metric in both for v in metric.variables for part in local(v)]
+        own = [*(v for metric in both for v in metric.variables), *self._statistics]
+        parts = [part for variable in own for part in local(variable)]
         kept = [tf.identity(part) for part in parts]
+        for variable in self._statistics:
+            variable.assign(variable.read_value())
         try:
             return super()._evaluate(dataset, num_steps, why_none)
         finally:

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from runner.errors import ConfigError
+from runner.internals import keras3 as keras3_internals
 
 
 def is_keras3(model: Any) -> bool:
@@ -24,16 +25,13 @@ class Network(tf_keras.Model):
     """A built Keras 3 model.
 
     Raises:
-        ConfigError: it computes with another library than TensorFlow, or on several replicas.
+        ConfigError: it computes with another library than TensorFlow.
     """
 
     def __init__(self, network: Any) -> None:
         _check_backend()
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            raise ConfigError(
-                "a Keras 3 model trains on one device here, because its resume on several has not "
-                "been proved exact: use tf_keras, or RuntimeConfig.distribution_strategy = 'off'"
-            )
+            keras3_internals.average_over_replicas(network.non_trainable_variables)
         super().__init__(name=network.name, autocast=False)
         self._network = lambda: network  # hidden from tf_keras, whose tracking takes it for a layer
         seen: set[int] = set()

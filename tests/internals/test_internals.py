@@ -33,6 +33,7 @@ from tf_keras.src.engine import base_layer
 
 from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
+from runner.internals import keras3 as keras3_internals
 from runner.internals import official as official_internals
 from runner.internals import standard_library
 from runner.internals import tensorflow as tf_internals
@@ -231,6 +232,46 @@ def sublayers(tmp_path):
     assert names == [inner.name], "_flatten_layers gives other layers"
 
 
+def first_names(tmp_path):
+    tf_keras.layers.Dense(1)
+    with keras_internals.names_from_the_start():
+        inside = [tf_keras.layers.Dense(1).name for _ in range(2)]
+    said = "PER_GRAPH_OBJECT_NAME_UIDS does not number names any more"
+    assert inside == ["dense", "dense_1"], said
+    assert tf_keras.layers.Dense(1).name != "dense", said
+
+
+def first_names_of_keras3(tmp_path):
+    keras = pytest.importorskip("keras")
+    keras.layers.Dense(1)
+    with keras3_internals.names_from_the_start():
+        inside = [keras.layers.Dense(1).name for _ in range(2)]
+    assert inside == ["dense", "dense_1"], "_NUMBERS is another attribute's name"
+    assert keras.layers.Dense(1).name != "dense", "_NUMBERS is another attribute's name"
+
+
+def losses_of_keras3(tmp_path):
+    keras = pytest.importorskip("keras")
+    loss = keras.losses.Huber(2.0)
+    stored = keras3_internals.whole(keras.saving.serialize_keras_object(loss), loss)
+    assert stored["config"]["delta"] == 2.0, "_fn_kwargs does not hold a loss's arguments"
+
+
+def averages_of_keras3(tmp_path):
+    keras = pytest.importorskip("keras")
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+    with strategy.scope():
+        layer = keras.layers.BatchNormalization()
+        layer.build((None, 1))
+        keras3_internals.average_over_replicas(layer.non_trainable_variables)
+    strategy.run(
+        lambda: layer.moving_mean.assign(
+            [tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)]
+        )
+    )
+    assert layer.moving_mean.numpy() == 0.5, "_value is not the variable of Keras 3 any more"
+
+
 def frozen(tmp_path):
     """Silent: a frozen variable would be trained."""
     model = tf_keras.Sequential([tf_keras.layers.Dense(2, name="frozen")])
@@ -419,6 +460,8 @@ NAMES = [
     (key_formats, tf_internals, "SLOT"),
     (key_formats, tf_internals, "OBJECT_GRAPH"),
     (sublayers, base_layer.Layer, "_flatten_layers"),
+    (first_names, backend, "PER_GRAPH_OBJECT_NAME_UIDS"),
+    (first_names_of_keras3, keras3_internals, "_NUMBERS"),
     (frozen, base_layer.Layer, "_trainable_weights"),
     (frozen, base_layer.Layer, "_non_trainable_weights"),
     (moving_average, optimization.ExponentialMovingAverage, "_optimizer"),
@@ -459,7 +502,10 @@ def without(get, name):
 
 
 @pytest.mark.parametrize(
-    "smoke", dict.fromkeys([*(row[0] for row in NAMES), messages, gin_messages])
+    "smoke",
+    dict.fromkeys(
+        [*(row[0] for row in NAMES), messages, gin_messages, averages_of_keras3, losses_of_keras3]
+    ),
 )
 def test_it_is_there_and_does_its_work(tmp_path, smoke):
     smoke(tmp_path)

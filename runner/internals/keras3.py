@@ -1,0 +1,68 @@
+"""Private names of Keras 3. tests/internals reports those that a new version lacks."""
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+_NUMBERS = "object_name_uids"
+
+
+def average_over_replicas(variables: Iterable[Any]) -> None:
+    """Gives statistics, such as those of batch normalization, a mean over replicas, as in tf_keras.
+
+    Keras 3 lets every replica change its own copy, and a checkpoint holds only the first. Call it
+    in the strategy's scope, before anything is traced.
+
+    Args:
+        variables: Of Keras 3. Those of whole numbers, such as the state of seed generators, change
+            in the same way on every replica and stay as they are.
+    """
+    for each in variables:
+        value = each.value
+        if value.dtype.is_floating and value.aggregation == tf.VariableAggregation.NONE:
+            each._value = tf.Variable(
+                value.numpy(),
+                trainable=False,
+                name=value.name.partition(":")[0],
+                dtype=value.dtype,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.MEAN,
+            )
+
+
+@contextlib.contextmanager
+def names_from_the_start() -> Iterator[None]:
+    """Inside, layers without a name are numbered as in a new process, if Keras 3 was imported."""
+    if "keras" not in sys.modules:
+        yield
+        return
+    from keras.src.backend.common import global_state
+
+    held = global_state.get_global_attribute(_NUMBERS)
+    global_state.set_global_attribute(_NUMBERS, None)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_NUMBERS, held)
+
+
+def whole(stored: Any, loss: Any) -> Any:
+    """What Keras 3 serializes of a loss, with the arguments that it leaves out: Huber's `delta`.
+
+    Args:
+        stored: Of `get_compile_config`; of several outputs, a list or dict.
+        loss: What it was made of.
+    """
+    if isinstance(stored, dict) and "class_name" in stored and hasattr(loss, "_fn_kwargs"):
+        takes = inspect.signature(type(loss)).parameters
+        given = {name: value for name, value in loss._fn_kwargs.items() if name in takes}
+        return {**stored, "config": {**given, **stored["config"]}}
+    if isinstance(stored, dict) and isinstance(loss, dict):
+        return {name: whole(each, loss.get(name)) for name, each in stored.items()}
+    if isinstance(stored, list) and isinstance(loss, list | tuple):
+        return [whole(*pair) for pair in zip(stored, loss, strict=True)]
+    return stored
