@@ -115,13 +115,13 @@ def run(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import modes
+    from runner import in_python, modes
     from runner.core import signals
     from runner.runs.request import Request
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
-    with signals.served() as stop:
+    with in_python.arguments_for_flags(), signals.served() as stop:
         request = Request(
             config,
             Path(model_dir or ""),
@@ -146,6 +146,9 @@ def fit(
     validation: Any = None,
     *,
     model_dir: str | Path,
+    loss: Any = None,
+    metrics: Any = None,
+    optimizer: Any = None,
     train_steps: int | None = None,
     epochs: float | None = None,
     batch_size: int | None = None,
@@ -168,6 +171,10 @@ def fit(
         validation: The same, to evaluate on after each epoch, or ten times if the length is in
             steps; None: nothing is evaluated.
         model_dir: The run's folder; a run that exists there is resumed.
+        loss: As for `compile`, a name or an object; so are the next two. The model is compiled with
+            what is given, and keeps the rest of what it was compiled with.
+        metrics: The same.
+        optimizer: The same.
         train_steps: How many steps to train; give this or `epochs`.
         epochs: The same in epochs.
         batch_size: 32, or that of the dataset, unless given.
@@ -180,14 +187,16 @@ def fit(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import fitting
+    from runner import fitting, in_python
 
-    return fitting.fit(
-        model,
-        train,
-        validation,
-        model_dir,
-        lengths={"train_steps": train_steps, "epochs": epochs, "batch_size": batch_size},
-        gin_params=gin_params,
-        options=options,
-    )
+    with in_python.arguments_for_flags():
+        return fitting.fit(
+            model,
+            train,
+            validation,
+            model_dir,
+            lengths={"train_steps": train_steps, "epochs": epochs, "batch_size": batch_size},
+            compiled={"loss": loss, "metrics": metrics, "optimizer": optimizer},
+            gin_params=gin_params,
+            options=options,
+        )

@@ -1,5 +1,6 @@
 """`runner.fit`: a Keras model and data in memory become a run."""
 
+import functools
 import importlib
 import re
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ def fit(
     model_dir: str | Path,
     *,
     lengths: dict[str, Any],
+    compiled: dict[str, Any],
     gin_params: Sequence[str],
     options: dict[str, Any],
 ) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def fit(
         validation: What to evaluate on, None for nothing.
         model_dir: The run's folder.
         lengths: `train_steps`, `epochs` and `batch_size`, as given.
+        compiled: `loss`, `metrics` and `optimizer`, None for what the model brings.
         gin_params: As for `runner.load`, after what follows from the rest.
         options: Of the request.
     """
@@ -52,20 +55,17 @@ def fit(
     copies, examples, sources = (
         importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "examples", "sources")
     )
+    model, made = _compiled(copies, model, {k: v for k, v in compiled.items() if v is not None})
     given = sources.Given(
         model=model,
         train=examples.read(train, "runner.fit: train"),
         validation=None
         if validation is None
         else examples.read(validation, "runner.fit: validation"),
+        lasting=not options.get("dry_run"),
     )
-    compiled = model
-    if not copies.is_model(model):
-        if not callable(model):
-            copies.library(model, "runner.fit")
-        compiled = model()
     params = [
-        *_of_model(copies, model, compiled, gin_params),
+        *_of_model(copies, model, made, gin_params),
         *_of_data(examples, given, lengths, gin_params),
         *(_BEST if evaluates else ()),
         *gin_params,
@@ -76,10 +76,28 @@ def fit(
     with signals.served() as stop:
         request = Request(experiment, Path(model_dir), given=Given(task=task), stop=stop, **options)
         outcome = modes.run("train_and_eval" if evaluates else "train", request)
-    if compiled is model and outcome.evaluator is not None:
+    if made is model and outcome.evaluator is not None:
         trained = outcome.evaluator.model
         copies.copy_weights(getattr(trained, "network", trained), model)
     return outcome.results
+
+
+def _compiled(copies: Any, model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
+    """A model, or the function that builds one, compiled with what was given; and a model of it."""
+    if copies.is_model(model):
+        copies.compile_with(model, changed)
+        return model, model
+    if not callable(model):
+        copies.library(model, "runner.fit")
+
+    @functools.wraps(model)
+    def build() -> Any:
+        made = model()
+        copies.library(made, "runner.fit")
+        copies.compile_with(made, changed)
+        return made
+
+    return build, build()
 
 
 def _of_model(copies: Any, model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:

@@ -90,12 +90,15 @@ class SupervisedConfig(cfg.TaskConfig):
     validation: FunctionConfig = setting(
         FunctionConfig, "Returns data to evaluate, in the same way.", read="evaluation"
     )
-    loss: str = setting(
+    loss: str | FunctionConfig = setting(
         "",
-        "Keras's name of a loss, or `module.name` of a function or class; empty: what the model "
-        "was compiled with.",
+        "Keras's name of a loss; or a function or class, in gin `@my.loss`, whose arguments gin "
+        "binds (as a string `module.name`, without arguments); empty: what the model was compiled "
+        "with.",
     )
-    metrics: tuple[str, ...] = setting((), "Metrics in the same way.")
+    metrics: tuple[str, ...] | tuple[FunctionConfig, ...] = setting(
+        (), "Metrics in the same way: all by names, or all as functions and classes."
+    )
     train_data: SupervisedData = dataclasses.field(
         default_factory=lambda: SupervisedData(is_training=True)
     )
@@ -228,5 +231,9 @@ class SupervisedTask(base_task.Task):
     @property
     def _origin(self) -> models.Origin:
         return models.Origin(
-            self.given.model, self.task_config.model, self.run_folder, lambda: self._sources.first()
+            self.given.model,
+            self.task_config.model,
+            self.run_folder,
+            lambda: self._sources.first(),
+            self.given.lasting,
         )

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,6 +190,81 @@ def test_a_model_without_a_declared_input_is_exported_for_batches_of_any_size(tm
     assert shape.as_list() == [None, 4]
 
 
+def test_loss_metrics_and_optimizer_can_be_given_without_compiling(tmp_path):
+    def fit(**changed):
+        given = {
+            "loss": tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            "metrics": [tf_keras.metrics.SparseTopKCategoricalAccuracy(2, name="top_2")],
+            "optimizer": tf_keras.optimizers.Adam(0.02),
+        }
+        model = tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
+        data = (X, Y), (X[:17], Y[:17])
+        return runner.fit(model, *data, model_dir="run", **SHORT, **{**given, **changed})
+
+    results = fit()
+    assert set(results["metrics"]) == {"top_2", "validation_loss"}
+    assert "learning_rate = 0.02" in Path("run/config.gin").read_text()
+    np.savez("more.npz", x=X[:17], y=Y[:17])
+    loaded = runner.load("run/config.gin", overrides=["task.validation_data.input_path=more.npz"])
+    assert runner.run(loaded, "run", "eval")["metrics"] == pytest.approx(results["metrics"])
+    with pytest.raises(ConfigError, match=r"go on with the new one: allow_config_change=True"):
+        fit(loss=tf_keras.losses.SparseCategoricalCrossentropy(from_logits=False))
+
+
+def test_what_is_given_replaces_that_of_a_compiled_model(tmp_path):
+    def fit(model, folder):
+        data = (X, Y), (X[:17], Y[:17])
+        metrics = [tf_keras.metrics.SparseTopKCategoricalAccuracy(2, name="top_2")]
+        return runner.fit(model, *data, metrics=metrics, model_dir=folder, train_steps=2)
+
+    names = {"top_2", "validation_loss"}
+    assert set(fit(network(), "run")["metrics"]) == names
+    assert set(fit(network, "built")["metrics"]) == names
+
+
+def test_a_trial_leaves_nothing_behind(tmp_path):
+    data = (X, Y), (X[:17], Y[:17])
+    tried = runner.fit(network(), *data, model_dir=tmp_path / "run", dry_run=True, **SHORT)
+    assert tried["status"] == "rehearsed"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(kept, tmp_path):
+    keras, folder, _, start, _ = kept
+    if keras is not tf_keras:
+        pytest.skip("the same code")
+    np.savez("all.npz", *start, x=X, y=Y)
+    script = f"""
+import os, signal, sys
+import numpy as np
+import runner, tf_keras
+
+{inspect.getsource(network)}
+
+held = np.load("all.npz")
+X, Y = held["x"], held["y"]
+model = network()
+model.set_weights([held[f"arr_{{n}}"] for n in range({len(start)})])
+def kill(logs):
+    kill.loops += 1
+    if kill.loops == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+kill.loops = 0
+actions = [kill] if sys.argv[1:] else []
+runner.fit(model, (X, Y), (X[:17], Y[:17]), model_dir="often", train_actions=actions, **{SHORT})
+"""
+    Path("script.py").write_text(script)
+    killed = subprocess.run([sys.executable, "script.py", "kill"], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    status = json.loads(Path("often/status.json").read_text())
+    assert status["state"] == "running"
+    assert not Path("often/ckpt-40.index").exists()
+    model = network()
+    model.set_weights(start)
+    runner.fit(model, (X, Y), (X[:17], Y[:17]), model_dir="often", **SHORT)
+    assert state(Path("often"), 40) == state(folder, 40)
+
+
 def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
     runner.fit(network, (X, Y), model_dir="run", train_steps=2)
     np.savez("more.npz", x=X[:25], y=Y[:25])
@@ -201,36 +278,65 @@ def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
     assert runner.run(loaded, "run", "predict")["predictions"] == 25
 
 
-def test_keras_3_resumes_exactly_also_in_parts_and_with_averages(tmp_path):
+def test_an_argument_that_keras_3_leaves_out_of_configurations_counts(tmp_path):
     keras = pytest.importorskip("keras")
-    start = network(keras).get_weights()
-    kind = [
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), keras.losses.Huber(0.01))
+    data = (X, Y), (X[:17], Y[:17])
+    found = runner.fit(model, *data, model_dir=tmp_path / "run", train_steps=2)["metrics"]
+    assert model.evaluate(*data[1], verbose=0) == pytest.approx(found["validation_loss"], rel=1e-5)
+
+
+AVERAGED = "averages, in parts, in bfloat16"
+KINDS = {
+    "on two replicas": (
+        "RuntimeConfig.distribution_strategy = 'mirrored'",
+        "RunConfig.logical_cpus = 2",
+    ),
+    AVERAGED: (
         "RunConfig.gradient_accumulation = 2",
         "OptimizationConfig.ema = @EMAConfig()",
         "EMAConfig.average_decay = 0.9",
         "EMAConfig.trainable_weights_only = False",
-    ]
+    ),
+}
 
-    def fit(folder, *params, **more):
-        model = network(keras)
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("on two replicas", "keras"), (AVERAGED, "tf_keras"), (AVERAGED, "keras")],
+)
+def test_a_resume_is_exact(kind, name, tmp_path):
+    keras = pytest.importorskip(name)
+
+    def built():
+        keras.mixed_precision.set_global_policy(
+            "mixed_bfloat16" if "bfloat16" in kind else "float32"
+        )
+        try:
+            return network(keras)
+        finally:
+            keras.mixed_precision.set_global_policy("float32")
+
+    start = built().get_weights()
+
+    def fit(folder, **more):
+        model = built()
         model.set_weights(start)
         data = (X, Y), (X[:16], Y[:16])
-        params = [*kind, *params]
-        return runner.fit(
-            model, *data, model_dir=tmp_path / folder, gin_params=params, **SHORT, **more
-        )
+        grid = [f"TrainerConfig.{each}_interval = 4" for each in ("checkpoint", "validation")]
+        more |= {"train_steps": 8, "batch_size": 12, "gin_params": [*KINDS[kind], *grid]}
+        return runner.fit(model, *data, model_dir=tmp_path / folder, **more)
 
     whole = fit("once")
-    fit("often", "TrainerConfig.steps_per_loop = 13", train_actions=[lambda logs: "enough"])
+    assert fit("often", train_actions=[lambda logs: "enough"])["step"] == 4
     assert fit("often")["metrics"] == whole["metrics"]
-    assert state(tmp_path / "once", 40) == state(tmp_path / "often", 40)
-
-
-def test_keras_3_on_several_replicas_is_refused(tmp_path):
-    keras = pytest.importorskip("keras")
-    mirrored = ["RuntimeConfig.distribution_strategy = 'mirrored'", "RunConfig.logical_cpus = 2"]
-    with pytest.raises(ConfigError, match="a Keras 3 model trains on one device here"):
-        runner.fit(network(keras), (X, Y), model_dir=tmp_path / "run", gin_params=mirrored, **SHORT)
+    assert state(tmp_path / "once", 8) == state(tmp_path / "often", 8)
+    np.savez("more.npz", x=X[:16], y=Y[:16])
+    loaded = runner.load(
+        tmp_path / "once/config.gin", overrides=["task.validation_data.input_path=more.npz"]
+    )
+    assert runner.run(loaded, tmp_path / "once", "eval")["metrics"] == whole["metrics"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import tf_keras
 
 from runner.core import user_code
 from runner.errors import ConfigError
+from runner.internals import keras3 as keras3_internals
 from tasks.keras_models import keras3
 
 _COMPILED = "compile_config"
@@ -44,6 +45,8 @@ def text(model: Any) -> str:
     keras = library(model)
     try:
         config = keras.saving.serialize_keras_object(model)
+        if keras is not tf_keras and (held := config.get(_COMPILED)):
+            held["loss"] = keras3_internals.whole(held.get("loss"), model.loss)
         return json.dumps({"library": keras.__name__, "model": config}, indent=1)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigError(_unable(model, error)) from error
@@ -129,6 +132,36 @@ def build(model: Any, example: Any) -> None:
 def copy_weights(source: Any, target: Any) -> None:
     """Gives `target` the weights of `source`, a model of the same layers."""
     target.set_weights(source.get_weights())
+
+
+def compile_with(model: Any, changed: dict[str, Any]) -> None:
+    """Compiles a model with another loss, metrics or optimizer; what is not given stays.
+
+    Args:
+        model: Of either Keras; without an optimizer it stays without.
+        changed: Arguments of `compile`; if there are none, nothing is done.
+
+    Raises:
+        ConfigError: what the model was compiled with cannot be kept.
+    """
+    if not changed:
+        return
+    keras, stored = library(model), model.get_compile_config() or {}
+    kept = {"loss": getattr(model, "loss", None), "optimizer": getattr(model, "optimizer", None)}
+    for name in ("metrics", "weighted_metrics", "loss_weights"):
+        if name not in changed and stored.get(name):
+            try:
+                kept[name] = keras.saving.deserialize_keras_object(stored[name])
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"runner.fit: the {name} that the model was compiled with cannot be kept: "
+                    f"give all of its loss and metrics, or compile it with them ({error})"
+                ) from error
+    arguments = {**kept, **changed}
+    optimizer = arguments.pop("optimizer")
+    model.compile(optimizer=optimizer or "sgd", **arguments)
+    if not optimizer:
+        model.optimizer = None
 
 
 def _library(stored: dict[str, Any]) -> Any:

@@ -1,16 +1,23 @@
 """The model that a task trains, and how it is scored."""
 
-import pkgutil
-from collections.abc import Callable
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tf_keras
 
+from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import files, layout, user_code
 from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
 from tasks.keras_models import copies, keras3, scoring, sources
+
+Named: TypeAlias = str | FunctionConfig
+"""Keras's name of a loss or metric; or a function or class, perhaps with arguments."""
 
 
 class Origin(NamedTuple):
@@ -21,12 +28,14 @@ class Origin(NamedTuple):
         named: A function that gin binds.
         folder: The run's folder, where `runner.fit` leaves the model's layers.
         example: The features of one example, for a model that has no weights before its first call.
+        lasting: Whether layers of a model in memory are left in the run's folder.
     """
 
     given: Any
     named: FunctionConfig
     folder: Path
     example: Callable[[], Any]
+    lasting: bool = True
 
     def model(self) -> Any:
         """A model of either Keras, with its weights, which no one else holds.
@@ -38,7 +47,7 @@ class Origin(NamedTuple):
             return self._copied()
         if self.given is not None or self.named.name:
             with keras3.in_precision():
-                model = self.given() if self.given else sources.called(self.named, "model")
+                model = self._called()
             where = sources.place(self.named) if self.named.name else user_code.place(self.given)
             copies.library(model, where)
         elif (text := self._stored()) is not None:
@@ -59,6 +68,20 @@ class Origin(NamedTuple):
             return scoring.Compiled(*(held.get(name) for name in scoring.Compiled._fields))
         return found or scoring.Compiled()
 
+    def _called(self) -> Any:
+        """What the function returns; its layers' names do not depend on what was built before."""
+
+        def call() -> Any:
+            return self.given() if self.given else sources.called(self.named, "model")
+
+        try:
+            with keras_internals.names_from_the_start():
+                return call()
+        except ValueError as error:
+            if "unique" not in str(error):
+                raise
+        return call()  # it uses layers that were made before, whose names are taken
+
     def _copied(self) -> Any:
         self._build(self.given)
         wanted = tf_keras.mixed_precision.global_policy().name
@@ -71,7 +94,8 @@ class Origin(NamedTuple):
         model = copies.made(text, of=self.given)
         self._build(model)
         copies.copy_weights(self.given, model)
-        files.write_text(self.folder / layout.MODEL, text)
+        if self.lasting:
+            files.write_text(self.folder / layout.MODEL, text)
         return model
 
     def _build(self, model: Any) -> None:
@@ -83,7 +107,9 @@ class Origin(NamedTuple):
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-def configured(compiled: scoring.Compiled, loss: str, metrics: tuple[str, ...]) -> scoring.Compiled:
+def configured(
+    compiled: scoring.Compiled, loss: Named, metrics: Sequence[Named]
+) -> scoring.Compiled:
     """The loss and the metrics that a configuration names, instead of the compiled ones."""
     if loss:
         compiled = compiled._replace(loss=_named(loss, "loss"), loss_weights=None)
@@ -102,13 +128,21 @@ def trainable(model: Any) -> tf_keras.Model:
     return model
 
 
-def _named(name: str, field: str) -> Any:
-    """Keras's name as it is; what `module.name` names, a class as a serialized object."""
-    if "." not in name:
-        return name
+def _named(given: Named, field: str) -> Any:
+    """Keras's name as it is; otherwise a function, or a serialized object of a class."""
+    if isinstance(given, str):
+        if "." not in given:
+            return given
+        given = FunctionConfig(name=given)
+    elif not isinstance(given, FunctionConfig):  # what official makes of it in a union of types
+        given = FunctionConfig(name=given.name, arguments=given.arguments)
     try:
-        found = pkgutil.resolve_name(name)
-        return tf_keras.saving.serialize_keras_object(found()) if isinstance(found, type) else found
+        found = functions.load(given)
+        if not inspect.isclass(found.func):
+            return functools.update_wrapper(found, found.func) if found.keywords else found.func
+        of_keras3 = any(kind.__module__.startswith("keras.") for kind in found.func.__mro__)
+        library = importlib.import_module("keras") if of_keras3 else tf_keras
+        return library.saving.serialize_keras_object(found())
     except Exception as error:  # whatever a user's module may raise
         said = user_code.summary(error)
-        raise ConfigError(f"SupervisedConfig.{field} = {name!r}: {said}") from error
+        raise ConfigError(f"SupervisedConfig.{field} = {given.name!r}: {said}") from error

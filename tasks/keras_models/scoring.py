@@ -9,6 +9,7 @@ import tf_keras
 
 from runner.core import user_code
 from runner.errors import ConfigError
+from runner.internals import keras3 as keras3_internals
 from tasks.keras_models import examples, keras3
 
 
@@ -143,7 +144,9 @@ def of(model: Any) -> Compiled | None:
     if not stored:
         return None
     given = {name: stored.get(name) for name in Compiled._fields}
-    if not keras3.is_keras3(model):  # functions defined anywhere
+    if keras3.is_keras3(model):
+        given["loss"] = keras3_internals.whole(given["loss"], model.loss)
+    else:  # functions defined anywhere
         given["loss"] = model.loss
     return Compiled(**given)
 
@@ -170,6 +173,13 @@ def check(loss: Any, labels: Any, outputs: Any, where: str) -> None:
             f"{where}: y has {', '.join(map(repr, sorted(missing)))}, which the model does not "
             f"return; it returns {', '.join(map(repr, outputs))}"
         )
+    if isinstance(loss, dict) and isinstance(outputs, dict):
+        unscored = [name for name in loss if name in outputs and name not in labels]
+        if unscored and "class_name" not in loss:
+            raise ConfigError(
+                f"{where}: y has no {', '.join(map(repr, unscored))}, which the model is compiled "
+                "with a loss for; Keras would leave that loss out"
+            )
     parts = (
         [labels[name] for name in outputs if name in labels]
         if isinstance(outputs, dict)

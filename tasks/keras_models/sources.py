@@ -19,11 +19,13 @@ class Given(NamedTuple):
         model: Of either Keras, or a function that builds one.
         train: Data that have been read.
         validation: The same.
+        lasting: Whether the run keeps the model's layers in its folder.
     """
 
     model: Any = None
     train: examples.Examples | None = None
     validation: examples.Examples | None = None
+    lasting: bool = True
 
 
 class Sources:

@@ -247,7 +247,7 @@ def test_what_was_begun_with_something_else_is_refused(trained, tmp_path, monkey
     begun(trained, output, monkeypatch)
     with pytest.raises(ConfigError, match=r"(?s)something else:\n  checkpoint: .*ckpt-20\n"):
         predict(trained, output, checkpoint="20")
-    with pytest.raises(ConfigError, match=r"task.dropout: 0.5 -> 0.1\n.*--overwrite"):
+    with pytest.raises(ConfigError, match=r"task.dropout: 0.5 -> 0.1\n.*overwrite=True"):
         predict(trained, output, toy.experiment(dropout=0.1))
     fewer = toy.experiment()
     fewer.task.validation_data.global_batch_size = 4

@@ -61,7 +61,7 @@ def test_a_lost_history_stops_the_run_and_is_left_as_it_is(run, lose, lost):
     path = run / "history.jsonl"
     lose(path)
     before = path.read_bytes() if path.exists() else None
-    said = rf"history.jsonl has lost {lost} evaluations that .*ckpt-60 followed(.|\n)*--allow_lost"
+    said = rf"history.jsonl has lost {lost} evaluations that .*followed(.|\n)*allow_lost_\w+=True"
     with pytest.raises(ConfigError, match=said):
         runner.run(experiment(80), run, "train_and_eval")
     assert before == (path.read_bytes() if path.exists() else None)

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import runner
-from runner.errors import ConfigError
-from tasks.keras_models import examples
+from runner.errors import ConfigError, RejectedError
+from tasks.keras_models import examples, scoring
 
 MODULE = """
 import numpy as np
@@ -180,6 +180,13 @@ def losses():
     assert "kind_accuracy" in found
 
 
+def test_a_label_that_a_loss_lacks_is_named():
+    loss = {"kind": "sparse_categorical_crossentropy", "size": "mse"}
+    outputs = {name: tf.TensorSpec([None, 3]) for name in loss}
+    with pytest.raises(ConfigError, match="mine: y has no 'size', which the model is compiled"):
+        scoring.check(loss, {"kind": Y}, outputs, "mine")
+
+
 def test_penalties_count_once_and_weights_as_in_keras(mine, tmp_path):
     more = """
 def weighted():
@@ -236,6 +243,7 @@ X, Y = np.zeros((6, 4)), np.arange(6) % 3
         (tf.data.Dataset.range(3).batch(2), r"must be \(x, y\)"),
         (tf.data.Dataset.from_tensors({"x": [1], "y": [2]}), "a dict of 'x', 'y'"),
         (tf.data.Dataset.from_tensor_slices((X, Y)), "gives single examples; add .batch"),
+        (tf.data.Dataset.from_tensors((X, list("abcabc"))), "y has strings; give class numbers"),
     ],
 )
 def test_data_that_no_model_can_learn_from_are_named(given, said):
@@ -269,8 +277,81 @@ def test_models_and_data_that_do_not_fit_together_are_named(mine, tmp_path, more
     params = [*PLAIN[1:], "SupervisedConfig.loss = 'sparse_categorical_crossentropy'"]
     changed = {name: "odd"} if "lambda" in more else {name: function}
     added = f"odd = {function}\n" if "lambda" in more else ""
-    with pytest.raises((ConfigError, ZeroDivisionError, ValueError), match=said):
+    with pytest.raises((ConfigError, ZeroDivisionError, ValueError), match=said) as error:
         runner.run(mine(*params, more=added, **changed), tmp_path / "run", "train_and_eval")
+    assert "configurable" not in str(error.value)
+
+
+def test_a_loss_and_metrics_with_arguments_are_bound_by_gin(mine, tmp_path):
+    more = """
+def smoothed(labels, logits, by=0.0):
+    labels = tf.one_hot(tf.cast(tf.reshape(labels, [-1]), tf.int32), 3) * (1 - by) + by / 3
+    return tf_keras.losses.categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def hit(labels, logits):
+    return tf_keras.metrics.sparse_categorical_accuracy(labels, logits)
+
+
+class Hits(tf_keras.metrics.SparseTopKCategoricalAccuracy):
+    pass
+"""
+    params = [
+        *PLAIN[2:],
+        "SupervisedConfig.loss = @mine.smoothed",
+        "mine.smoothed.by = 0.3",
+        "SupervisedConfig.metrics = (@mine.Hits, @mine.hit)",
+        "mine.Hits.k = 3",
+        "mine.Hits.name = 'top_3'",
+        "TrainerConfig.train_steps = 4",
+    ]
+    found = runner.run(mine(*params, more=more), tmp_path / "run", "train_and_eval")["metrics"]
+    assert set(found) == {"hit", "top_3", "validation_loss"}
+    assert found["top_3"] == 1.0
+    again = runner.load(tmp_path / "run/config.gin")
+    assert runner.run(again, tmp_path / "run", "eval")["metrics"] == found
+    plain = mine(*params, "mine.smoothed.by = 0.0", more=more)
+    with pytest.raises(ConfigError, match=r"loss\.arguments\.by: 0\.3 -> 0\.0"):
+        runner.run(plain, tmp_path / "run", "train_and_eval")
+    other = runner.run(plain, tmp_path / "run", "eval")["metrics"]
+    assert other["validation_loss"] != found["validation_loss"]
+
+
+def test_layers_are_named_as_in_a_new_process(mine, tmp_path):
+    for folder in ("one", "two"):
+        loaded = mine("TrainerConfig.train_steps = 1", model="compiled")
+        runner.run(loaded, tmp_path / folder, "train")
+        layers = json.loads((tmp_path / folder / "overview.json").read_text())["layers"]
+        assert [row["layer"] for row in layers] == ["dense", "dense_1"]
+
+
+def test_data_of_another_width_are_named_by_predict(mine, tmp_path):
+    loaded = mine(*PLAIN, "TrainerConfig.train_steps = 1")
+    runner.run(loaded, tmp_path / "run", "train")
+    np.savez("wide.npz", x=np.zeros((5, 7)), y=np.zeros(5, int))
+    wide = mine(*PLAIN, "validation/SupervisedData.input_path = 'wide.npz'")
+    with pytest.raises(ConfigError, match=r"^these data do not fit.*float32\[None, 7\].* axis -1"):
+        runner.run(wide, tmp_path / "run", "predict")
+
+
+def test_a_format_that_cannot_be_made_does_not_keep_the_others_back(mine, tmp_path):
+    more = """
+def odd():
+    x = tf_keras.Input((4,))
+    y = tf_keras.layers.Dense(3)(tf_keras.layers.Lambda(lambda x: tf.math.igamma(1 + x**2, 1.0))(x))
+    return tf_keras.Model(x, y)
+"""
+    formats = "ExportConfig.formats = ('tflite', 'saved_model')"
+    loaded = mine(*PLAIN, formats, "TrainerConfig.train_steps = 1", model="odd", more=more)
+    runner.run(loaded, tmp_path / "run", "train_and_eval")
+    with pytest.raises(RejectedError, match="rejected: tflite: the converter failed") as error:
+        runner.run(loaded, tmp_path / "run", "export")
+    by_format = {each["format"]: each for each in error.value.results["exports"]}
+    assert by_format["saved_model"]["accepted"]
+    assert not by_format["tflite"]["accepted"]
+    assert "igamma" in by_format["tflite"]["reason"].lower()
+    card = Path(by_format["tflite"]["path"]) / "model_card.md"
+    assert "Rejected" in card.read_text()
 
 
 def test_class_numbers_for_a_loss_of_one_hot_labels_are_named(mine, tmp_path):

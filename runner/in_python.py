@@ -1,0 +1,22 @@
+"""What a message says about flags, for those who call `runner.run` and `runner.fit`."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from runner.errors import RunnerError
+
+_SWITCHES = re.compile(r"--(allow_config_change|allow_lost_history|overwrite|dry_run)\b(?!=)")
+_FOLDER = re.compile(r"--(model_dir)\b(?!=)")
+
+
+@contextlib.contextmanager
+def arguments_for_flags() -> Iterator[None]:
+    """Inside, messages name arguments: `allow_config_change=True`, not `--allow_config_change`."""
+    try:
+        yield
+    except RunnerError as error:
+        if error.args and isinstance(said := error.args[0], str):
+            said = _FOLDER.sub(r"\1", _SWITCHES.sub(r"\1=True", said))
+            error.args = (said, *error.args[1:])
+        raise
