@@ -59,8 +59,7 @@ def test_it_takes_model_gardens_parameters_with_their_defaults():
         assert ours[name].default == parameter.default, name
 
 
-@pytest.mark.parametrize("mode", ["train", "train_and_eval"])
-@pytest.mark.parametrize("run_post_eval", [True, False])
+@pytest.mark.parametrize(("mode", "run_post_eval"), [("train", True), ("train_and_eval", False)])
 def test_training_leaves_what_model_gardens_does(tmp_path, mode, run_post_eval):
     model, logs = experiment(tmp_path, mode, run_post_eval=run_post_eval)
     assert isinstance(model, tf.Module)

@@ -98,7 +98,7 @@ def flags(request):
     return [f"--experiment={request.param}", "--config_file=small.yaml"]
 
 
-def test_a_registered_experiment_trains_and_evaluates(capsys, flags):
+def test_a_registered_experiment_trains_and_what_is_written_down_builds_it_again(capsys, flags):
     results = run(capsys, *flags, f"--params_override={FIVE_STEPS}")
     assert (results["status"], results["step"]) == ("done", 5)
     metric = "accuracy" if "resnet" in flags[0] else "cls_accuracy"
@@ -106,10 +106,6 @@ def test_a_registered_experiment_trains_and_evaluates(capsys, flags):
     overview = json.loads(Path("run/overview.json").read_text())
     assert overview["parameters"] > 1000
 
-
-def test_what_is_written_down_builds_it_again(capsys, flags):
-    text = f"--params_override={FIVE_STEPS}"
-    run(capsys, *flags, text)
     saved = yaml.safe_load(Path("run/params.yaml").read_text())
     again = config.load(experiment=flags[0].partition("=")[2], config_files=["run/params.yaml"])
     assert yaml.safe_load(config.as_yaml(again)) == saved

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import finished
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,7 +33,7 @@ FORMATS = ["jsonl", "npz", "parquet"]
 def trained(tmp_path_factory):
     """The folder of a run that has ended."""
     folder = tmp_path_factory.mktemp("run")
-    runner.run(toy.experiment(), folder, "train")
+    finished.run(toy.experiment(), folder, "train")
     return folder
 
 
@@ -121,7 +122,7 @@ def test_named_sets_with_their_share_and_the_test_data(trained, tmp_path):
 
 def test_averaged_weights_are_used_where_there_are_any(tmp_path, capsys):
     ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}}
-    runner.run(toy.experiment(ema), tmp_path, "train_and_eval")
+    finished.run(toy.experiment(ema), tmp_path)
     capsys.readouterr()
     predict(tmp_path, tmp_path / "a.npz", toy.experiment(ema))
     predict(tmp_path, tmp_path / "b.npz", toy.experiment(ema), checkpoint="best")

@@ -101,12 +101,16 @@ def test_replicas_change_no_score(asked):
     assert {name: metrics[name] for name in expected} == expected
 
 
-def test_a_part_of_the_training_data_is_scored_beside(tmp_path):
+def test_two_replicas_train_and_score_a_part_of_the_training_data_beside(tmp_path):
     both = piece_fields(tmp_path)
     path = questions.written(tmp_path / "train.json", made_up_questions.document(60, seed=5))
     made = questions.experiment(
         questions.bert(num_layers=1),
-        {"trainer": {"best_checkpoint_eval_metric": "part/f1"}},
+        {
+            "trainer": {"best_checkpoint_eval_metric": "part/f1"},
+            "runtime": {"distribution_strategy": "mirrored"},
+            "run": {"logical_cpus": 2},
+        },
         train={"input_path": path},
         validation={"predictions": "all.json"},
         both=both,
@@ -115,7 +119,9 @@ def test_a_part_of_the_training_data_is_scored_beside(tmp_path):
     made.run.evaluation_sets = (
         runner.run_config.EvaluationSetConfig(name="part", data=part, share=0.5),
     )
-    metrics = runner.run(made, tmp_path / "run", "train_and_eval")["metrics"]
+    results = runner.run(made, tmp_path / "run", "train_and_eval")
+    assert (results["status"], results["step"]) == ("done", 2)
+    metrics = results["metrics"]
     assert {"f1", "exact_match", "part/f1", "part/exact_match", "part/loss"} <= metrics.keys()
     assert (tmp_path / "run" / "all.json").exists()
     assert not (tmp_path / "run" / "part.json").exists()  # only half of it was seen
@@ -254,16 +260,6 @@ def test_a_pretrained_encoder_fills_the_reader(tmp_path):
     loaded = model.checkpoint_items["encoder"].get_weights()
     for ours, theirs in zip(loaded, pretrained.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_two_replicas_train(tmp_path):
-    overrides = trainer(2, 0.01, steps_per_loop=2)
-    overrides["runtime"] = {"distribution_strategy": "mirrored"}
-    overrides["run"] = {"logical_cpus": 2}
-    both = piece_fields(tmp_path)
-    made = questions.experiment(questions.bert(num_layers=1), overrides, both=both)
-    result = runner.run(made, tmp_path / "run", "train")
-    assert (result["status"], result["step"]) == ("done", 2)
 
 
 def test_a_resumed_run_is_bit_identical(tmp_path):

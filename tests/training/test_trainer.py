@@ -42,24 +42,20 @@ def bits(variables):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("batch", [8, 16, 40])
-def test_the_whole_validation_set_counts_whatever_the_batch_and_the_replicas(
-    tmp_path, strategy, batch
-):
-    trainer = made(tmp_path, STRATEGIES[strategy], trains=False)
-    reference = trainer.model
+def test_the_whole_validation_set_counts_whatever_the_batch_and_the_replicas(tmp_path, strategy):
+    reference = made(tmp_path, STRATEGIES[strategy], trains=False).model
     points, labels = toy.data(17)
     logits = reference(points).numpy()
     shifted = logits - logits.max(axis=1, keepdims=True)
     losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(17), labels]
-    data = toy.ToyConfig().validation_data.replace(global_batch_size=batch)
-
-    batched = made(tmp_path, STRATEGIES[strategy], trains=False, validation_data=data)
-    batched.model.set_weights(reference.get_weights())
-    result = evaluate(batched)
-
-    assert result["validation_loss"] == pytest.approx(losses.mean(), abs=1e-5)
-    assert result["accuracy"] == pytest.approx((logits.argmax(axis=1) == labels).mean(), abs=1e-5)
+    accuracy = (logits.argmax(axis=1) == labels).mean()
+    for batch in (8, 16, 40):
+        data = toy.ToyConfig().validation_data.replace(global_batch_size=batch)
+        batched = made(tmp_path, STRATEGIES[strategy], trains=False, validation_data=data)
+        batched.model.set_weights(reference.get_weights())
+        result = evaluate(batched)
+        assert result["validation_loss"] == pytest.approx(losses.mean(), abs=1e-5), batch
+        assert result["accuracy"] == pytest.approx(accuracy, abs=1e-5), batch
 
 
 def test_a_weight_that_the_task_returns_replaces_the_number_of_examples(tmp_path, monkeypatch):
@@ -91,7 +87,7 @@ def test_examples_that_weigh_nothing_are_evaluated_but_have_no_loss(tmp_path, mo
     assert set(evaluate(made(tmp_path, trains=False))) == {"accuracy"}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 def test_a_metric_that_says_it_is_not_defined_has_no_result(tmp_path, monkeypatch, strategy):
     class Count(tf_keras.metrics.Sum):
         def __init__(self, label):
@@ -110,7 +106,7 @@ def test_a_metric_that_says_it_is_not_defined_has_no_result(tmp_path, monkeypatc
     assert found == {"label_0": (toy.data(17)[1] == 0).sum()}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 def test_an_evaluation_with_averages_leaves_every_bit_of_the_training_state(tmp_path, strategy):
     trainer = made(tmp_path, STRATEGIES[strategy], EMA)
     train(trainer, 7)
@@ -122,7 +118,7 @@ def test_an_evaluation_with_averages_leaves_every_bit_of_the_training_state(tmp_
     assert bits(state) == before
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 def test_an_evaluation_is_that_of_the_averaged_weights(tmp_path, strategy):
     trainer = made(tmp_path, STRATEGIES[strategy], EMA)
     train(trainer, 7)
@@ -223,7 +219,7 @@ class Measuring(toy.ToyTask):
         mean_score.update_state(model_outputs)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 def test_an_evaluation_leaves_the_models_own_metrics_to_training(tmp_path, monkeypatch, strategy):
     monkeypatch.setattr(
         "official.core.task_factory.get_task", lambda params, **_: Measuring(params)
