@@ -39,6 +39,8 @@ WITHOUT_TENSORFLOW = [
     "runner.run_folder.status",
     "runner.run_folder.claim",
     "runner.run_folder.watch",
+    "runner.studies.publish",
+    "runner.studies.pictures",
 ]
 
 

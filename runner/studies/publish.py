@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, layout
-from runner.studies import findings, pictures, summary, tables
+from runner.core import console, files, layout
+from runner.studies import findings, summary, tables
 from runner.studies.trial import Trial
 
 
@@ -21,8 +21,11 @@ def publish(folder: Path, trials: Sequence[Trial]) -> dict[str, Any]:
         For JSON: `best`, the chosen configuration with its interval, or None; `findings`, in words.
     """
     found = summary.of(trials)
+    if files.read_json(folder / layout.STUDY) != tables.as_dict(found):
+        from runner.studies import pictures  # which take seconds: only where something is new
+
+        pictures.draw(folder / layout.PLOTS, found)
     tables.write(folder, found)
-    pictures.draw(folder / layout.PLOTS, found)
     console.say(tables.render(found, width=console.STDERR.width))
     return {"best": _best(found), "findings": findings.comparisons(found)}
 
@@ -35,7 +38,7 @@ def _best(found: summary.Summary) -> dict[str, Any] | None:
     interval = None if math.isnan(spread.low) else [spread.low, spread.high]
     return {
         "parameters": chosen.parameters,
-        "trials": [each.number for each in chosen.trials],
+        "trials": [f"{layout.TRIALS}/{each.folder.name}" for each in chosen.trials],
         found.objective.metric: spread.mean,
         "interval": interval,
     }

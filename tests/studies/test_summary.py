@@ -259,3 +259,13 @@ def test_a_study_ends_with_its_files_its_pictures_and_its_table(capsys):
     assert low < result["best"]["accuracy"] < high
     assert "0.005 and 0.02 cannot be told apart" in capsys.readouterr().err
     json.dumps(result)
+
+
+def test_pictures_are_drawn_again_only_where_something_is_new():
+    publish.publish(Path(), three_rates())
+    picture = Path(layout.PLOTS, "accuracy-box.svg")
+    picture.write_text("drawn before")
+    publish.publish(Path(), three_rates())
+    assert picture.read_text() == "drawn before"
+    publish.publish(Path(), [*three_rates(), made(15, 0.3, 0, 0.9)])
+    assert picture.read_text().startswith("<?xml")
