@@ -118,12 +118,14 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         metavar="WHICH",
         help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
         "1000:5000, or the path of a checkpoint or a folder, also of another run; for predict and "
-        "export: one of them, by default the latest, and for export the best if there is one",
+        "export: one of them, by default the latest, and for export the best if there is one; for "
+        "ensemble: one of each run, by default the best",
     )
     group.add_argument(
         "--data",
         metavar="NAME",
-        help="for predict: validation (the default), train, test, or the name of an evaluation set",
+        help="for predict and ensemble: validation (the default), train, test, or the name of an "
+        "evaluation set",
     )
     group.add_argument(
         "--output",
@@ -136,6 +138,29 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--overwrite",
         action="store_true",
         help="for predict: replace the file, complete or not",
+    )
+    group = parser.add_argument_group(
+        "average runs",
+        "runner --mode=ensemble --runs=runs/a,runs/b,runs/c --model_dir=runs/together",
+    )
+    group.add_argument(
+        "--runs",
+        metavar="FOLDERS",
+        help="for ensemble: its members, separated by commas; by default the trials of the study "
+        "in --model_dir",
+    )
+    group.add_argument(
+        "--select",
+        metavar="N",
+        type=int,
+        help="for ensemble: also choose N members on the validation data, one after the other and "
+        "with replacement, and score their mean",
+    )
+    group.add_argument(
+        "--metric",
+        metavar="NAME[:higher|:lower]",
+        help="for ensemble: what --select chooses by; by default what best checkpoints are chosen "
+        "by",
     )
 
 

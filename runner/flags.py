@@ -24,6 +24,8 @@ _WITHOUT = {
     "checkpoint": "the default",
     "data": "the validation data",
     "output": "a file in the run's folder",
+    "runs": "the trials of the study in --model_dir",
+    "metric": "what best checkpoints are chosen by",
 }
 
 
@@ -56,6 +58,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _check_own(flags)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
+    if flags.mode == "ensemble":
+        return _for_ensemble(flags)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("nothing to run: give --gin_file or --experiment")
     _check_folder(flags)
@@ -75,6 +79,21 @@ def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namesp
     if len(folders) != 1 or not folders[0]:
         raise ConfigError("init needs one folder: runner --mode=init --like=images my_project")
     flags.model_dir, flags.like = folders[0], flags.like or ""
+    return flags
+
+
+def _for_ensemble(flags: argparse.Namespace) -> argparse.Namespace:
+    """The flags of `ensemble`, whose members have their configuration."""
+    known = {"mode", "model_dir", "dry_run", "alsologtostderr", *modes.MODES["ensemble"].takes}
+    if idle := [name for name, value in vars(flags).items() if value and name not in known]:
+        raise ConfigError(
+            f"--{idle[0]} has no effect with --mode=ensemble: each run has its own configuration"
+        )
+    if flags.select is not None and flags.select < 1:
+        raise ConfigError(f"--select={flags.select}: must be 1 or more, the members to choose")
+    if flags.metric and not flags.select:
+        raise ConfigError("--metric is what --select chooses by: give --select, too")
+    _check_folder(flags)
     return flags
 
 

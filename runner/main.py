@@ -89,7 +89,18 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     row = modes.MODES.get(given.mode)
     if row and not row.configured:
-        request = Request(None, Path(given.model_dir), like=given.like)  # type: ignore[arg-type]
+        request = Request(
+            None,  # type: ignore[arg-type]
+            Path(given.model_dir),
+            given.checkpoint or "",
+            data=given.data or "",
+            dry_run=given.dry_run,
+            stop=stop,
+            like=given.like,
+            runs=[Path(each) for each in (given.runs or "").split(",") if each],
+            select=given.select or 0,
+            metric=given.metric or "",
+        )
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
     with _no_collection():  # importing leaves no garbage; looking for it takes a quarter longer

@@ -101,6 +101,15 @@ def find_rate(request: Request) -> Outcome:
     return Outcome(find_rate.find_rate(request))
 
 
+def ensemble(request: Request) -> Outcome:
+    """Averages what several runs predict, and scores the mean beside each of them."""
+    from runner.ensembles import ensemble
+
+    _check_folder(request.model_dir)
+    with _plainly():
+        return ensemble.ensemble(request)
+
+
 def find_batch(request: Request) -> Outcome:
     """Tries ever larger batches: which of them fit in memory, and how fast each is."""
     from runner.runs import find_batch
@@ -139,7 +148,7 @@ class Mode:
         return (self.function.__doc__ or "").splitlines()[0]
 
 
-OWN_FLAGS = ("checkpoint", "data", "output", "overwrite")
+OWN_FLAGS = ("checkpoint", "data", "output", "overwrite", "runs", "select", "metric")
 MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
     "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint",)),
@@ -147,13 +156,24 @@ MODES: Mapping[str, Mode] = {
     "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
     "predict": Mode(
-        predict, trains=False, evaluates=False, takes=OWN_FLAGS, rehearse=_rehearse_predict
+        predict,
+        trains=False,
+        evaluates=False,
+        takes=("checkpoint", "data", "output", "overwrite"),
+        rehearse=_rehearse_predict,
     ),
     "export": Mode(
         export, trains=False, evaluates=True, takes=("checkpoint",), rehearse=_rehearse_export
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
+    "ensemble": Mode(
+        ensemble,
+        trains=False,
+        evaluates=True,
+        takes=("checkpoint", "data", "runs", "select", "metric"),
+        configured=False,
+    ),
     "find_rate": Mode(
         find_rate,
         trains=False,

@@ -159,6 +159,18 @@ class AspectSentimentTask(base_task.Task):
         columns = tf.unstack(tf.nn.softmax(tf.cast(outputs, tf.float32)), axis=-1)
         return {"probabilities": dict(zip(self.polarities, columns, strict=True))}
 
+    def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
+        """What ensembles average: the probabilities, [batch, polarities]."""
+        return tf.nn.softmax(tf.cast(outputs, tf.float32))
+
+    def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
+        """Logits [batch, polarities] with these probabilities."""
+        return tf.math.log(tf.maximum(averaged, 1e-12))
+
+    def averaged_classes(self) -> tuple[str, ...]:
+        """The polarities."""
+        return self.polarities
+
     def prediction_keys(self, data: aspect_data.AspectData) -> list[str] | None:
         """Where each polarity is, as file:line; None for made-up examples."""
         examples = self._examples(data)

@@ -173,6 +173,18 @@ class ImageClassificationTask(base_task.Task):
         probabilities = tf.nn.softmax(tf.cast(outputs, tf.float32))
         return {"class": tf.argmax(outputs, axis=-1), "probabilities": probabilities}
 
+    def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
+        """What ensembles average: the probabilities, [batch, classes]."""
+        return self.prediction(outputs)["probabilities"]
+
+    def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
+        """Logits [batch, classes] with these probabilities."""
+        return tf.math.log(tf.maximum(averaged, 1e-12))
+
+    def averaged_classes(self) -> tuple[str, ...]:
+        """The names of the classes; empty if the source has none."""
+        return self._train_examples().class_names
+
     def prediction_keys(self, data: image_data.ImageData) -> np.ndarray:
         """The paths of image files within their folder; of others, their places in the source."""
         return image_data.keys(self._read(image_data.source_of(data)), data)

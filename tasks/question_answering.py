@@ -206,6 +206,18 @@ class QuestionAnsweringTask(base_task.Task):
         logits = tf.cast(outputs, tf.float32)
         return answer_spans.best(logits, self.task_config.max_answer)._asdict()
 
+    def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
+        """What ensembles average: the probabilities of each start and end, [batch, 2, 1 + tokens].
+
+        Members must divide texts into the same tokens.
+        """
+        logits = tf.transpose(tf.cast(outputs, tf.float32), [0, 2, 1])
+        return tf.nn.softmax(logits)
+
+    def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
+        """Logits [batch, 1 + tokens, 2] with these probabilities."""
+        return tf.transpose(tf.math.log(tf.maximum(averaged, 1e-12)), [0, 2, 1])
+
     def prediction_keys(self, data: question_data.QuestionData) -> list[str]:
         """The id of each window's question."""
         questions = question_data.read(data)

@@ -210,6 +210,25 @@ class SupervisedTask(base_task.Task):
         y, _ = labels
         return y
 
+    def averaged(self, outputs: Any) -> tf.Tensor:
+        """What ensembles average: outputs as they are, or of logits the probabilities."""
+        if not isinstance(outputs, tf.Tensor):
+            raise ConfigError("a model with several outputs cannot be a member of an ensemble")
+        outputs = tf.cast(outputs, tf.float32)
+        return tf.nn.softmax(outputs) if self._gives_logits(outputs) else outputs
+
+    def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
+        """Outputs that mean the same."""
+        return (
+            tf.math.log(tf.maximum(averaged, 1e-12)) if self._gives_logits(averaged) else averaged
+        )
+
+    def _gives_logits(self, outputs: tf.Tensor) -> bool:
+        """Whether outputs are the logits of classes, according to the compiled loss."""
+        loss = self._compiled.loss
+        settings = loss.get_config() if hasattr(loss, "get_config") else {}
+        return bool(settings.get("from_logits")) and outputs.shape[-1] > 1
+
     def compiled_optimizer(self) -> Any:
         """The optimizer that the user's model is compiled with; for `runner.runs.compiled_model`.
 

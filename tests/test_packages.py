@@ -13,7 +13,7 @@ RUNNER = ROOT / "runner"
 PACKAGES = [
     "core", "internals", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
     "reporting", "verification", "run_folder", "evaluation", "prediction", "training", "export",
-    "runs", "studies", "help", "projects", "face",
+    "runs", "ensembles", "studies", "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used

@@ -29,6 +29,16 @@ PREDICTION_LABEL = "prediction_label"
 """A task may have this method: labels as the data have them -> what the column `label` has.
 Without it, all of them."""
 
+AVERAGED = "averaged"
+"""A task may have this method: outputs of `inference_step` -> what an ensemble averages, a tensor
+[batch, ...]. Probabilities sum to 1 on the last axis."""
+
+FROM_AVERAGED = "from_averaged"
+"""A task that has `averaged` has this method: such a mean -> outputs, which can be scored."""
+
+AVERAGED_CLASSES = "averaged_classes"
+"""A task may have this method: the names of the classes on the last axis of what is averaged."""
+
 
 @tf.autograph.experimental.do_not_convert
 def columns_of(task: base_task.Task, outputs: Any) -> dict[str, Any]:

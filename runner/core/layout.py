@@ -30,6 +30,8 @@ BEST = "best"
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
+ENSEMBLE = "ensemble.json"
+ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
 
 TRIALS = "trials"  # in a study's folder, as are the next four; in it a run's folder for each trial
 STUDY = "study.json"

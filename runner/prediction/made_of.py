@@ -43,7 +43,7 @@ def describe(
         "weights": _checksum(built),
         "data": name,
         "batch": getattr(data, "global_batch_size", 0),
-        "files": dict(_stamps(printing.plain(data))),
+        "files": dict(stamps(printing.plain(data))),
         "config": secrets.masked_all({each: plain[each] for each in _SECTIONS}, held),
     }
 
@@ -89,14 +89,14 @@ def _checksum(built: evaluator.Evaluator) -> int:
     return found
 
 
-def _stamps(data: Any, field: str = "") -> Iterator[tuple[str, list[int]]]:
+def stamps(data: Any, field: str = "") -> Iterator[tuple[str, list[int]]]:
     """Size and time of each file that a configuration names; of a folder, of what is below it."""
     if isinstance(data, Mapping):
         for name, value in data.items():
-            yield from _stamps(value, name)
+            yield from stamps(value, name)
     elif isinstance(data, list):
         for value in data:
-            yield from _stamps(value, field)
+            yield from stamps(value, field)
     elif isinstance(data, str) and field.endswith(_FILES):
         for path in sorted(glob.glob(data)):  # noqa: PTH207, which takes no absolute pattern
             below = [Path(path), *Path(path).rglob("*")]

@@ -5,7 +5,7 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,9 +69,15 @@ class Predictor:
 
     Args:
         built: The evaluator.
+        predict: From features and labels to columns; None: the task's predictions.
     """
 
-    def __init__(self, built: evaluator.Evaluator) -> None:
+    def __init__(
+        self,
+        built: evaluator.Evaluator,
+        predict: Callable[[Any, Any], dict[str, Any]] | None = None,
+    ) -> None:
+        self._columns = predict or self._predictions
         self._task, self._model, self._strategy = built.task, built.model, built.strategy
         function = tf.function if built.config.trainer.eval_tf_function else lambda f: f
         self._next = function(self._predict_next)
@@ -91,7 +97,9 @@ class Predictor:
 
     def _predict(self, inputs: Any) -> dict[str, Any]:
         """The columns of a replica's part of a batch."""
-        features, labels = _split(inputs)
+        return self._columns(*_split(inputs))
+
+    def _predictions(self, features: Any, labels: Any) -> dict[str, Any]:
         if labels is not None and hasattr(self._task, prediction_contract.PREDICTION_LABEL):
             labels = self._task.prediction_label(labels)
         try:

@@ -29,7 +29,7 @@ _VALIDATION, _TRAIN, _TEST = "validation", "train", "test"
 _AHEAD = 4  # groups of batches that wait to be written
 
 
-class _Data(NamedTuple):
+class NamedData(NamedTuple):
     """What is predicted: its name, its configuration, and the set whose share it is, if any."""
 
     name: str
@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
         writer: Its format.
     """
 
-    data: _Data
+    data: NamedData
     checkpoint: Path
     step: int
     output: Path
@@ -105,7 +105,7 @@ def rehearse(request: Request) -> Outcome:
 
 def _plan(request: Request) -> _Plan:
     config, model_dir = request.config, request.model_dir
-    data = _data(config, request.data or _VALIDATION)
+    data = named_data(config, request.data or _VALIDATION)
     paths = selection.select(
         model_dir, request.checkpoint, best=list(policies.of(config).best_folders)
     )
@@ -122,7 +122,7 @@ def _plan(request: Request) -> _Plan:
     return _Plan(data, paths[0] if paths else Path(initial), step, output, writers.of(output))
 
 
-def _data(config: Experiment, name: str) -> _Data:
+def named_data(config: Experiment, name: str) -> NamedData:
     """The data of this name.
 
     Raises:
@@ -136,7 +136,7 @@ def _data(config: Experiment, name: str) -> _Data:
     elif name == _TEST:
         found = config.run.test.data
     elif name in sets:
-        return _Data(name, sets[name].data, sets[name])
+        return NamedData(name, sets[name].data, sets[name])
     else:
         known = [_VALIDATION, _TRAIN, _TEST, *sets]
         raise ConfigError(
@@ -145,7 +145,7 @@ def _data(config: Experiment, name: str) -> _Data:
         )
     if found is None:
         raise ConfigError(f"--data={name}: the experiment has no {name} data")
-    return _Data(name, found)
+    return NamedData(name, found)
 
 
 def _once(data: cfg.DataConfig) -> cfg.DataConfig:

@@ -70,6 +70,9 @@ class Request:
         eval_actions: Called with the results of each evaluation.
         stop: Whether a signal has come.
         given: What a caller has made already.
+        runs: The folders of an ensemble's members; none: the trials of a study in `model_dir`.
+        select: How many members an ensemble chooses; 0: none.
+        metric: What it chooses them by; empty: what their best checkpoints are chosen by.
         like: Which kind of project `init` writes.
     """
 
@@ -91,6 +94,9 @@ class Request:
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
     like: str = ""
+    runs: Sequence[Path] = ()
+    select: int = 0
+    metric: str = ""
 
     @property
     def limits(self) -> dict[str, int]:

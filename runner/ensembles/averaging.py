@@ -1,0 +1,158 @@
+"""What several models make together: their mean, how they differ, which to take. No TensorFlow.
+
+Predictions are [n, ..., classes] float arrays of probabilities, a list of them for the batches of a
+set of data, which may differ in their inner sizes.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+Batches = Sequence[np.ndarray]
+_TINY = 1e-12  # a probability that a float32 softmax rounds to 0
+_HOTTEST = 20.0
+
+
+def mean(members: Sequence[Batches]) -> list[np.ndarray]:
+    """The mean of the members' predictions, batch by batch; a member may come several times."""
+    return [
+        np.mean(np.stack(parts).astype(np.float64), axis=0).astype(np.float32)
+        for parts in zip(*members, strict=True)
+    ]
+
+
+def are_probabilities(batches: Batches) -> bool:
+    """Whether the last axis sums to 1."""
+    return all(
+        part.ndim > 1 and bool((part >= 0).all()) and np.allclose(part.sum(axis=-1), 1, atol=1e-3)
+        for part in batches
+    )
+
+
+def disagreement(first: Batches, second: Batches) -> float:
+    """The share of predictions whose most probable class differs."""
+    differs = [
+        (a.argmax(axis=-1) != b.argmax(axis=-1)).ravel() for a, b in zip(first, second, strict=True)
+    ]
+    return float(np.concatenate(differs).mean())
+
+
+def divergence(first: Batches, second: Batches) -> float:
+    """The mean Kullback-Leibler divergence of the second from the first, in nats."""
+    found = [
+        (a * (_log(a) - _log(b))).sum(axis=-1).ravel() for a, b in zip(first, second, strict=True)
+    ]
+    return float(np.concatenate(found).mean())
+
+
+class Diversity(NamedTuple):
+    """How members differ.
+
+    Attributes:
+        disagreement: [members, members], see `disagreement`; symmetric.
+        kl: [members, members], see `divergence`; of the column from the row.
+    """
+
+    disagreement: np.ndarray
+    kl: np.ndarray
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean over all pairs of different members."""
+        apart = ~np.eye(len(self.kl), dtype=bool)
+        return {name: float(values[apart].mean()) for name, values in self._asdict().items()}
+
+
+def diversity(members: Sequence[Batches]) -> Diversity:
+    """The differences of all pairs."""
+    count = len(members)
+    unlike, kl = np.zeros((count, count)), np.zeros((count, count))
+    for row, first in enumerate(members):
+        for column, second in enumerate(members):
+            if row < column:
+                unlike[row, column] = unlike[column, row] = disagreement(first, second)
+            if row != column:
+                kl[row, column] = divergence(first, second)
+    return Diversity(unlike, kl)
+
+
+class Round(NamedTuple):
+    """A step of `select`: the member that was added, and the score of all so far."""
+
+    member: int
+    score: float
+
+
+def select(
+    score: Callable[[Sequence[int]], float], members: int, size: int, *, higher: bool
+) -> list[Round]:
+    """Chooses members one after the other, with replacement: each time the one that helps most.
+
+    From Caruana et al., "Ensemble selection from libraries of models", 2004. Of equal ones the
+    first is taken. It goes on when the score gets worse: what scores best is up to the caller.
+
+    Args:
+        score: The score of the mean of some members, each as often as it is named.
+        members: How many there are.
+        size: How many to choose.
+        higher: Whether a higher score is better.
+
+    Returns:
+        [size] The choices in order.
+
+    Raises:
+        ValueError: no score is a number.
+    """
+    chosen: list[int] = []
+    rounds = []
+    for _ in range(size):
+        scores = [score([*chosen, member]) for member in range(members)]
+        ranked = [math.inf if math.isnan(one) else -one if higher else one for one in scores]
+        best = int(np.argmin(ranked))
+        if math.isnan(scores[best]):
+            raise ValueError("no score is a number")
+        chosen.append(best)
+        rounds.append(Round(best, scores[best]))
+    return rounds
+
+
+def tempered(batches: Batches, temperature: float) -> list[np.ndarray]:
+    """Probabilities to the power of 1 / temperature, made to sum to 1 again."""
+    found = []
+    for part in batches:
+        scaled = _log(part.astype(np.float64)) / temperature
+        powers = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+        found.append((powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32))
+    return found
+
+
+def likelihood(batches: Batches, labels: Sequence[np.ndarray]) -> float:
+    """The mean negative log-likelihood of labels, [n, ...] classes; negative ones do not count."""
+    lost: list[np.ndarray] = []
+    for part, classes in zip(batches, labels, strict=True):
+        known = classes >= 0
+        of_label = np.take_along_axis(part, np.maximum(classes, 0)[..., np.newaxis], axis=-1)
+        lost.append(-_log(of_label[..., 0].astype(np.float64))[known])
+    return float(np.concatenate(lost).mean())
+
+
+def temperature(batches: Batches, labels: Sequence[np.ndarray]) -> float:
+    """The temperature with the lowest negative log-likelihood, from 0.05 to 20.
+
+    From Guo et al., "On calibration of modern neural networks", 2017, with the logarithm of the
+    probabilities in place of logits, as a mean has none.
+    """
+    found = optimize.minimize_scalar(
+        lambda log: likelihood(tempered(batches, math.exp(log)), labels),
+        bounds=(-math.log(_HOTTEST), math.log(_HOTTEST)),
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
+    return float(math.exp(found.x))
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(values, _TINY))

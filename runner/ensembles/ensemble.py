@@ -1,0 +1,233 @@
+"""The mode `ensemble`: the mean of what several runs predict, scored beside each of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from runner.core import console, files, layout
+from runner.core.spelling import did_you_mean, metric_name
+from runner.ensembles import averaging, members, outputs, scoring
+from runner.ensembles.members import Member
+from runner.ensembles.outputs import Predicted
+from runner.errors import ConfigError
+from runner.reporting import table
+from runner.runs.request import Outcome, Request
+
+_VALIDATION = "validation"
+
+
+class _Metric(NamedTuple):
+    """What members are chosen by."""
+
+    name: str
+    higher: bool
+
+
+class _Data(NamedTuple):
+    """A set of data: what each member predicts for it, and how it is scored."""
+
+    name: str
+    predicted: list[Predicted]
+    scorer: scoring.Scorer
+
+    def mean(self, chosen: Sequence[int] = ()) -> list[np.ndarray]:
+        """The mean of the members chosen, of all if there are none."""
+        numbers = chosen or range(len(self.predicted))
+        return averaging.mean([self.predicted[number].parts for number in numbers])
+
+    def score(self, chosen: Sequence[int] = ()) -> dict[str, float]:
+        """The metrics of that mean."""
+        return self.scorer.score(self.mean(chosen))
+
+
+def ensemble(request: Request) -> Outcome:
+    """Averages what several runs predict, and scores the mean beside each of them.
+
+    Raises:
+        ConfigError: the runs do not fit together, or there is nothing to fit on.
+    """
+    runs = members.find(request.model_dir, request.runs, request.checkpoint)
+    metric = _metric(request.metric, runs[0])
+    name = request.data or _VALIDATION
+    if why := members.same_data(runs, name):
+        raise ConfigError(f"members must be scored on the same data: {why}; --data names others")
+    apart = members.same_data(runs, _VALIDATION)
+    if request.select and apart:
+        raise ConfigError(f"--select needs common validation data: {apart}")
+    if request.dry_run:
+        for run in runs:
+            console.say(f"{run.folder}: step {run.step:,} ({run.checkpoint.name})")
+        return Outcome({"status": "rehearsed", "model_dir": str(request.model_dir)})
+    data, fitted = _data(request, runs, name, fits=not apart)
+    made = _report(request, runs, metric, data, fitted)
+    if apart:
+        made["not_calibrated"] = f"there are no common validation data: {apart}"
+    elif "temperature" not in made:
+        made["not_calibrated"] = "predictions are not probabilities of labelled classes"
+    path = request.model_dir / layout.ENSEMBLE
+    files.write_json(path, made)
+    console.say("\n".join(_lines(made)))
+    console.say(f"written: {path}")
+    return Outcome({"status": "done", **made, "model_dir": str(request.model_dir)})
+
+
+def _data(
+    request: Request, runs: Sequence[Member], name: str, *, fits: bool
+) -> tuple[_Data, _Data | None]:
+    """The data to score on, and those to fit on, if there are any."""
+    names = [name, *([_VALIDATION] if fits and name != _VALIDATION else [])]
+    cache = request.model_dir / layout.ENSEMBLE_PREDICTIONS
+    found = []
+    for run in runs:
+        request.stop.check()
+        found.append(outputs.predicted(request, run, names, cache))
+    for each in names:
+        _check_alike(runs, [one[each] for one in found], each)
+    built = outputs.built_for(request, runs[0], cache)
+    made = [
+        _Data(
+            each,
+            [one[each] for one in found],
+            scoring.Scorer(built, outputs.dataset(built, runs[0], each)),
+        )
+        for each in names
+    ]
+    return made[0], made[-1] if fits else None
+
+
+def _check_alike(runs: Sequence[Member], predicted: Sequence[Predicted], name: str) -> None:
+    """Raises ConfigError unless all members predict the same classes of the same examples."""
+    first = predicted[0]
+    for run, other in zip(runs[1:], predicted[1:], strict=True):
+        both = f"{runs[0].folder} and {run.folder}"
+        if first.classes != other.classes:
+            shown = [", ".join(each.classes[:5]) or "none" for each in (first, other)]
+            raise ConfigError(f"{both} have other classes: {shown[0]}; {shown[1]}")
+        shapes = [[part.shape for part in each.parts] for each in (first, other)]
+        if shapes[0] != shapes[1]:
+            raise ConfigError(
+                f"{both} predict other things of the {name} data: {list(shapes[0][0])} and "
+                f"{list(shapes[1][0])}"
+            )
+        if first.labels and other.labels:
+            pairs = zip(first.labels, other.labels, strict=True)
+            if not all(np.array_equal(a, b) for a, b in pairs):
+                raise ConfigError(f"{both} have other labels in the {name} data")
+
+
+def _metric(asked: str, run: Member) -> _Metric:
+    """What is asked for, by default what the run's best checkpoint is chosen by."""
+    trainer = run.config.trainer
+    best = metric_name(trainer.best_checkpoint_eval_metric or "validation_loss")
+    compared = trainer.best_checkpoint_metric_comp if trainer.best_checkpoint_eval_metric else ""
+    name, _, better = asked.partition(":")
+    name = name or best
+    if name == best:
+        better = better or compared or "lower"
+    if better not in ("higher", "lower"):
+        raise ConfigError(
+            f"--metric={asked}: say what is better: --metric={name}:higher or {name}:lower"
+        )
+    return _Metric(name, better == "higher")
+
+
+def _report(
+    request: Request, runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None
+) -> dict[str, Any]:
+    """All that ensemble.json has."""
+    own = [data.score([number]) for number in range(len(runs))]
+    if metric.name not in own[0]:
+        raise ConfigError(
+            f"--metric={metric.name}: the task has no such metric"
+            f"{did_you_mean(metric.name, list(own[0]))}; it has {', '.join(sorted(own[0]))}"
+        )
+    made: dict[str, Any] = {
+        "data": data.name,
+        "metric": metric.name,
+        "members": [
+            {
+                "run": str(run.folder),
+                "checkpoint": run.checkpoint.name,
+                "step": run.step,
+                "metrics": metrics,
+            }
+            for run, metrics in zip(runs, own, strict=True)
+        ],
+        "mean": {"metrics": data.score()},
+    }
+    parts = [one.parts for one in data.predicted]
+    if all(map(averaging.are_probabilities, parts)):
+        diverse = averaging.diversity(parts)
+        pairs = {name: values.tolist() for name, values in diverse._asdict().items()}
+        made["diversity"] = {**diverse.means, "pairs": pairs}
+    chosen: list[int] = []
+    if request.select and fitted:
+        chosen, made["selected"] = _selected(request.select, metric, data, fitted)
+    if fitted and "diversity" in made and fitted.predicted[0].labels:
+        made["temperature"] = _calibrated(data, fitted, chosen)
+    return made
+
+
+def _selected(
+    size: int, metric: _Metric, data: _Data, fitted: _Data
+) -> tuple[list[int], dict[str, Any]]:
+    """The members that a greedy search on the validation data takes, and their mean's score."""
+    rounds = averaging.select(
+        lambda chosen: fitted.score(chosen)[metric.name],
+        len(fitted.predicted),
+        size,
+        higher=metric.higher,
+    )
+    chosen = [each.member for each in rounds]
+    return chosen, {
+        "by": f"{metric.name} on the validation data",
+        "members": chosen,
+        "scores": [each.score for each in rounds],
+        "metrics": data.score(chosen),
+    }
+
+
+def _calibrated(data: _Data, fitted: _Data, chosen: Sequence[int]) -> dict[str, Any]:
+    labels = fitted.predicted[0].labels
+    assert labels is not None
+    found = averaging.temperature(fitted.mean(chosen), labels)
+    return {
+        "value": found,
+        "of": "selected" if chosen else "mean",
+        "metrics": data.scorer.score(averaging.tempered(data.mean(chosen), found)),
+    }
+
+
+def _lines(made: Mapping[str, Any]) -> list[str]:
+    """The table and what is said below it."""
+    weights = Counter(made.get("selected", {}).get("members", ()))
+    rows = [
+        (Path(each["run"]).name, f"{weights[n]}" if weights else "", each["metrics"])
+        for n, each in enumerate(made["members"])
+    ]
+    rows.append((f"mean of {len(rows)}", "", made["mean"]["metrics"]))
+    if "selected" in made:
+        count = len(made["selected"]["members"])
+        rows.append((f"selected {count}", "", made["selected"]["metrics"]))
+    if "temperature" in made:
+        heat = made["temperature"]
+        rows.append((f"{heat['of']} at T={heat['value']:.3g}", "", heat["metrics"]))
+    first = made["metric"]
+    names = [first, *sorted(set(made["mean"]["metrics"]) - {first})]
+    head = [f"{made['data']} data", "taken" if weights else "", *names]
+    cells = [[what, taken, *(f"{m[name]:.4g}" for name in names)] for what, taken, m in rows]
+    lines = table.aligned([head, *cells], left=1, width=console.STDERR.width)
+    if "diversity" in made:
+        said = made["diversity"]
+        lines.append(
+            f"members disagree on {100 * said['disagreement']:.3g} % of predictions; "
+            f"their divergence (KL) is {said['kl']:.3g} nats"
+        )
+    if "temperature" in made and made["data"] == _VALIDATION:
+        lines.append("temperature and selection were fitted on these data: --data=test shows more")
+    if "not_calibrated" in made:
+        lines.append(f"not calibrated: {made['not_calibrated']}")
+    return lines

@@ -1,0 +1,116 @@
+"""The members of an ensemble: runs of one task, each with a checkpoint."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runner import config
+from runner.checkpoints import restore, selection
+from runner.config import Experiment
+from runner.configuration import printing
+from runner.core import console, layout
+from runner.errors import ConfigError
+from runner.history import policies
+from runner.run_folder import status
+from runner.runs import predict
+
+_TRIALS = "trials"  # of a study's folder
+_ENDED = ("done", "stopped")
+_CHOOSE = {"input_path", "split", "held_out", "folds", "fold", "fold_seed", "fold_group"}
+
+
+class Member(NamedTuple):
+    """A run.
+
+    Attributes:
+        folder: Where it is.
+        config: What it was trained with.
+        checkpoint: The weights that count.
+        step: Theirs.
+    """
+
+    folder: Path
+    config: Experiment
+    checkpoint: Path
+    step: int
+
+
+def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]:
+    """The members, in the order given; of a study, its finished trials by number.
+
+    Args:
+        model_dir: A study's folder, if `runs` is empty.
+        runs: The folders of runs, or of studies.
+        checkpoint: Which of each run; see `selection.select`; empty: the best, or the latest of a
+            run that keeps no best.
+
+    Raises:
+        ConfigError: there are fewer than two, one lacks its checkpoint, or the tasks differ.
+    """
+    folders = [folder for given in runs or [model_dir] for folder in _of(given, bool(runs))]
+    twice = sorted({str(each) for each in folders if folders.count(each) > 1})
+    if twice:
+        raise ConfigError(f"{twice[0]} is named twice (--select chooses with replacement)")
+    members = [_member(folder, checkpoint) for folder in folders]
+    if len(members) < 2:
+        raise ConfigError(f"an ensemble needs two members; there is only {folders[0]}")
+    first, *others = members
+    for other in others:
+        kinds = [type(each.config.task).__name__ for each in (first, other)]
+        if kinds[0] != kinds[1]:
+            raise ConfigError(
+                f"{first.folder} trains {kinds[0]}, {other.folder} {kinds[1]}: members must have "
+                "the same task"
+            )
+    return members
+
+
+def same_data(members: Sequence[Member], name: str) -> str:
+    """In which value the members' data of this name differ first, in words; empty if in none.
+
+    What matters is which examples there are, not how they are batched.
+    """
+    first, *others = members
+    wanted = printing.plain(predict.named_data(first.config, name).config)
+    for other in others:
+        found = printing.plain(predict.named_data(other.config, name).config)
+        for field in sorted(_CHOOSE & wanted.keys(), reverse=True):
+            if found.get(field) != wanted[field]:
+                return (
+                    f"{field} of the {name} data is {wanted[field]!r} in {first.folder} and "
+                    f"{found.get(field)!r} in {other.folder}"
+                )
+    return ""
+
+
+def _of(folder: Path, is_given: bool) -> list[Path]:
+    """A run alone; of a study, its trials."""
+    if (folder / layout.PARAMS).exists():
+        if not is_given:
+            raise ConfigError(f"{folder} is a run, not a study: name others, too: --runs=a,b,c")
+        return [folder]
+    trials = sorted(path.parent for path in (folder / _TRIALS).glob(f"*/{layout.PARAMS}"))
+    if not trials:
+        kind = "a run or a study" if is_given else "a study (--runs=a,b,c names runs)"
+        raise ConfigError(f"{folder} is not {kind}: it has no {layout.PARAMS} and no {_TRIALS}/")
+    ended = [path for path in trials if (found := status.read(path)) and found.state in _ENDED]
+    if rest := len(trials) - len(ended):
+        console.say(f"{folder}: {rest} of {len(trials)} trials have not finished: left out")
+    if not ended:
+        raise ConfigError(f"{folder}: none of {len(trials)} trials has finished")
+    return ended
+
+
+def _member(folder: Path, checkpoint: str) -> Member:
+    written = folder / layout.GIN
+    if not written.exists():
+        raise ConfigError(f"{folder} has no {layout.GIN}, which says what was trained")
+    experiment = config.load([str(written)], trains=False, evaluates=False)
+    best = list(policies.of(experiment).best_folders)
+    which = checkpoint or (layout.BEST if best and (folder / best[0]).is_dir() else "latest")
+    paths = selection.select(folder, which, best=best)
+    if not paths:
+        raise ConfigError(f"{folder} has no checkpoint")
+    if len(paths) > 1:
+        raise ConfigError(f"--checkpoint={which} names {len(paths)} checkpoints of {folder}")
+    return Member(folder, experiment, paths[0], restore.step_of(paths[0]))

@@ -1,0 +1,173 @@
+"""What each member predicts for a set of data, kept in a file for each checkpoint."""
+
+import dataclasses
+import gc
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from runner.configuration import prediction_contract, printing
+from runner.core import console, files
+from runner.data import determinism
+from runner.ensembles.members import Member
+from runner.errors import ConfigError
+from runner.evaluation import evaluation_sets, evaluator
+from runner.prediction import made_of, predictor
+from runner.runs import build, predict
+from runner.runs.request import Request
+
+
+class Predicted(NamedTuple):
+    """What one member predicts.
+
+    Attributes:
+        parts: [n, ...] What is averaged: one array for all examples, or where their sizes differ,
+            one for each batch.
+        labels: For each part the class of each prediction, without the last axis; None where the
+            data have no such labels.
+        classes: The names of the classes; empty if unknown.
+    """
+
+    parts: list[np.ndarray]
+    labels: list[np.ndarray] | None
+    classes: list[str]
+
+
+def predicted(
+    request: Request, member: Member, names: Sequence[str], cache: Path
+) -> dict[str, Predicted]:
+    """What a member predicts for each of some sets of data; its model is built only if needed.
+
+    Args:
+        request: What the user asks for.
+        member: The member.
+        names: Of the data.
+        cache: The folder for the files.
+
+    Raises:
+        ConfigError: there are no such data, or the task does not say what is averaged.
+    """
+    paths = {name: cache / f"{_key(member, name)}.npz" for name in names}
+    found = {name: kept for name, path in paths.items() if (kept := _read(path))}
+    if len(found) == len(names):
+        return found
+    built = built_for(request, member, cache)
+    _check_task(built)
+    console.say(f"predicting with {member.checkpoint}")
+    built.restore(member.checkpoint)
+    with built.averages_in_force():
+        for name in names:
+            if name not in found:
+                found[name] = _predict(request, built, member, name)
+                _write(paths[name], found[name])
+    del built
+    tf_keras.backend.clear_session()
+    gc.collect()  # one model at a time
+    return found
+
+
+def built_for(request: Request, member: Member, folder: Path) -> evaluator.Evaluator:
+    """A member's task and model, not restored."""
+    own = dataclasses.replace(request, config=member.config, model_dir=member.folder)
+    return build.build_evaluator(own, folder, evaluates=False)
+
+
+def dataset(built: evaluator.Evaluator, member: Member, name: str) -> Any:
+    """A set of data, distributed, from its start."""
+    data = predict.named_data(member.config, name)
+    with built.strategy.scope():
+        examples = evaluation_sets.portion(data.part_of, built.task) if data.part_of else None
+        return evaluation_sets.dataset(
+            member.config, built.task, data.config, f"{name} data", examples
+        )
+
+
+def _check_task(built: evaluator.Evaluator) -> None:
+    missing = [
+        name
+        for name in (prediction_contract.AVERAGED, prediction_contract.FROM_AVERAGED)
+        if not hasattr(built.task, name)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{type(built.task).__name__} has no method {' and no method '.join(missing)}: an "
+            "ensemble needs to know what is averaged (docs/ensembles.md)"
+        )
+
+
+def _predict(request: Request, built: evaluator.Evaluator, member: Member, name: str) -> Predicted:
+    def predict_step(features: Any, labels: Any) -> dict[str, Any]:
+        outputs = built.task.inference_step(features, built.model)
+        columns = {"averaged": tf.cast(built.task.averaged(outputs), tf.float32)}
+        if hasattr(built.task, prediction_contract.PREDICTION_LABEL):
+            labels = built.task.prediction_label(labels)
+        plain = isinstance(labels, tf.Tensor) and labels.dtype.is_integer
+        return {**columns, "label": labels} if plain else columns
+
+    parts: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
+    iterator = determinism.Determinism.of_evaluations().begin(dataset(built, member, name))
+    for batch in predictor.Predictor(built, predict_step).batches(iterator):
+        request.stop.check()
+        for columns in batch.columns():
+            parts.append(columns["averaged"])
+            if "label" in columns:
+                labels.append(columns["label"])
+    if not parts:
+        raise ConfigError(f"the {name} data of {member.folder} are empty")
+    if len({part.shape[1:] for part in parts}) == 1:
+        parts, labels = [np.concatenate(parts)], [np.concatenate(labels)] if labels else []
+    classes = getattr(built.task, prediction_contract.AVERAGED_CLASSES, lambda: ())()
+    return Predicted(parts, _of_classes(parts, labels), [str(each) for each in classes])
+
+
+def _of_classes(parts: list[np.ndarray], labels: list[np.ndarray]) -> list[np.ndarray] | None:
+    """Labels in the shape of the predictions; None unless each has a class."""
+    sizes = [part.size // part.shape[-1] for part in parts]
+    if parts[0].ndim < 2 or [label.size for label in labels] != sizes:
+        return None
+    pairs = zip(labels, parts, strict=True)
+    return [label.reshape(part.shape[:-1]).astype(np.int64) for label, part in pairs]
+
+
+def _key(member: Member, name: str) -> str:
+    """Changes with the weights, the task's configuration and the data's files."""
+    index = member.checkpoint.with_name(f"{member.checkpoint.name}.index")
+    data = printing.plain(predict.named_data(member.config, name).config)
+    facts: Mapping[str, Any] = {
+        "weights": hashlib.sha256(index.read_bytes()).hexdigest(),
+        "task": printing.plain(member.config.task),
+        "runtime": printing.plain(member.config.runtime),
+        "data": [name, data, dict(made_of.stamps(data))],
+    }
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return f"{member.folder.name}-{member.step}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _read(path: Path) -> Predicted | None:
+    """What was kept; None if nothing was, or it is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            held = dict(file)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        return None
+    count = sum(name.startswith("part") for name in held)
+    labels = [held[f"label{n}"] for n in range(count)] if "label0" in held else None
+    parts = [held[f"part{n}"] for n in range(count)]
+    return Predicted(parts, labels, held["classes"].tolist())
+
+
+def _write(path: Path, predicted: Predicted) -> None:
+    arrays = {f"part{n}": part for n, part in enumerate(predicted.parts)}
+    arrays |= {f"label{n}": part for n, part in enumerate(predicted.labels or ())}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(path) as file:
+        np.savez(file, classes=np.array(predicted.classes, str), **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""Scores predictions that are at hand by the task's own metrics."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.core import base_task
+
+from runner.data import batches
+from runner.errors import ConfigError
+from runner.evaluation import evaluator
+
+
+class _Played:
+    """Takes the place of a model whose outputs are known."""
+
+    compiled_metrics = None
+    losses: Sequence[Any] = ()
+
+    def __init__(self, outputs: Any) -> None:
+        self._outputs = outputs
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self._outputs
+
+
+class Scorer:
+    """Evaluates means of predictions on one set of data.
+
+    The loss is without weight penalties, which a mean of models does not have.
+
+    Args:
+        built: Whose task scores.
+        dataset: Distributed and finite.
+    """
+
+    def __init__(self, built: evaluator.Evaluator, dataset: Any) -> None:
+        self._task, self._strategy, self._data = built.task, built.strategy, dataset
+        self._metrics = self._task.build_metrics(training=False)
+        self._loss = tf_keras.metrics.Mean("validation_loss")
+        self._step = tf.function(self._score, reduce_retracing=True)
+        self._aggregates = type(self._task).aggregate_logs is not base_task.Task.aggregate_logs
+
+    def score(self, parts: Sequence[np.ndarray]) -> dict[str, float]:
+        """The metrics that are single numbers.
+
+        Args:
+            parts: Of all examples, as `outputs.Predicted` has them.
+        """
+        for metric in [*self._metrics, self._loss]:
+            metric.reset_state()
+        state = None
+        for inputs, averaged in self._paired(parts):
+            logs = self._step(inputs, tf.constant(averaged))
+            if self._aggregates:
+                each = {name: (value,) for name, value in logs.items()}
+                state = self._task.aggregate_logs(state, each)
+        found = {
+            metric.name: metric.result()
+            for metric in self._metrics
+            if getattr(metric, evaluator.IS_DEFINED, lambda: True)()
+        }
+        found[self._loss.name] = self._loss.result()
+        if state:
+            found |= self._task.reduce_aggregated_logs(state, global_step=tf.constant(0))
+        return {name: float(value) for name, value in found.items() if np.ndim(value) == 0}
+
+    def _score(self, inputs: Any, averaged: tf.Tensor) -> Any:
+        model: Any = _Played(self._task.from_averaged(averaged))
+        logs = self._task.validation_step(inputs, model=model, metrics=self._metrics)
+        if self._task.loss in logs:
+            weight = logs.get(evaluator.WEIGHT, tf.cast(batches.examples(inputs), tf.float32))
+            mean = tf.reduce_mean(tf.convert_to_tensor(logs[self._task.loss]))
+            self._loss.update_state(mean, sample_weight=weight)
+        return logs
+
+    def _paired(self, parts: Sequence[np.ndarray]) -> Iterator[tuple[Any, np.ndarray]]:
+        """The inputs of each replica's batch, and what was predicted for them."""
+        together = len(parts) == 1
+        rest, begin = iter(parts), 0
+        for batch in self._data:
+            local = self._strategy.experimental_local_results
+            flat = [local(each) for each in tf.nest.flatten(batch, expand_composites=True)]
+            for own in zip(*flat, strict=True):
+                inputs = tf.nest.pack_sequence_as(batch, own, expand_composites=True)
+                size = int(batches.examples(inputs))
+                if not size:
+                    continue
+                part = parts[0][begin : begin + size] if together else next(rest, np.empty(0))
+                if len(part) != size:
+                    raise ConfigError(
+                        f"members predict in batches of other sizes: {len(part)} and {size}"
+                    )
+                begin += size
+                yield inputs, part

@@ -1,0 +1,165 @@
+"""The mode `ensemble`, over runs that have been trained."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from image_files import write_npz
+
+import runner
+from runner import main
+
+SHORT = (
+    "TrainerConfig.train_steps = 30",
+    "TrainerConfig.steps_per_loop = 30",
+    "TrainerConfig.validation_interval = 30",
+    "TrainerConfig.checkpoint_interval = 30",
+    "MLPConfig.hidden = (16,)",
+)
+
+
+def train(folder, *params):
+    runner.run(runner.load("digits.gin", [*SHORT, *params]), folder, "train_and_eval")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two good runs and one that has hardly learned, as the trials of a study."""
+    study = tmp_path_factory.mktemp("study")
+    for number, params in enumerate(
+        [["RunConfig.seed = 1"], ["RunConfig.seed = 2"], ["MLPConfig.dropout = 0.95"]]
+    ):
+        train(study / f"trials/{number}-x", *params)
+    return study
+
+
+@pytest.fixture
+def ensemble(tmp_path, capsys):
+    """Runs the command; its exit code, its results, and what it says."""
+
+    def command(*flags, out=tmp_path / "together"):
+        code = main.main(["--mode=ensemble", f"--model_dir={out}", *flags])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out.splitlines()[-1]) if not code else None, printed.err
+
+    return command
+
+
+def names(runs, *numbers):
+    return "--runs=" + ",".join(str(runs / f"trials/{number}-x") for number in numbers)
+
+
+def test_the_mean_is_scored_by_the_tasks_metrics_beside_its_members(runs, ensemble, tmp_path):
+    _, results, said = ensemble(names(runs, 0, 1), "--select=2")
+    for member, number in zip(results["members"], (0, 1), strict=True):
+        row = json.loads((runs / f"trials/{number}-x/best/info.json").read_text())
+        assert member["metrics"]["accuracy"] == pytest.approx(row["accuracy"], abs=1e-6)
+    mean = results["mean"]["metrics"]
+    one, two = (member["metrics"] for member in results["members"])
+    # By convexity, the mean is never worse than its members are on average.
+    assert mean["negative_log_likelihood"] < np.mean(
+        [each["negative_log_likelihood"] for each in (one, two)]
+    )
+    assert (
+        results["temperature"]["metrics"]["negative_log_likelihood"]
+        < (mean["negative_log_likelihood"])
+    )
+    assert results["temperature"]["metrics"]["accuracy"] == mean["accuracy"]
+    assert 0 < results["diversity"]["disagreement"] < 1
+    assert "mean of 2" in said
+    written = json.loads((tmp_path / "together/ensemble.json").read_text())
+    assert written["mean"]["metrics"] == mean
+
+
+def test_a_study_is_selected_from_and_what_was_predicted_is_not_predicted_again(runs, ensemble):
+    flags = ["--select=3", "--metric=negative_log_likelihood:lower"]
+    _, results, said = ensemble(*flags, out=runs)
+    assert len(results["members"]) == 3
+    selected = results["selected"]
+    assert 2 not in selected["members"]
+    assert selected["scores"][-1] == pytest.approx(selected["metrics"]["negative_log_likelihood"])
+    assert said.count("predicting with") == 3
+    code, again, said = ensemble(*flags, out=runs)
+    assert (code, again["mean"], again["selected"]) == (0, results["mean"], selected)
+    assert "predicting with" not in said
+
+
+def test_members_of_folds_are_averaged_on_data_that_none_has_seen(tmp_path, ensemble):
+    tested = write_npz(tmp_path / "test.npz", 40, images=np.zeros((40, 8, 8), np.uint8), classes=10)
+    made = ",".join(
+        str(
+            train(
+                tmp_path / f"fold{fold}",
+                "ImageData.folds = 3",
+                f"ImageData.fold = {fold}",
+                "test/ImageData.folds = 0",
+                "test/ImageData.fold = 0",
+                f"test/ImageData.input_path = {tested!r}",
+                "test/ImageData.is_training = False",
+                "test/ImageData.global_batch_size = 16",
+                "TestConfig.data = @test/image_data.ImageData()",
+            )
+        )
+        for fold in range(2)
+    )
+    code, _, said = ensemble(f"--runs={made}")
+    assert code == 2
+    assert "members must be scored on the same data: fold of the validation data is 0 in" in said
+    code, results, said = ensemble(f"--runs={made}", "--data=test")
+    assert code == 0
+    assert "not calibrated: there are no common validation data: fold" in said
+    assert len(results["members"]) == 2
+    code, _, said = ensemble(f"--runs={made}", "--data=test", "--select=1")
+    assert (code, "--select needs common validation data" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--runs={0}"], "an ensemble needs two members; there is only"),
+        (["--runs={0},{0}"], "0-x is named twice"),
+        (["--runs={0},{1}/nothing"], "nothing is not a run or a study: it has no params.yaml"),
+        (["--runs={0},{1}", "--data=tset"], "--data=tset: no such data; did you mean 'test'"),
+        (["--runs={0},{1}", "--select=0"], "--select=0: must be 1 or more"),
+        (["--runs={0},{1}", "--metric=loss"], "--metric is what --select chooses by"),
+        (["--runs={0},{1}", "--select=1", "--metric=entropy"], "say what is better"),
+        (
+            ["--runs={0},{1}", "--select=1", "--metric=acuracy:higher"],
+            "--metric=acuracy: the task has no such metric; did you mean 'accuracy'",
+        ),
+        (["--runs={0},{1}", "--gin_file=digits.gin"], "--gin_file has no effect with"),
+        (["--runs={0},{1}", "--checkpoint=7"], "--checkpoint=7: no such checkpoint in"),
+    ],
+)
+def test_what_makes_no_ensemble_is_refused(flags, message, runs, ensemble):
+    folders = [runs / f"trials/{number}-x" for number in range(2)]
+    code, _, said = ensemble(*(each.format(*folders) for each in flags))
+    assert code == 2
+    assert message in said
+
+
+def test_runs_that_do_not_fit_together_are_refused(runs, ensemble, tmp_path):
+    aspects = shutil.copytree(runs / "trials/0-x", tmp_path / "aspects")
+    (aspects / "config.gin").write_text("include 'aspects_tiny.gin'")
+    code, _, said = ensemble(f"{names(runs, 0)},{aspects}")
+    assert code == 2
+    assert "trains ImageClassificationConfig" in said
+    fewer = train(tmp_path / "fewer", "ImageClassificationConfig.num_classes = 11")
+    code, _, said = ensemble(f"{names(runs, 0)},{fewer}")
+    assert (
+        code,
+        "predict other things of the validation data: [359, 10] and [359, 11]" in said,
+    ) == (2, True)
+    bare = shutil.copytree(runs / "trials/0-x", tmp_path / "bare")
+    for path in [*bare.glob("ckpt-*"), *bare.glob("best/ckpt-*"), bare / "checkpoint"]:
+        path.unlink()
+    code, _, said = ensemble(f"{names(runs, 1)},{bare}")
+    assert (code, "--checkpoint=best: no such checkpoint in" in said) == (2, True)
+
+
+def test_a_dry_run_writes_nothing(runs, ensemble, tmp_path):
+    code, results, _ = ensemble(names(runs, 0, 1), "--dry_run")
+    assert (code, results["status"]) == (0, "rehearsed")
+    assert not (tmp_path / "together").exists()
