@@ -204,8 +204,11 @@ def _calibrated(data: _Data, fitted: _Data, chosen: Sequence[int]) -> dict[str, 
 def _lines(made: Mapping[str, Any]) -> list[str]:
     """The table and what is said below it."""
     weights = Counter(made.get("selected", {}).get("members", ()))
+    runs = [each["run"] for each in made["members"]]
+    names = [Path(run).name for run in runs]
+    shown = names if len(set(names)) == len(names) else runs
     rows = [
-        (Path(each["run"]).name, f"{weights[n]}" if weights else "", each["metrics"])
+        (shown[n], f"{weights[n]}" if weights else "", each["metrics"])
         for n, each in enumerate(made["members"])
     ]
     rows.append((f"mean of {len(rows)}", "", made["mean"]["metrics"]))
