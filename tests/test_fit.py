@@ -212,14 +212,10 @@ def test_loss_metrics_and_optimizer_can_be_given_without_compiling(tmp_path):
 
 
 def test_what_is_given_replaces_that_of_a_compiled_model(tmp_path):
-    def fit(model, folder):
-        data = (X, Y), (X[:17], Y[:17])
-        metrics = [tf_keras.metrics.SparseTopKCategoricalAccuracy(2, name="top_2")]
-        return runner.fit(model, *data, metrics=metrics, model_dir=folder, train_steps=2)
-
-    names = {"top_2", "validation_loss"}
-    assert set(fit(network(), "run")["metrics"]) == names
-    assert set(fit(network, "built")["metrics"]) == names
+    metrics = [tf_keras.metrics.SparseTopKCategoricalAccuracy(2, name="top_2")]
+    data = (X, Y), (X[:17], Y[:17])
+    found = runner.fit(network, *data, metrics=metrics, model_dir="run", train_steps=2)["metrics"]
+    assert set(found) == {"top_2", "validation_loss"}
 
 
 def test_a_trial_leaves_nothing_behind(tmp_path):
@@ -339,20 +335,18 @@ def test_a_resume_is_exact(kind, name, tmp_path):
     assert runner.run(loaded, tmp_path / "once", "eval")["metrics"] == whole["metrics"]
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"), [("tf_keras", "float16"), ("keras", "float16"), ("keras", "bfloat16")]
-)
-def test_a_model_built_in_mixed_precision_is_trained_in_it(name, precision, tmp_path):
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_a_model_built_in_mixed_precision_is_trained_in_it(name, tmp_path):
     keras = pytest.importorskip(name)
     policy = keras.mixed_precision
-    policy.set_global_policy(f"mixed_{precision}")
+    policy.set_global_policy("mixed_float16")
     try:
         model = network(keras)
     finally:
         policy.set_global_policy("float32")
     results = runner.fit(model, (X, Y), (X, Y), model_dir=tmp_path / "run", **SHORT)
     assert results["metrics"]["accuracy"] > 0.4
-    assert f"mixed_precision_dtype = '{precision}'" in (tmp_path / "run/config.gin").read_text()
+    assert "mixed_precision_dtype = 'float16'" in (tmp_path / "run/config.gin").read_text()
 
 
 def test_a_precision_that_comes_too_late_is_refused(tmp_path):
