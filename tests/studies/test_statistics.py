@@ -117,6 +117,7 @@ def test_no_number_is_enough_without_a_difference_or_known_without_a_spread():
     assert statistics.needed(1e-6, 1.0) is None
     assert statistics.needed(0.1, 0.0) is None
     assert statistics.needed(1e6, 1.0) == 2
+    assert statistics.needed(7.25, 1.0) == 3  # at two, the far tail is not a number
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 8), (3, 20), (5, 5)])
