@@ -1,5 +1,6 @@
 import signal
 
+import finished
 import pytest
 import toy
 import yaml
@@ -84,7 +85,7 @@ def test_the_dashboard_compares_runs_by_what_they_change_and_what_they_reach(tmp
 
 
 def test_training_alone_shows_its_metrics_and_those_of_evaluators(tmp_path):
-    trained = runner.run(toy.experiment(), tmp_path / "run", "train")
+    trained = finished.run(toy.experiment(), tmp_path / "run", "train")
     scored = runner.run(toy.experiment(), tmp_path / "run", "eval")
     found = metrics(dashboard(tmp_path)[1]["run"])
     assert found["train", "loss"] == (40, trained["metrics"]["training_loss"])

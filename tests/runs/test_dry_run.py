@@ -1,5 +1,6 @@
 """`--dry_run`: everything once and small, and nothing left behind."""
 
+import finished
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -37,7 +38,7 @@ def test_a_new_run_is_rehearsed_and_not_begun(tmp_path, capsys, mode):
 
 
 def test_a_run_that_is_there_is_left_as_it_is(tmp_path, capsys):
-    runner.run(toy.experiment(), tmp_path, "train_and_eval")
+    finished.run(toy.experiment(), tmp_path)
     before = tree(tmp_path)
     for mode in ("train", "train_and_eval", "eval", "continuous_eval"):
         rehearse(tmp_path, mode)
@@ -46,7 +47,7 @@ def test_a_run_that_is_there_is_left_as_it_is(tmp_path, capsys):
 
 
 def test_a_changed_configuration_and_another_model_are_found_out(tmp_path, monkeypatch):
-    runner.run(toy.experiment(), tmp_path, "train")
+    finished.run(toy.experiment(), tmp_path, "train")
     with pytest.raises(ConfigError, match=r"task.dropout: 0.5 -> 0.1"):
         rehearse(tmp_path, "train", made=toy.experiment(dropout=0.1))
 
