@@ -102,6 +102,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         type=_truth,
         help="also show the logs of official's code and of TensorFlow",
     )
+    _add_study(parser)
     group = parser.add_argument_group("begin", "runner --mode=init --like=images my_project")
     group.add_argument(
         "--like",
@@ -161,6 +162,32 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:higher|:lower]",
         help="for ensemble: what --select chooses by; by default what best checkpoints are chosen "
         "by",
+    )
+
+
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "study",
+        "runner --mode=study --seeds=5 --gin_file=digits.gin --model_dir=studies/rate\n"
+        '  --vary="CosineLrConfig.initial_learning_rate=0.001,0.005"',
+    )
+    group.add_argument(
+        "--seeds",
+        metavar="N",
+        help="for study: each configuration with the seeds from 0 to N-1, or with those of a list, "
+        "as in 3,7",
+    )
+    group.add_argument("--folds", metavar="N", help="for study: each on N folds")
+    group.add_argument(
+        "--vary",
+        action="append",
+        metavar="NAME=VALUES",
+        help="for study: values for a name as --gin takes it: a list, uniform(a, b), log(a, b) or "
+        "int(a, b); repeatable",
+    )
+    group.add_argument("--trials", metavar="N", help="for study: how many configurations")
+    group.add_argument(
+        "--jobs", metavar="N", help="for study: how many runs side by side; auto, the default"
     )
 
 

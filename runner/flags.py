@@ -11,6 +11,7 @@ from runner.errors import ConfigError
 from runner.help import completion, topics
 from runner.internals import standard_library
 from runner.projects import create
+from runner.studies import space
 
 _NOTHING = """\
 no flags given. Try:
@@ -104,7 +105,9 @@ def _check_own(flags: argparse.Namespace) -> None:
         if flags.mode:
             modes.check_taken(flags.mode, name, value is not None and value is not False)
         if value == "":
-            raise ConfigError(f"--{name}= names nothing; leave it out for {_WITHOUT[name]}")
+            raise ConfigError(
+                f"--{name}= names nothing; leave it out for {_WITHOUT.get(name, 'the default')}"
+            )
 
 
 def _check_folder(given: argparse.Namespace) -> None:
@@ -129,11 +132,38 @@ def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
         found["run.async_checkpoints"] = (f"--enable_async_checkpointing={value}", value)
     if given.tpu is not None:
         found["runtime.tpu"] = (f"--tpu={given.tpu}", given.tpu)
+    for name in ("seeds", "folds", "trials", "jobs"):
+        if (value := getattr(given, name)) is not None:
+            found[f"run.study.{name}"] = (f"--{name}={value}", _number_of(name, value))
+    if given.vary:
+        found["run.study.vary"] = ("--vary", list(given.vary))
     if given.tf_data_service is not None:
         for data in ("train_data", "validation_data"):
             path = f"task.{data}.tf_data_service_address"
             found[path] = (f"--tf_data_service={given.tf_data_service}", given.tf_data_service)
     return found
+
+
+def _number_of(name: str, text: str) -> int | list[int]:
+    """The value of `--seeds`, `--folds`, `--trials` or `--jobs`.
+
+    Raises:
+        ConfigError: it is not a number, or for seeds a list of them.
+    """
+    if name == "jobs" and text == "auto":
+        return 0
+    if re.fullmatch(r"\d{1,9}", text):
+        if name != "seeds":
+            return int(text)
+        if 1 <= int(text) <= space.MOST:
+            return list(range(int(text)))
+    if name == "seeds" and re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text) and "," in text:
+        return [int(each) for each in text.strip(",").split(",")]
+    more = {
+        "seeds": f"how many, from 1 to {space.MOST:,}, or a list, as in 3,7 or 3,",
+        "jobs": "a number or auto",
+    }
+    raise ConfigError(f"--{name}={text}: expected {more.get(name, 'a number')}")
 
 
 def profile_steps(given: argparse.Namespace) -> tuple[int, int] | None:

@@ -117,6 +117,13 @@ def find_batch(request: Request) -> Outcome:
     return Outcome(find_batch.find_batch(request))
 
 
+def study(request: Request) -> Outcome:
+    """Trains many runs of an experiment: seeds and values that vary; the same command goes on."""
+    from runner.studies import study
+
+    return Outcome(study.study(request))
+
+
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A row of the table.
@@ -148,7 +155,8 @@ class Mode:
         return (self.function.__doc__ or "").splitlines()[0]
 
 
-OWN_FLAGS = ("checkpoint", "data", "output", "overwrite", "runs", "select", "metric")
+_STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
+OWN_FLAGS = ("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", *_STUDIES)
 MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
     "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint",)),
@@ -166,6 +174,7 @@ MODES: Mapping[str, Mode] = {
         export, trains=False, evaluates=True, takes=("checkpoint",), rehearse=_rehearse_export
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
+    "study": Mode(study, trains=True, evaluates=True, takes=_STUDIES, rehearse=study),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
     "ensemble": Mode(
         ensemble,

@@ -469,6 +469,30 @@ class StudyConfig(base_config.Config):
         resume=REPORTS,
         read="elsewhere",
     )
+    stopping: str = setting(
+        "",
+        "Which trials pause early, at rungs, and go on only if they do well: `asha`, `hyperband`, "
+        "`median`; empty: none. Not with `tpe` and `cma_es`.",
+        allowed=one_of("", "asha", "hyperband", "median"),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    first_rung: int = setting(
+        0,
+        "The step of the first rung, a multiple of `TrainerConfig.validation_interval`; 0: that "
+        "interval.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    factor: int = setting(
+        3,
+        "Each rung is this many times as far as the one before, and one of this many trials goes "
+        "on from it. With `median`, rungs are evenly spaced, and the better half goes on.",
+        allowed=number(at_least=2),
+        resume=REPORTS,
+        read="elsewhere",
+    )
     tries: int = setting(
         3,
         "How often a trial is started that fails unexpectedly (exit code 1).",
@@ -619,6 +643,14 @@ class RunConfig(base_config.Config):
         "Results and rows of history say so.",
         allowed=SIZE,
         read="evaluation",
+    )
+    pause_at: int = setting(
+        0,
+        "The run pauses at this step, saved and evaluated, but not tested; nothing else depends on "
+        "it. The same command with a later one, or 0 for none, goes on.",
+        allowed=SIZE,
+        resume=LENGTH,
+        read="elsewhere",
     )
     early_stopping: EarlyStoppingConfig = setting(
         EarlyStoppingConfig, "When a run ends early.", resume=LENGTH

@@ -56,7 +56,7 @@ def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
     options, run, last = config.trainer, config.run, config.trainer.train_steps
     sets = (each.interval for each in run.evaluation_sets if each.interval)
     return schedule.Grid(
-        end=last,
+        end=min(last, run.pause_at or last),
         loop=options.steps_per_loop,
         summary=options.summary_interval,
         checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,

@@ -46,6 +46,11 @@ def set_seed_only(seed: int) -> None:
     there._seed, there._rng = seed, random.Random(seed)
 
 
+def is_initialized() -> bool:
+    """Whether this process has run something with TensorFlow, so that its forks would hang."""
+    return bool(context.context()._initialized)
+
+
 def is_deterministic() -> bool:
     """Whether ops are to be deterministic."""
     return bool(config.is_op_determinism_enabled())

@@ -14,6 +14,9 @@ from runner.errors import DivergedError, RunnerError
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
 
+PAUSED = "paused at step "
+"""How the reason begins with which a run has stopped at `RunConfig.pause_at`, to go on later."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Status:

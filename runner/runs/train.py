@@ -1,10 +1,11 @@
 """The modes `train` and `train_and_eval`."""
 
+from runner import config
 from runner.configuration import unused_values
 from runner.core import closing, console, schedule
 from runner.history import policies, records
 from runner.reporting import hparams
-from runner.run_folder import session
+from runner.run_folder import session, status
 from runner.runs import open_run, training_run, user_actions
 from runner.runs.request import Outcome, Request, results
 from runner.training import controller
@@ -34,13 +35,14 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
                 start.note(devices=run.devices)
                 ending = user_actions.at_end(experiment)
                 driver = _drive(run, request, report)
-                tested = run.test(driver.step)
-                for action in ending:
+                paused = "" if driver.stop_reason else _paused(experiment, driver.step)
+                tested = {} if paused else run.test(driver.step)
+                for action in () if paused else ending:
                     action(run.newest)
             rows = run.state.history.evaluations
             if board and plan.best:
                 board.best(plan.best.best(rows))
-            reason = driver.stop_reason
+            reason = driver.stop_reason or paused
             start.end("stopped" if reason else "done", driver.step, reason or "")
     state = "stopped" if reason else "done"
     more = {"test": tested, "reason": reason, "limited": request.limits}
@@ -49,6 +51,12 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
     if not evaluates:
         made["metrics"] = records.plain(run.state.log.newest)
     return Outcome(made, run.state.trainer)
+
+
+def _paused(experiment: config.Experiment, step: int) -> str:
+    """Why the run ends before its last step, if it is to pause."""
+    at = experiment.run.pause_at
+    return f"{status.PAUSED}{step:,}" if 0 < at <= step < experiment.trainer.train_steps else ""
 
 
 def _drive(

@@ -27,8 +27,8 @@ State = Literal[
     "refused",
 ]
 FINISHED: tuple[State, ...] = ("done", "stopped")
-PAUSED = "paused at step "
-"""How the reason begins with which a run is stopped at a step, to go on later."""
+MOST_KILLS = 10
+"""A trial that is killed this often before it comes any further is given up."""
 
 _BY_SIGNAL = ("stopped by SIG", "ended by a second SIG")
 
@@ -70,6 +70,7 @@ class Trial:
         test: Metrics of the test of the best weights; empty where nothing was tested.
         objective: What `best` follows from.
         failures: How often it has ended with exit code 1.
+        kills: How often it was killed before it had come any further.
         more: What else trial.json says.
     """
 
@@ -87,6 +88,7 @@ class Trial:
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
     objective: Objective = Objective()  # noqa: RUF009, immutable
     failures: int = 0
+    kills: int = 0
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -97,7 +99,12 @@ class Trial:
     @property
     def configuration(self) -> str:
         """What it shares with the trials that differ only by seed and fold."""
-        return json.dumps(self.parameters, sort_keys=True)
+        return configuration(self.parameters)
+
+
+def configuration(parameters: Mapping[str, Any]) -> str:
+    """What trials with these parameters share."""
+    return json.dumps(parameters, sort_keys=True)
 
 
 def key(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str:
@@ -152,6 +159,7 @@ def read(folder: Path) -> Trial:
         test=tests[-1].metrics if tests else {},
         objective=objective,
         failures=sum(row["exit_code"] == RunnerError.exit_code for row in attempts),
+        kills=sum(row["exit_code"] < 0 for row in attempts),
         more={name: facts[name] for name in facts.keys() - _FACTS},
     )
 
@@ -188,7 +196,7 @@ def _state(
         if ended and ended["exit_code"] == RunnerError.exit_code:
             return "failed", ended["reason"]
         return "preempted", "ended without recording a status"
-    if seen.reason.startswith(PAUSED):
+    if seen.reason.startswith(status.PAUSED):
         return "paused", seen.reason
     if seen.state == "stopped" and seen.reason.startswith(_BY_SIGNAL):
         return "preempted", seen.reason

@@ -100,6 +100,12 @@ def seed(tmp_path):
     assert context.context()._rng.random() == random.Random(3).random(), "_rng"
 
 
+def initialized(tmp_path):
+    """Silent: forks of such a process hang."""
+    tf.constant(0)
+    assert tf_internals.is_initialized(), "_initialized"
+
+
 def determinism(tmp_path):
     tf.random.set_seed(None)
     tf.config.experimental.enable_op_determinism()
@@ -433,6 +439,7 @@ NAMES = [
     (replica_spec, values.PerReplicaSpec, "_value_specs"),
     (seed, context.Context, "_seed"),
     (seed, context.Context, "_rng"),
+    (initialized, context.Context, "_initialized"),
     (seeds_of_layers, backend, "_SEED_GENERATOR"),
     (write_error, tf.train.Checkpoint, "_async_checkpointer_impl"),
     (write_error, async_checkpoint_helper.AsyncCheckpointHelper, "_async_error"),

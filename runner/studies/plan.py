@@ -1,0 +1,209 @@
+"""Which trials a study is to have: pure functions of its configuration and of the trials there."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runner.core import spelling
+from runner.errors import ConfigError
+from runner.studies import rungs, space, suggest, trial
+from runner.studies.rungs import Rungs
+from runner.studies.trial import Trial
+
+if TYPE_CHECKING:
+    from runner import config, run_config
+
+CHOICE = "choice"
+"""In trial.json: which choice of the strategy the trial belongs to."""
+
+
+@dataclasses.dataclass
+class Plan:
+    """What a study consists of.
+
+    Attributes:
+        options: Its section of the configuration.
+        parameters: What varies.
+        seeds: The seeds of each configuration.
+        folds: The folds of each; (None,) without.
+        objective: What decides which trial is better.
+        rungs: Where trials pause; None: nowhere.
+    """
+
+    options: "run_config.StudyConfig"
+    parameters: Sequence[space.Parameter]
+    seeds: Sequence[int]
+    folds: Sequence[int | None]
+    objective: trial.Objective
+    rungs: Rungs | None = None
+
+    def __post_init__(self) -> None:
+        self._chosen: dict[int, Mapping[str, Any]] = {}
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether the configurations follow from the values alone."""
+        return self.options.strategy == "grid"
+
+    @property
+    def size(self) -> int:
+        """How many trials there will be at most."""
+        return self._choices * len(self.seeds) * len(self.folds)
+
+    @property
+    def _choices(self) -> int:
+        count = len(space.grid(self.parameters)) if self.is_grid else self.options.trials
+        return min(count, self.options.trials or count)
+
+    def wanted(self, there: Sequence[Trial]) -> Iterator[dict[str, Any]]:
+        """The facts of the trials that are to be, as far as they can be known now."""
+        for number, chosen in enumerate(self._configurations(there)):
+            for fold in self.folds:
+                for seed in self.seeds:
+                    facts = {"parameters": dict(chosen), "seed": seed, "fold": fold}
+                    yield facts if self.is_grid else {**facts, CHOICE: number}
+
+    def _configurations(self, there: Sequence[Trial]) -> Iterator[Mapping[str, Any]]:
+        if self.is_grid:
+            yield from space.grid(self.parameters)[: self._choices]
+            return
+        for each in there:
+            if CHOICE in each.more:
+                self._chosen.setdefault(each.more[CHOICE], each.parameters)
+        by_configuration = collections.defaultdict(list)
+        for each in there:
+            if each.seed in self.seeds and each.fold in self.folds:
+                by_configuration[each.configuration].append(each)
+        results: list[suggest.Result] = []
+        for number in range(self._choices):
+            if number not in self._chosen:
+                known = self._results(number, results, by_configuration)
+                if known is None:
+                    return
+                self._chosen[number] = suggest.choose(
+                    self.options.strategy,
+                    self.parameters,
+                    number,
+                    known,
+                    seed=self.options.seed,
+                    lag=self.options.lag,
+                )
+            yield self._chosen[number]
+
+    def _results(
+        self,
+        number: int,
+        results: list[suggest.Result],
+        by_configuration: Mapping[str, Sequence[Trial]],
+    ) -> Sequence[suggest.Result] | None:
+        """What choice `number` may know; None while that is not there. Extends `results`."""
+        if self.options.strategy in ("random", "quasi_random"):
+            return ()
+        needed = max(number - self.options.lag + 1, 0)
+        while len(results) < needed:
+            chosen = self._chosen[len(results)]
+            trials = by_configuration.get(trial.configuration(chosen), ())
+            if len(trials) < len(self.seeds) * len(self.folds):
+                return None
+            if not all(is_final(each, self.options) for each in trials):
+                return None
+            results.append(suggest.Result(chosen, self._value(trials)))
+        return results[:needed]
+
+    def _value(self, trials: Sequence[Trial]) -> float | None:
+        """The mean over seeds and folds, lower being better; diverged trials are the worst."""
+        values = [worth(each) for each in trials]
+        known = [each for each in values if each is not None]
+        return sum(known) / len(known) if known else None
+
+
+def worth(one: Trial) -> float | None:
+    """What a trial has reached, lower being better; None if that is unknown."""
+    if one.state == "diverged":
+        return math.inf
+    value = one.best.get(one.objective.metric)
+    return None if value is None else one.objective.worse(value)
+
+
+def is_final(one: Trial, options: "run_config.StudyConfig") -> bool:
+    """Whether a trial is not started again."""
+    if one.state in (*trial.FINISHED, "diverged", "refused"):
+        return True
+    return one.state in ("failed", "preempted") and has_given_up(one, options)
+
+
+def has_given_up(one: Trial, options: "run_config.StudyConfig") -> bool:
+    """Whether it has failed too often."""
+    return one.failures >= options.tries or one.kills >= trial.MOST_KILLS
+
+
+def of(experiment: "config.Experiment") -> Plan:
+    """The plan of an experiment's study.
+
+    Raises:
+        ConfigError: nothing varies, or what varies makes no sense.
+    """
+    options, trainer = experiment.run.study, experiment.trainer
+    if options is None or not (options.vary or options.seeds or options.folds):
+        raise ConfigError(
+            "nothing varies: give --seeds or --vary, or in a gin file RunConfig.study = "
+            "@StudyConfig()"
+        )
+    seeds = [int(each) for each in options.seeds] or [experiment.run.seed]
+    twice = [seed for seed, count in collections.Counter(seeds).items() if count > 1]
+    if twice:
+        raise ConfigError(f"StudyConfig.seeds names {', '.join(map(str, twice))} more than once")
+    if wrong := [seed for seed in seeds if not 0 <= seed < 2**32]:
+        raise ConfigError(f"StudyConfig.seeds: {wrong[0]} must be 0 or more and below 2**32")
+    parameters = space.parse(options.vary)
+    if any(each.name in ("RunConfig.seed", "run_config.RunConfig.seed") for each in parameters):
+        raise ConfigError("--vary=RunConfig.seed: use --seeds, so that results are means over them")
+    suggest.check(options.strategy, parameters)
+    if options.strategy != "grid" and not options.trials:
+        raise ConfigError(f"StudyConfig.strategy = {options.strategy!r} needs --trials")
+    metric = spelling.metric_name(trainer.best_checkpoint_eval_metric or "")
+    if options.strategy in ("tpe", "cma_es") and not metric:
+        raise ConfigError(
+            f"StudyConfig.strategy = {options.strategy!r} needs "
+            "TrainerConfig.best_checkpoint_eval_metric, the metric that decides"
+        )
+    objective = trial.Objective(metric, trainer.best_checkpoint_metric_comp == "higher")
+    folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
+    made = Plan(options, parameters, seeds, folds, objective, _rungs(experiment, objective))
+    if made.size > space.MOST:
+        raise ConfigError(f"that makes {made.size:,} trials, more than {space.MOST:,}")
+    return made
+
+
+def _rungs(experiment: "config.Experiment", objective: trial.Objective) -> Rungs | None:
+    """Where trials pause.
+
+    Raises:
+        ConfigError: they cannot pause there.
+    """
+    options, trainer = experiment.run.study, experiment.trainer
+    if options is None or not options.stopping:
+        return None
+    rule = f"StudyConfig.stopping = {options.stopping!r}"
+    if options.strategy in ("tpe", "cma_es"):
+        raise ConfigError(
+            f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}: what a "
+            "paused trial has reached may change, and choices would not be reproducible"
+        )
+    if not objective.metric:
+        raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
+    first, every = options.first_rung or trainer.validation_interval, trainer.validation_interval
+    if every <= 0 or first % every:
+        raise ConfigError(
+            f"StudyConfig.first_rung = {first}: must be a multiple of "
+            f"TrainerConfig.validation_interval = {every}: trials pause at evaluations"
+        )
+    if first >= trainer.train_steps:
+        raise ConfigError(
+            f"StudyConfig.first_rung = {first}: must be below TrainerConfig.train_steps = "
+            f"{trainer.train_steps}"
+        )
+    where = rungs.steps(first, options.factor, trainer.train_steps, rule=options.stopping)
+    return Rungs(options.stopping, where, options.factor)

@@ -1,0 +1,121 @@
+"""Stopping early without losing anything: a trial pauses at a rung, and is resumed if promoted.
+
+Which trial goes on is a fold over the evaluations in the trials' folders: asynchronous successive
+halving (Li et al. 2020), Hyperband (Li et al. 2018) as brackets of it, median stopping (Golovin et
+al. 2017). No TensorFlow.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from runner.studies.trial import FINISHED, Trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Rungs:
+    """Where trials pause, and which of them go on.
+
+    Attributes:
+        rule: `asha`, `hyperband` or `median`.
+        steps: The steps of the rungs, ascending; the last is the length of a whole run.
+        factor: Of the trials that reach a rung, one of this many goes on.
+    """
+
+    rule: str
+    steps: Sequence[int]
+    factor: int
+
+    def target(self, one: Trial, trials: Sequence[Trial]) -> int | None:
+        """The step that a trial is to train to now; None while it is to wait."""
+        first = self._bracket(one)
+        reached = [n for n in range(first, len(self.steps)) if self._value(one, n) is not None]
+        if not reached:
+            return self.steps[first]
+        rung = reached[-1]
+        if one.state != "paused" and one.step > self.steps[rung]:
+            return self.steps[min(rung + 1, len(self.steps) - 1)]
+        if one.state != "paused":
+            return self.steps[rung]  # killed on the way out, or to be resumed just there
+        if one.number in self._promoted(rung, first, trials):
+            return self.steps[rung + 1]
+        return None
+
+    def left(self, trials: Sequence[Trial]) -> Trial | None:
+        """The best paused trial of the highest rung if none has ended, else None."""
+        if any(each.state in FINISHED for each in trials):
+            return None
+        for rung in reversed(range(len(self.steps) - 1)):
+            paused = [
+                (value, each.number, each)
+                for each in trials
+                if each.state == "paused" and (value := self._value(each, rung)) is not None
+            ]
+            if paused:
+                return min(paused)[2]
+        return None
+
+    def after(self, one: Trial) -> int:
+        """The rung after the last that a trial has reached."""
+        reached = [n for n in range(len(self.steps)) if self._value(one, n) is not None]
+        return self.steps[min((reached[-1] if reached else -1) + 1, len(self.steps) - 1)]
+
+    def _promoted(self, rung: int, first: int, trials: Sequence[Trial]) -> set[int]:
+        """The numbers of the trials at a rung that go on."""
+        values = [
+            (value, each.number)
+            for each in trials
+            if self._bracket(each) == first and (value := self._value(each, rung)) is not None
+        ]
+        count = math.ceil(len(values) / 2) if self.rule == "median" else len(values) // self.factor
+        if self.rule == "median" and len(values) < 3:  # too few for a median
+            count = len(values)
+        return {number for _, number in sorted(values)[:count]}
+
+    def _bracket(self, one: Trial) -> int:
+        """The first rung at which a trial pauses."""
+        if self.rule != "hyperband":
+            return 0
+        last = len(self.steps) - 1
+        sizes = [
+            math.ceil(len(self.steps) / (last - n + 1) * self.factor ** (last - n))
+            for n in range(len(self.steps))
+        ]
+        place = one.number % sum(sizes)
+        return next(n for n in range(len(sizes)) if place < sum(sizes[: n + 1]))
+
+    def _value(self, one: Trial, rung: int) -> float | None:
+        """The best value up to a rung that was reached, lower being better; None before."""
+        step = self.steps[rung]
+        if one.state == "diverged":
+            before = self.steps[rung - 1] if rung > self._bracket(one) else -1
+            if before < one.step <= step:
+                return math.inf
+        if not any(at == step for at, _ in one.evaluations):
+            return None
+        return _best(one, step)
+
+
+def _best(one: Trial, step: int) -> float:
+    found: list[float] = []
+    for at, metrics in one.evaluations:
+        value = metrics.get(one.objective.metric, math.nan)
+        if at <= step and not math.isnan(value):
+            found.append(one.objective.worse(value))
+    return min(found, default=math.inf)
+
+
+def steps(first: int, factor: int, end: int, *, rule: str) -> list[int]:
+    """The steps of rungs from `first` on: ascending by a factor, or evenly for `median`."""
+    found = [first]
+    while found[-1] < end:
+        found.append(found[-1] + first if rule == "median" else found[-1] * factor)
+    return [*(each for each in found if each < end), end]
+
+
+def budgets(trials: Sequence[Trial]) -> Mapping[int, int]:
+    """How many trials have been trained to which step."""
+    found: dict[int, int] = {}
+    for each in trials:
+        found[each.step] = found.get(each.step, 0) + 1
+    return dict(sorted(found.items()))

@@ -1,0 +1,221 @@
+"""What varies in a study: `CosineLrConfig.initial_learning_rate=log(1e-4, 0.1)`. No TensorFlow."""
+
+import ast
+import dataclasses
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runner.errors import ConfigError
+
+MOST = 10_000
+"""A study has at most this many trials."""
+
+_NAME = re.compile(r"[A-Za-z_][\w./]*\.[A-Za-z_]\w*")
+_RANGES = ("uniform", "log", "int")
+_EXAMPLE = '--vary="CosineLrConfig.initial_learning_rate=0.001,0.01" or "...=log(1e-4, 0.1)"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """Something that varies.
+
+    Attributes:
+        name: As for `--gin`: `AdamConfig.beta_1`.
+        kind: `list`, `uniform`, `log` or `int`.
+        values: The list, or the two ends.
+        when: It varies only where this other parameter has this value; None: always.
+        text: As it was written.
+    """
+
+    name: str
+    kind: str
+    values: tuple[Any, ...]
+    when: tuple[str, Any] | None
+    text: str
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """Values that are valid if all are: the list, or the ends."""
+        return self.values
+
+    def applies(self, chosen: Mapping[str, Any]) -> bool:
+        """Whether it varies where these values were chosen."""
+        return self.when is None or chosen.get(self.when[0]) == self.when[1]
+
+
+def gin(name: str, value: Any) -> str:
+    """The binding that gives a parameter a value."""
+    return f"{name} = {value if is_reference(value) else repr(_tuples(value))}"
+
+
+def _tuples(value: Any) -> Any:
+    """A value from JSON, which has no tuples, as it was written."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def plain(value: Any) -> str:
+    """A value as JSON, to compare with others."""
+    return json.dumps(value)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value is gin's reference to a section or a macro."""
+    return isinstance(value, str) and value[:1] in ("@", "%")
+
+
+def parse(texts: Sequence[str]) -> list[Parameter]:
+    """The parameters that these describe.
+
+    Raises:
+        ConfigError: all that is wrong with them, one line each.
+    """
+    found, problems = [], []
+    for text in texts:
+        try:
+            found.append(_parameter(text))
+        except ConfigError as error:
+            problems.append(f"--vary={text}: {error}")
+    problems += _contradictions(found)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def grid(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
+    """All combinations, the last parameter varying fastest.
+
+    Raises:
+        ConfigError: a parameter has a range instead of a list, or there are too many.
+    """
+    for each in parameters:
+        if each.kind != "list":
+            raise ConfigError(
+                f"--vary={each.text}: a grid needs lists of values; for a range, choose "
+                "StudyConfig.strategy = 'random' (or 'tpe') and --trials"
+            )
+    if (count := math.prod(len(each.values) for each in parameters)) > MOST:
+        raise ConfigError(
+            f"--vary makes {count:,} combinations, more than {MOST:,}: choose "
+            "StudyConfig.strategy = 'random' and --trials"
+        )
+    found: dict[str, dict[str, Any]] = {}
+    for values in itertools.product(*(each.values for each in parameters)):
+        chosen = only_applying(parameters, [each.name for each in parameters], values)
+        found[repr(chosen)] = chosen
+    return list(found.values())
+
+
+def only_applying(
+    parameters: Sequence[Parameter], names: Sequence[str], values: Sequence[Any]
+) -> dict[str, Any]:
+    """The chosen values without those of parameters that do not vary there."""
+    given = dict(zip(names, values, strict=True))
+    chosen: dict[str, Any] = {}
+    for each in parameters:
+        if each.name in given and each.applies(chosen):
+            chosen[each.name] = given[each.name]
+    return chosen
+
+
+def probes(parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
+    """Choices in which each value of a list, and each end of a range, occurs at least once."""
+    first = {each.name: each.values[0] for each in parameters}
+    for each in parameters:
+        for value in each.values:
+            given = {**first, each.name: value}
+            if each.when:
+                given[each.when[0]] = each.when[1]
+            yield only_applying(parameters, list(given), list(given.values()))
+
+
+def described(chosen: Mapping[str, Any]) -> str:
+    """A few words for a folder's name: `initial_learning_rate=0.01,hidden=128`."""
+    words = []
+    for name, value in chosen.items():
+        said = f"{value:.4g}" if isinstance(value, float) else str(value)
+        words.append(f"{name.rpartition('.')[2]}={said}")
+    return re.sub(r"[^\w.,=+-]+", "_", ",".join(words)).strip("_")[:60]
+
+
+def _parameter(text: str) -> Parameter:
+    name, equals, rest = text.partition("=")
+    name = name.strip()
+    if not equals or not _NAME.fullmatch(name):
+        raise ConfigError(f"expected Name.parameter=VALUES, as in {_EXAMPLE}")
+    values, found, condition = rest.rpartition(" if ")
+    values, when = (values, _condition(condition)) if found else (rest, None)
+    kind, numbers = _range(values.strip())
+    if kind:
+        return Parameter(name, kind, numbers, when, text)
+    listed = tuple(_value(part) for part in _parts(values))
+    if len({repr(each) for each in listed}) < len(listed):
+        raise ConfigError("names a value twice")
+    return Parameter(name, "list", listed, when, text)
+
+
+def _condition(text: str) -> tuple[str, Any]:
+    name, equals, value = text.replace("==", "=").partition("=")
+    if not equals or not _NAME.fullmatch(name.strip()):
+        raise ConfigError(f"after `if`, expected Name.parameter=value instead of {text.strip()!r}")
+    return name.strip(), _value(value)
+
+
+def _range(text: str) -> tuple[str, tuple[Any, ...]]:
+    """The kind and the ends of a range; an empty kind for anything else."""
+    match = re.fullmatch(r"(\w+)\((.*)\)", text)
+    if not match:
+        return "", ()
+    kind, ends = match[1], [_value(part) for part in _parts(match[2])]
+    if kind not in _RANGES:
+        raise ConfigError(f"{kind}(...) is not known; there are {', '.join(_RANGES)}")
+    wanted = (int,) if kind == "int" else (int, float)
+    if len(ends) != 2 or any(type(end) not in wanted for end in ends):
+        raise ConfigError(f"{kind}(a, b) takes two {'integers' if kind == 'int' else 'numbers'}")
+    if not ends[0] < ends[1] or not all(map(math.isfinite, ends)):
+        raise ConfigError(f"{kind}(a, b): a must be below b, both finite")
+    if kind == "log" and ends[0] <= 0:
+        raise ConfigError("log(a, b): a must be above 0")
+    return kind, tuple(ends) if kind == "int" else tuple(map(float, ends))
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets or quotes."""
+    parts, depth, quote = [""], 0, ""
+    for each in text:
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in "'\"":
+            quote = each
+        depth += (each in "([{") - (each in ")]}") if not quote else 0
+        if each == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += each
+    return parts
+
+
+def _value(text: str) -> Any:
+    text = text.strip()
+    if is_reference(text):
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        hint = f" (text needs quotes: '{text}')" if re.fullmatch(r"[\w-]+", text) else ""
+        raise ConfigError(f"{text!r} is not a value{hint}") from None
+
+
+def _contradictions(parameters: Sequence[Parameter]) -> Iterator[str]:
+    known: dict[str, Parameter] = {}
+    for each in parameters:
+        if each.name in known:
+            yield f"--vary={each.text}: {each.name} varies already"
+        if each.when and each.when[0] not in known:
+            yield f"--vary={each.text}: {each.when[0]} must vary, and be written before it"
+        elif each.when and each.when[1] not in known[each.when[0]].values:
+            yield f"--vary={each.text}: {each.when[0]} never is {each.when[1]!r}"
+        known[each.name] = each

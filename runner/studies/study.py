@@ -1,0 +1,246 @@
+"""`--mode=study`: many runs of one experiment. The trials' folders are all that it knows.
+
+    runner --mode=study --gin_file=digits.gin --model_dir=studies/digits --seeds=5
+
+The same command goes on, as a second worker if the first is still there.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core import console, layout, text
+from runner.errors import ConfigError
+from runner.runs.request import Request
+from runner.studies import checks, plan, preloaded, progress, publish, space, trial, warm, worker
+from runner.studies.trial import Trial
+
+_POLL_SECONDS = 0.05
+_LOOK_SECONDS = 1.0
+_LOCK = "planning.lock"
+
+
+def study(request: Request) -> dict[str, Any]:
+    """Trains what is not trained yet.
+
+    Returns:
+        For JSON: how many trials are in which state, and the best.
+
+    Raises:
+        ConfigError: what varies cannot be configured.
+        signals.Interrupted: a signal came; every trial has saved what it had.
+    """
+    if not request.arguments:
+        raise ConfigError("a study starts processes of its own: run it as a command")
+    folder = request.model_dir
+    if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
+        raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
+    planned = plan.of(request.config)
+    there = trial.all_of(folder)
+    ended = [each for each in there if plan.is_final(each, planned.options)]
+    if len(ended) < planned.size and not request.dry_run:
+        _warm_up(request.flags)
+    checks.check(request, planned)
+    console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
+    if request.dry_run:
+        return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
+    workshop = Workshop(request, planned, there)
+    with request.stop.deferred():
+        workshop.run()
+    request.stop.check()
+    return _results(folder, workshop.trials)
+
+
+class Workshop:
+    """The share of this process of a study's trials.
+
+    Args:
+        request: What the user asks for.
+        planned: The study's plan.
+        there: Its trials so far.
+
+    Attributes:
+        trials: All trials, by number.
+    """
+
+    def __init__(self, request: Request, planned: plan.Plan, there: list[Trial]) -> None:
+        self.trials = there
+        self._request = request
+        self._plan = planned
+        self._folder = request.model_dir
+        self._jobs: list[worker.Job] = []
+        self._room = worker.room(planned.options.jobs, planned.size)
+        self._threads = 0 if request.config.run.intra_op_threads else self._room.threads
+        self._fresh = False
+        self._failures = 0  # in a row
+        self._looked = 0.0
+        self._board = progress.Board(planned.size)
+
+    def run(self) -> None:
+        """Works until nothing is left to do, or a signal comes."""
+        (self._folder / layout.TRIALS).mkdir(parents=True, exist_ok=True)
+        self._extend()
+        if any(self._is_open(each) for each in self.trials):
+            console.say(f"{self._room}")
+        try:
+            while not self._request.stop.requested and self._step():
+                self._board.show(self.trials, [job.one.number for job in self._jobs])
+                time.sleep(_POLL_SECONDS)
+        finally:
+            for job in self._jobs:
+                job.stop()
+            for job in list(self._jobs):
+                self._end(job)
+            console.end()
+
+    def _step(self) -> bool:
+        """Ends what has ended, and starts what there is room for; False if nothing is left."""
+        for job in [each for each in self._jobs if each.has_ended]:
+            self._end(job)
+            self._looked = 0.0
+        if time.monotonic() - self._looked > _LOOK_SECONDS and not self._is_full:
+            self._look()
+            self._fill()
+        others = any(each.state == "running" for each in self.trials)
+        return bool(self._jobs) or (others and not self._is_set_aside)
+
+    @property
+    def _is_set_aside(self) -> bool:
+        return self._failures >= self._plan.options.failures
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._jobs) >= self._room.jobs
+
+    def _look(self) -> None:
+        """Reads again what may have changed, and creates the trials that are now known."""
+        self._looked = time.monotonic()
+        final = {each.number: each for each in self.trials if self._is_final(each)}
+        numbers = {path: _number(path) for path in layout.trials(self._folder)}
+        self.trials = sorted(
+            (
+                final.get(number) or trial.read(path)
+                for path, number in numbers.items()
+                if (path / layout.TRIAL).exists()
+            ),
+            key=lambda each: each.number,
+        )
+        self._extend()
+
+    def _extend(self) -> None:
+        """Creates the folders of trials that are wanted and not there."""
+        there = {each.key for each in self.trials}
+        missing = [each for each in self._plan.wanted(self.trials) if _key(each) not in there]
+        if not missing:
+            return
+        with worker.alone(self._folder / _LOCK) as first:
+            if not first:  # another worker is at it
+                return
+            self.trials = trial.all_of(self._folder)
+            there = {each.key for each in self.trials}
+            number = max((each.number for each in self.trials), default=-1) + 1
+            for facts in missing:
+                if (key := _key(facts)) not in there:
+                    there.add(key)
+                    self._create(number, facts)
+                    number += 1
+
+    def _create(self, number: int, facts: dict[str, Any]) -> None:
+        what = [space.described(facts["parameters"])]
+        what += [f"seed={facts['seed']}"]
+        what += [f"fold={facts['fold']}"] if facts["fold"] is not None else []
+        folder = self._folder / layout.TRIALS / f"{number:04}-{','.join(filter(None, what))}"
+        trial.write(folder, {"number": number, **facts, "objective": list(self._plan.objective)})
+        self.trials.append(trial.read(folder))
+
+    def _fill(self) -> None:
+        """Starts trials: those that were promoted first."""
+        mine = {job.one.number for job in self._jobs}
+        waiting = [each for each in self.trials if each.number not in mine and self._is_open(each)]
+        for one in sorted(waiting, key=lambda each: each.state != "paused"):
+            if self._is_full or self._is_set_aside or not worker.has_memory(self._jobs):
+                return
+            if (step := self._target(one)) is not None:
+                self._start(one, step)
+        rungs, running = self._plan.rungs, any(each.state == "running" for each in self.trials)
+        if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
+            self._start(left, rungs.after(left))
+
+    def _target(self, one: Trial) -> int | None:
+        """The step that a trial is to go to, 0 for its end; None while it is to wait."""
+        rungs = self._plan.rungs
+        return rungs.target(one, self.trials) if rungs else 0
+
+    def _start(self, one: Trial, step: int) -> None:
+        facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
+        own = worker.arguments(
+            facts, self._plan.options.folds, threads=self._threads, pause_at=step
+        )
+        taken = {job.gpu for job in self._jobs}
+        gpu = next((each for each in self._room.gpus if each not in taken), None)
+        command = [*self._request.arguments, *own]
+        job = worker.Job(one, command, gpu=gpu, fresh=self._fresh)
+        if job.is_held:
+            self._jobs.append(job)
+
+    def _end(self, job: worker.Job) -> None:
+        self._jobs.remove(job)
+        code = job.end()
+        if code == warm.NOT_WARM:
+            if not self._fresh:
+                console.say(
+                    "each trial in a fresh process, which takes seconds longer: an imported "
+                    "module uses TensorFlow while it is imported, and forks would hang"
+                )
+            self._fresh = True
+            return
+        now = trial.read(job.one.folder)
+        self.trials = [now if each.number == now.number else each for each in self.trials]
+        self._board.ended(now)
+        failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
+        self._failures = self._failures + 1 if failed else 0
+        if self._is_set_aside:
+            console.say(
+                f"{socket.gethostname()} takes no more trials: {self._failures} failed in a row "
+                f"(StudyConfig.failures), the last with: {now.reason}"
+            )
+
+    def _is_open(self, one: Trial) -> bool:
+        return one.state != "running" and not self._is_final(one)
+
+    def _is_final(self, one: Trial) -> bool:
+        return plan.is_final(one, self._plan.options)
+
+
+def _key(facts: dict[str, Any]) -> str:
+    return trial.key(facts["parameters"], facts["seed"], facts["fold"])
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition("-")[0])
+
+
+def _warm_up(flags: Mapping[str, Any]) -> None:
+    """Starts the process from which trials are forked, and tells it what to import."""
+    given = {
+        "gin_files": flags.get("gin_file", []),
+        "gin_params": flags.get("gin_params", []),
+        "experiment": flags.get("experiment"),
+        "config_files": flags.get("config_file", []),
+        "overrides": flags.get("params_override", []),
+    }
+    warm.begin([preloaded.__name__], preloaded.ARGUMENTS, json.dumps(given))
+
+
+def _results(folder: Path, trials: list[Trial]) -> dict[str, Any]:
+    """What the command prints; the files that say what the trials say together are written."""
+    counts: dict[str, int] = {}
+    for each in trials:
+        counts[each.state] = counts.get(each.state, 0) + 1
+        if each.state in ("failed", "refused", "diverged"):
+            console.say(f"{each.folder.name} {each.state}: {each.reason}", style="red")
+    said = publish.publish(folder, trials)
+    return {"status": "done", "trials": counts, **said, "model_dir": str(folder)}

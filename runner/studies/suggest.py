@@ -1,0 +1,222 @@
+"""How a study chooses values: at random, evenly, or from the results so far. No TensorFlow.
+
+Each choice is a pure function of the study's seed, its number, and the results it may know, so it
+is the same however many workers there are and whatever was killed in between. Tree-structured
+Parzen estimators (Bergstra et al. 2011) and CMA-ES (Hansen and Ostermeier 2001) are Optuna's.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runner.errors import ConfigError
+from runner.studies import space
+
+Chosen = dict[str, Any]
+
+
+class Result(NamedTuple):
+    """What became of a choice.
+
+    Attributes:
+        chosen: The values.
+        value: What they reached, lower being better; None if nothing is known of it, infinite for
+            the worst.
+    """
+
+    chosen: Mapping[str, Any]
+    value: float | None
+
+
+def check(strategy: str, parameters: Sequence[space.Parameter]) -> None:
+    """Raises ConfigError if a strategy cannot choose these."""
+    if strategy == "grid":
+        space.grid(parameters)
+    elif not parameters:
+        raise ConfigError(f"StudyConfig.strategy = {strategy!r} chooses values: give --vary")
+    if strategy == "cma_es":
+        for each in parameters:
+            if each.kind == "list" or each.when:
+                raise ConfigError(
+                    f"--vary={each.text}: 'cma_es' needs ranges without conditions; 'tpe' takes "
+                    "lists and conditions, too"
+                )
+
+
+def choose(
+    strategy: str,
+    parameters: Sequence[space.Parameter],
+    number: int,
+    results: Sequence[Result],
+    *,
+    seed: int,
+    lag: int,
+) -> Chosen:
+    """Choice `number`.
+
+    Args:
+        strategy: `random`, `quasi_random`, `tpe` or `cma_es`.
+        parameters: What varies.
+        number: From 0.
+        results: Of the choices from 0 up to `number - lag`, in order.
+        seed: The study's.
+        lag: How far results may be behind.
+    """
+    if strategy == "random":
+        import numpy as np
+
+        shares = np.random.default_rng([seed, number]).random(len(parameters))
+        return _placed(parameters, [float(each) for each in shares])
+    if strategy == "quasi_random":
+        return _placed(parameters, _sobol(len(parameters), seed, number))
+    if strategy == "tpe":
+        return _tpe(parameters, number, results, seed)
+    return _cma_es(parameters, number, results, seed=seed, lag=lag)
+
+
+def _sobol(dimensions: int, seed: int, number: int) -> list[float]:
+    """Point `number` of a scrambled Sobol' sequence."""
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(dimensions, seed=seed)
+    if number:
+        points.fast_forward(number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # one point is no power of two
+        return [float(each) for each in points.random(1)[0]]
+
+
+def _placed(parameters: Sequence[space.Parameter], shares: Sequence[float]) -> Chosen:
+    """The values at these places, each from 0 to below 1."""
+    values = [_at(each, share) for each, share in zip(parameters, shares, strict=True)]
+    return space.only_applying(parameters, [each.name for each in parameters], values)
+
+
+def _at(parameter: space.Parameter, share: float) -> Any:
+    values = parameter.values
+    if parameter.kind == "list":
+        return values[int(share * len(values))]
+    low, high = values
+    if parameter.kind == "int":
+        return low + int(share * (high - low + 1))
+    if parameter.kind == "log":
+        return low * (high / low) ** share
+    return low + share * (high - low)
+
+
+def _tpe(
+    parameters: Sequence[space.Parameter], number: int, results: Sequence[Result], seed: int
+) -> Chosen:
+    import numpy as np
+    import optuna
+
+    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+    study = _optuna(optuna.samplers.TPESampler(seed=own, n_startup_trials=10))
+    kinds = {each.name: _distribution(each) for each in parameters}
+    for result, value in zip(results, _finite(results), strict=True):
+        if value is None or not _fits(parameters, result.chosen):
+            continue
+        given = {each.name: each for each in parameters if each.name in result.chosen}
+        inner = {name: _inner(each, result.chosen[name]) for name, each in given.items()}
+        study.add_trial(
+            optuna.trial.create_trial(
+                params=inner, distributions={name: kinds[name] for name in given}, value=value
+            )
+        )
+    return _asked(study, parameters)[1]
+
+
+def _cma_es(
+    parameters: Sequence[space.Parameter],
+    number: int,
+    results: Sequence[Result],
+    *,
+    seed: int,
+    lag: int,
+) -> Chosen:
+    """Asks and tells again in the same order: the sampler's state is in what it was told."""
+    import optuna
+
+    study = _optuna(optuna.samplers.CmaEsSampler(seed=seed))
+    values = _finite(results)
+    asked: list[tuple[Any, Chosen]] = []
+    for each in range(number + 1):
+        if each >= lag and each - lag < len(values):
+            value = values[each - lag]
+            failed = optuna.trial.TrialState.FAIL
+            study.tell(asked[each - lag][0], value, state=failed if value is None else None)
+        asked.append(_asked(study, parameters))
+    return asked[-1][1]
+
+
+def _optuna(sampler: Any) -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(sampler=sampler)
+
+
+def _asked(study: Any, parameters: Sequence[space.Parameter]) -> tuple[Any, Chosen]:
+    """Optuna's next trial, and its values."""
+    asked = study.ask()
+    chosen: Chosen = {}
+    for each in parameters:
+        if not each.applies(chosen):
+            continue
+        low, high = each.values[0], each.values[-1]
+        if each.kind == "list":
+            places = list(range(len(each.values)))
+            chosen[each.name] = each.values[asked.suggest_categorical(each.name, places)]
+        elif each.kind == "int":
+            chosen[each.name] = asked.suggest_int(each.name, low, high)
+        else:
+            log = each.kind == "log"
+            chosen[each.name] = asked.suggest_float(each.name, low, high, log=log)
+    return asked, chosen
+
+
+def _distribution(parameter: space.Parameter) -> Any:
+    from optuna import distributions
+
+    low, high = parameter.values[0], parameter.values[-1]
+    kinds: dict[str, Callable[[], Any]] = {
+        "list": lambda: distributions.CategoricalDistribution(list(range(len(parameter.values)))),
+        "int": lambda: distributions.IntDistribution(low, high),
+        "log": lambda: distributions.FloatDistribution(low, high, log=True),
+        "uniform": lambda: distributions.FloatDistribution(low, high),
+    }
+    return kinds[parameter.kind]()
+
+
+def _inner(parameter: space.Parameter, value: Any) -> Any:
+    """A value as Optuna knows it."""
+    if parameter.kind != "list":
+        return value
+    return [space.plain(each) for each in parameter.values].index(space.plain(value))
+
+
+def _fits(parameters: Sequence[space.Parameter], chosen: Mapping[str, Any]) -> bool:
+    """Whether these values could be chosen now: what varies may have changed."""
+    wanted = {each.name: each for each in parameters}
+    if not chosen.keys() <= wanted.keys():
+        return False
+    for name, value in chosen.items():
+        each = wanted[name]
+        if each.kind == "list":
+            if space.plain(value) not in [space.plain(known) for known in each.values]:
+                return False
+        elif not each.values[0] <= value <= each.values[1]:
+            return False
+    return True
+
+
+def _finite(results: Sequence[Result]) -> list[float | None]:
+    """The values, the worst finite one in place of infinite ones; None where there is none."""
+    finite = [each.value for each in results if each.value is not None]
+    finite = [each for each in finite if math.isfinite(each)]
+    worst = max(finite, default=None)
+    return [
+        worst if each.value is not None and not math.isfinite(each.value) else each.value
+        for each in results
+    ]

@@ -1,0 +1,192 @@
+"""A trial in a process: an ordinary command, started, watched and ended. No TensorFlow here."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import layout, signals, text
+from runner.errors import ConfigError, RunnerError
+from runner.run_folder import claim_file
+from runner.studies import space, trial, warm
+from runner.studies.trial import Trial
+
+_OUTPUT = "output.txt"
+_GRACE_SECONDS = 120.0
+
+
+def arguments(
+    facts: Mapping[str, Any], folds: int, *, threads: int = 0, pause_at: int = 0
+) -> list[str]:
+    """The flags that make a trial's configuration of the study's.
+
+    Args:
+        facts: Those of trial.json.
+        folds: How many folds there are.
+        threads: How many an op may use; 0: as configured.
+        pause_at: Where it is to pause; 0: nowhere.
+    """
+    found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
+    values = ["run.study=null", f"run.seed={facts['seed']}"]
+    if facts["fold"] is not None:
+        for data in ("train_data", "validation_data"):
+            values += [f"task.{data}.fold={facts['fold']}", f"task.{data}.folds={folds}"]
+    if pause_at:
+        values.append(f"run.pause_at={pause_at}")
+    if threads:
+        values.append(f"run.intra_op_threads={threads}")
+    return [*found, f"--params_override={','.join(values)}"]
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Within the block, no other process of this machine is; False if one is already."""
+    with path.open("a+", encoding="utf-8") as file:
+        yield claim_file.lock(file) is not False
+
+
+class Job:
+    """A trial that this process has started; it ends with this process.
+
+    Args:
+        one: The trial.
+        command: The flags of its command, without `--model_dir`.
+        gpu: Which GPU it has for itself; None: as the environment says.
+        fresh: Whether it is not to be forked.
+
+    Attributes:
+        one: The trial, as it was.
+    """
+
+    def __init__(self, one: Trial, command: Sequence[str], *, gpu: str | None, fresh: bool) -> None:
+        self.one = one
+        self.gpu = gpu
+        self._holds = contextlib.ExitStack()
+        self._output = one.folder / _OUTPUT
+        self.is_held = self._holds.enter_context(alone(one.folder / layout.TRIAL))
+        if self.is_held:
+            self._start([*command, f"--model_dir={one.folder}"], fresh)
+
+    def _start(self, command: Sequence[str], fresh: bool) -> None:
+        environment = {**os.environ, signals.ENDS_WITH_STDIN: "1"}
+        if self.gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = self.gpu
+        whole = [sys.executable, "-m", "runner", "--mode=train_and_eval", *command]
+        with self._output.open("w") as file:
+            options: Any = {"env": environment, "stdin": subprocess.PIPE}
+            options |= {"stdout": file, "stderr": file}
+            if fresh:
+                options["start_new_session"] = True
+            kind: Any = subprocess.Popen if fresh else warm.Popen
+            self.process = kind(whole, **options)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        return self.process.poll() is not None
+
+    def stop(self) -> None:
+        """Asks it to save and to end."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def end(self) -> int:
+        """Waits for the end, notes a failure, and lets others have the trial; the exit code."""
+        try:
+            code: int = self.process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        if self.process.stdin:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        if code != warm.NOT_WARM:
+            self._note(code)
+        self._holds.close()
+        return code
+
+    def _note(self, code: int) -> None:
+        known = (RunnerError.exit_code, ConfigError.exit_code)
+        folder = self.one.folder
+        if code in known and not trial.is_held(folder):
+            trial.note(folder, code, self._reason(), socket.gethostname())
+        elif code < 0 and (code != -signal.SIGKILL or trial.read(folder).step <= self.one.step):
+            reason = f"killed by {signal.Signals(-code).name}"
+            trial.note(folder, code, reason, socket.gethostname())
+
+    def _reason(self) -> str:
+        """What it said last."""
+        lines = self._output.read_text(errors="replace").strip().splitlines()
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                return str(json.loads(line)["reason"])
+        starts = [number for number, line in enumerate(lines) if line.startswith("runner: ")]
+        said = " ".join(lines[starts[-1] :] if starts else lines[-1:])
+        return re.sub(r"^runner: ", "", said) or "nothing was printed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """What this machine has room for.
+
+    Attributes:
+        jobs: How many trials run side by side.
+        threads: How many threads an op of each may use; 0: as configured.
+        gpus: The GPUs that they take turns with; empty if there are none.
+    """
+
+    jobs: int
+    threads: int
+    gpus: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        what = f", each with one of {text.counted(len(self.gpus), 'GPU')}" if self.gpus else ""
+        return f"{text.counted(self.jobs, 'trial')} side by side{what}"
+
+
+def room(jobs: int, trials: int) -> Room:
+    """What this machine has room for; `jobs`: what the user wants, 0 for as many as fit."""
+    gpus, cores = _gpus(), len(os.sched_getaffinity(0))
+    count = min(jobs or len(gpus) or cores, max(trials, 1))
+    return Room(count, max(cores // count, 1) if count > 1 else 0, gpus)
+
+
+def _gpus() -> list[str]:
+    """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. TensorFlow is not asked."""
+    if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [each for each in given.split(",") if each.strip() not in ("", "-1")]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    count = len([line for line in listed.stdout.splitlines() if line.startswith("GPU ")])
+    return [str(number) for number in range(count)]
+
+
+def has_memory(jobs: Sequence[Job]) -> bool:
+    """Whether another trial fits, judging by those that run; the first ones always do."""
+    peaks = [_peak(job.process.pid) for job in jobs]
+    try:
+        available = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    except OSError:
+        return True
+    return not peaks or available > 1.2 * max(peaks)
+
+
+def _peak(process: int) -> int:
+    try:
+        return _kilobytes(Path(f"/proc/{process}/status"), "VmHWM")
+    except OSError:  # it has just ended
+        return 0
+
+
+def _kilobytes(path: Path, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -1,0 +1,132 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import warm
+
+from runner import main
+from runner.core import layout
+from runner.studies import trial
+from runner.verification import comparison
+
+SHORT = [
+    "--gin_file=digits.gin",
+    *(
+        f"--gin.TrainerConfig.{name}={value}"
+        for name, value in {
+            "train_steps": 40,
+            "steps_per_loop": 10,
+            "summary_interval": 20,
+            "validation_interval": 20,
+            "checkpoint_interval": 20,
+        }.items()
+    ),
+    "--gin.RunConfig.tensorboard=False",
+]
+RATE = "CosineLrConfig.initial_learning_rate"
+RATE_PATH = "trainer.optimizer_config.learning_rate.cosine.initial_learning_rate"
+STUDY = ["--mode=study", *SHORT, "--jobs=2"]
+
+
+def said(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """Two rates, of which one diverges, with one seed."""
+    folder = tmp_path_factory.mktemp("studies") / "rate"
+    assert main.main([*STUDY, f"--vary={RATE}=0.005,1e30", f"--model_dir={folder}"]) == 0
+    return folder
+
+
+def test_each_trial_is_a_run_and_a_diverged_one_stops_no_other(studied):
+    good, bad = trial.all_of(studied)
+    assert (good.state, good.step, good.parameters, good.seed) == ("done", 40, {RATE: 0.005}, 0)
+    assert good.best["accuracy"] > 0.2
+    assert bad.state == "diverged"
+    assert good.folder.name == "0000-initial_learning_rate=0.005,seed=0"
+    assert (good.folder / layout.GIN).exists()
+
+
+def test_a_trial_is_bit_equal_to_a_run_by_hand(studied, tmp_path):
+    (good, _) = trial.all_of(studied)
+    by_hand = ["--mode=train_and_eval", f"--gin_file={good.folder / layout.GIN}"]
+    assert main.main([*by_hand, f"--model_dir={tmp_path / 'run'}"]) == 0
+    assert not comparison.differing(comparison.compare(good.folder, tmp_path / "run"))
+
+
+def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(studied, capsys):
+    before = {path: path.stat().st_mtime_ns for path in studied.rglob(layout.RUN)}
+    same = [*STUDY, f"--vary={RATE}=0.005,1e30", f"--model_dir={studied}"]
+    assert main.main(same) == 0
+    assert said(capsys)["trials"] == {"done": 1, "diverged": 1}
+    assert main.main([*STUDY, f"--vary={RATE}=0.005,1e30,0.01", f"--model_dir={studied}"]) == 0
+    result = said(capsys)
+    assert result["trials"] == {"done": 2, "diverged": 1}
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert [each.parameters[RATE] for each in trial.all_of(studied)] == [0.005, 1e30, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--vary=CosineLrConfig.initial_rate=1,2"], "initial_rate"),
+        (["--vary=TrainerConfig.train_steps=10,-3"], "must be 1 or more"),
+        (["--vary=TrainerConfig.train_steps='a','b'"], "train_steps"),
+        (["--seeds=3,3"], "names 3 more than once"),
+        (["--seeds=x"], "expected how many"),
+        ([], "nothing varies"),
+        ([f"--vary={RATE}=1,2", f"--params_override={RATE_PATH}=3"], "configure the same"),
+    ],
+)
+def test_what_cannot_be_configured_is_refused_before_anything_starts(
+    tmp_path, capsys, flags, message
+):
+    assert main.main([*STUDY, *flags, f"--model_dir={tmp_path / 'study'}"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
+def started(folder, log):
+    command = [sys.executable, "-m", "runner", *STUDY, "--seeds=2", f"--model_dir={folder}"]
+    longer = ["--gin.TrainerConfig.train_steps=300", "--gin.TrainerConfig.validation_interval=100"]
+    with log.open("a") as file:
+        return warm.Popen([*command, *longer], stdin=subprocess.PIPE, stdout=file, stderr=file)
+
+
+def wait_for(moment, seconds=120):
+    end = time.monotonic() + seconds
+    while not moment():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """A study with two seeds: SIGTERM, then SIGKILL, then to its end; and its exit codes."""
+    folder = tmp_path_factory.mktemp("interrupted") / "study"
+    log = Path(f"{folder}.log")
+    codes = []
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        seen = len(list(folder.rglob("ckpt-*.index")))
+        process = started(folder, log)
+        wait_for(lambda seen=seen: len(list(folder.rglob("ckpt-*.index"))) > seen)
+        process.send_signal(number)
+        codes.append(process.wait(60))
+    codes.append(started(folder, log).wait(120))
+    return folder, codes
+
+
+def test_an_interrupted_study_goes_on_and_has_the_same_bits(interrupted, tmp_path):
+    folder, codes = interrupted
+    assert codes == [143, -signal.SIGKILL, 0]
+    trials = trial.all_of(folder)
+    assert [(each.state, each.seed) for each in trials] == [("done", 0), ("done", 1)]
+    by_hand = ["--mode=train_and_eval", f"--gin_file={trials[1].folder / layout.GIN}"]
+    assert main.main([*by_hand, f"--model_dir={tmp_path / 'run'}"]) == 0
+    assert not comparison.differing(comparison.compare(trials[1].folder, tmp_path / "run"))

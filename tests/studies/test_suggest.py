@@ -1,0 +1,73 @@
+import statistics
+
+import pytest
+
+from runner.errors import ConfigError
+from runner.studies import space, suggest
+
+PLANE = space.parse(["A.x=uniform(-5, 5)", "A.y=log(0.01, 100)"])
+MIXED = space.parse(
+    ["A.kind='p','q'", "A.size=int(1, 5)", "A.part=uniform(0, 1) if A.kind='q'", "A.h=(1,),(2,)"]
+)
+LAG = 2
+
+
+def loss(chosen):
+    return (chosen["A.x"] - 2) ** 2 + abs(chosen["A.y"] - 1)
+
+
+def tried(strategy, count, seed=0, parameters=PLANE, value=loss):
+    results = []
+    for number in range(count):
+        known = results[: max(number - LAG + 1, 0)]
+        chosen = suggest.choose(strategy, parameters, number, known, seed=seed, lag=LAG)
+        results.append(suggest.Result(chosen, value(chosen)))
+    return results
+
+
+@pytest.mark.parametrize("strategy", ["random", "quasi_random", "tpe", "cma_es"])
+def test_a_choice_follows_from_the_seed_its_number_and_the_results(strategy):
+    first = tried(strategy, 14)
+    assert tried(strategy, 14) == first
+    assert tried(strategy, 14, seed=1) != first
+    known = first[: 13 - LAG + 1]
+    alone = suggest.choose(strategy, PLANE, 13, known, seed=0, lag=LAG)
+    assert alone == first[13].chosen
+    assert all(-5 <= one["A.x"] <= 5 and 0.01 <= one["A.y"] <= 100 for one, _ in first)
+
+
+@pytest.mark.parametrize("strategy", ["random", "quasi_random", "tpe"])
+def test_conditions_hold_in_every_choice(strategy):
+    found = tried(strategy, 16, parameters=MIXED, value=lambda chosen: chosen["A.size"])
+    assert all(("A.part" in chosen) == (chosen["A.kind"] == "q") for chosen, _ in found)
+    assert {chosen["A.h"] for chosen, _ in found} == {(1,), (2,)}
+
+
+def test_results_come_back_from_json_with_lists_for_tuples():
+    results = tried("random", 12, parameters=MIXED, value=lambda chosen: chosen["A.size"])
+    read = [suggest.Result({**one, "A.h": list(one["A.h"])}, value) for one, value in results]
+    chosen = [suggest.choose("tpe", MIXED, 12, each, seed=0, lag=1) for each in (results, read)]
+    assert chosen[0] == chosen[1]
+
+
+def test_diverged_and_unknown_results_do_not_stop_a_search():
+    for strategy in ("tpe", "cma_es"):
+        values = iter([None, float("inf"), 1.0, float("inf"), 2.0, None] * 3)
+        assert len(tried(strategy, 16, value=lambda _, values=values: next(values))) == 16
+
+
+def test_tpe_finds_better_values_than_chance_in_the_median_of_studies():
+    best = {
+        strategy: statistics.median(
+            min(value for _, value in tried(strategy, 30, seed)) for seed in range(5)
+        )
+        for strategy in ("random", "tpe")
+    }
+    assert best["tpe"] < best["random"]
+
+
+def test_strategies_say_what_they_cannot_do():
+    with pytest.raises(ConfigError, match="needs ranges without conditions"):
+        suggest.check("cma_es", MIXED)
+    with pytest.raises(ConfigError, match="give --vary"):
+        suggest.check("tpe", [])
