@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import finished
 import pytest
 import tensorflow as tf
 import toy
@@ -89,7 +90,7 @@ def evaluations(folder, kind="evaluation", name="once"):
 
 @pytest.fixture
 def trained(tmp_path):
-    return runner.run(toy.experiment(), tmp_path, "train_and_eval")
+    return finished.run(toy.experiment(), tmp_path)
 
 
 def test_all_checkpoints_are_evaluated_and_shown_in_a_table(tmp_path, trained, capsys):

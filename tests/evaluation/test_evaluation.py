@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 
+import finished
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -44,26 +45,28 @@ def moved(data):
     return points + np.float32(data.by), labels
 
 
+original = toy.ToyTask.build_inputs
+
+
+def build_inputs(self, params, input_context=None):
+    if isinstance(params, Moved):
+        points, labels = moved(params)
+
+        def load(index):
+            return tf.gather(points, index), tf.gather(labels, index)
+
+        return inputs.in_order(params.count, load, config=params, input_context=input_context)
+    if type(params) is cfg.DataConfig:
+        replicas = input_context.num_replicas_in_sync if input_context else 1
+        return tf.data.Dataset.from_tensor_slices(toy.data(23)).batch(
+            params.global_batch_size // replicas, drop_remainder=params.drop_remainder
+        )
+    return original(self, params, input_context)
+
+
 @pytest.fixture(autouse=True)
 def task(monkeypatch):
     """The toy task, which can read `Moved` and pipelines with official's options, too."""
-    original = toy.ToyTask.build_inputs
-
-    def build_inputs(self, params, input_context=None):
-        if isinstance(params, Moved):
-            points, labels = moved(params)
-
-            def load(index):
-                return tf.gather(points, index), tf.gather(labels, index)
-
-            return inputs.in_order(params.count, load, config=params, input_context=input_context)
-        if type(params) is cfg.DataConfig:
-            replicas = input_context.num_replicas_in_sync if input_context else 1
-            return tf.data.Dataset.from_tensor_slices(toy.data(23)).batch(
-                params.global_batch_size // replicas, drop_remainder=params.drop_remainder
-            )
-        return original(self, params, input_context)
-
     monkeypatch.setattr(toy.ToyTask, "build_inputs", build_inputs)
 
 
@@ -106,7 +109,7 @@ FAR = evaluated_on("far", Moved(by=3.0), interval=10, prefix="moved_")
 
 
 def test_a_row_holds_all_that_was_due_at_its_step_and_is_right(tmp_path):
-    runner.run(experiment(NEAR, FAR), tmp_path, "train_and_eval")
+    finished.run(experiment(NEAR, FAR), tmp_path)
     scored = rows(tmp_path)
 
     assert [row["step"] for row in scored] == [10, 20, 30, 40]
@@ -123,7 +126,7 @@ def test_a_row_holds_all_that_was_due_at_its_step_and_is_right(tmp_path):
 
 
 def test_sets_are_drawn_under_the_tags_of_validation_and_purged_on_resume(tmp_path):
-    runner.run(experiment(NEAR, FAR), tmp_path, "train_and_eval")
+    finished.run(experiment(NEAR, FAR), tmp_path)
     for tag in ("loss", "accuracy"):
         assert [step for step, _ in chart(tmp_path / "sets" / "far", tag)] == [10, 20, 30, 40]
         assert [step for step, _ in chart(tmp_path / "sets" / "near", tag)] == [20, 40]
@@ -142,7 +145,7 @@ def test_sets_are_drawn_under_the_tags_of_validation_and_purged_on_resume(tmp_pa
 def test_sets_change_nothing_of_the_training(tmp_path):
     part_of_training = toy.ToyConfig().train_data.replace(is_training=False)
     fixed = evaluated_on("fixed", part_of_training, examples=8, interval=5)
-    runner.run(toy.experiment(), tmp_path / "without", "train_and_eval")
+    finished.run(toy.experiment(), tmp_path / "without")
     runner.run(experiment(FAR, fixed), tmp_path / "with", "train_and_eval")
     for one, other in zip(
         model_at(tmp_path / "without", 40).get_weights(),
@@ -153,7 +156,7 @@ def test_sets_change_nothing_of_the_training(tmp_path):
 
 
 def test_an_evaluator_and_eval_evaluate_every_set_whatever_its_interval(tmp_path):
-    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train_and_eval")
+    finished.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path)
     never = evaluated_on("far", FAR.data, interval=1000)
     for mode, name in (("eval", "once"), ("continuous_eval", "continuous")):
         results = runner.run(experiment(never), tmp_path, mode)
@@ -223,25 +226,25 @@ def score(built, each):
 
 @pytest.mark.parametrize("overrides", [None, MIRRORED], ids=["one replica", "two replicas"])
 @pytest.mark.parametrize("batch", [8, 16, 24])
-@pytest.mark.parametrize(
-    ("portion", "count"),
-    [
-        ({"examples": 11}, 11),
-        ({"examples": 16}, 16),
-        ({"examples": 1}, 1),
-        ({"share": 0.5}, 12),
-        ({"share": 0.001}, 1),
-        ({"share": 1.0}, 23),
-    ],
-)
-def test_a_share_is_exact_in_examples(tmp_path, overrides, batch, portion, count):
+def test_a_share_is_exact_in_examples(tmp_path, overrides, batch):
+    portions = {
+        11: {"examples": 11},
+        16: {"examples": 16},
+        1: {"examples": 1},
+        12: {"share": 0.5},
+        2: {"share": 0.1},
+        23: {"share": 1.0},
+    }
     data = Moved(by=0.5, global_batch_size=batch)
-    built, (_, each) = made(tmp_path, evaluated_on("x", data, **portion), overrides=overrides)
+    asked = [evaluated_on(f"x{count}", data, **given) for count, given in portions.items()]
+    tiny = evaluated_on("tiny", data, share=0.001)  # one example at least
+    built, (_, *sets) = made(tmp_path, *asked, tiny, overrides=overrides)
     points, labels = moved(data)
-    right = expected(built.model, points[:count], labels[:count])
-    scored = score(built, each)
-    assert scored["accuracy"] == pytest.approx(right["accuracy"], abs=1e-6)
-    assert scored["validation_loss"] == pytest.approx(right["loss"], abs=1e-5)
+    for count, each in zip([*portions, 1], sets, strict=True):
+        right = expected(built.model, points[:count], labels[:count])
+        scored = score(built, each)
+        assert scored["accuracy"] == pytest.approx(right["accuracy"], abs=1e-6)
+        assert scored["validation_loss"] == pytest.approx(right["loss"], abs=1e-5)
 
 
 def test_a_share_of_data_that_do_not_say_how_many_they_are_counts_them(tmp_path):
@@ -291,16 +294,16 @@ def test_a_process_traces_the_evaluation_once_however_many_there_are(tmp_path, m
 
 
 @pytest.mark.parametrize("overrides", [None, MIRRORED], ids=["one replica", "two replicas"])
-@pytest.mark.parametrize("steps", [-1, 2, 5])
-def test_a_loop_in_a_graph_finds_what_one_on_the_host_finds(
-    tmp_path, monkeypatch, overrides, steps
-):
+def test_a_loop_in_a_graph_finds_what_one_on_the_host_finds(tmp_path, monkeypatch, overrides):
     built, _ = made(tmp_path, overrides=overrides, validation_examples=33)
-    in_graph = bits(built.evaluate(tf.constant(steps)))
+    batches = {-1: 5, 2: 2, 5: 5}  # of 8
+    in_graph = {steps: bits(built.evaluate(tf.constant(steps))) for steps in batches}
     gathered = []
     monkeypatch.setattr(toy.ToyTask, "aggregate_logs", lambda *_: gathered.append(1))
-    assert bits(built.evaluate(tf.constant(steps))) == in_graph
-    assert len(gathered) == (5 if steps == -1 else steps)  # batches of 8
+    for steps, count in batches.items():
+        gathered.clear()
+        assert bits(built.evaluate(tf.constant(steps))) == in_graph[steps]
+        assert len(gathered) == count
 
 
 def bits(logs):
@@ -538,7 +541,7 @@ def test_of_a_loss_for_each_example_every_example_counts_once(tmp_path, monkeypa
     def each(self, labels, model_outputs, aux_losses=None):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model_outputs)
 
-    once = runner.run(toy.experiment(), tmp_path / "mean", "train_and_eval")
+    once = finished.run(toy.experiment(), tmp_path / "mean")
     monkeypatch.setattr(toy.ToyTask, "build_losses", each)
     found = runner.run(toy.experiment(), tmp_path, "eval", checkpoint=str(tmp_path / "mean"))
     assert found["metrics"]["validation_loss"] == pytest.approx(

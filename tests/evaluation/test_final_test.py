@@ -1,5 +1,6 @@
 import json
 
+import finished
 import pytest
 import tensorflow as tf
 import toy
@@ -37,7 +38,7 @@ def at_end(config, folder, *, at, stop=None):
 def trained(tmp_path):
     """A run whose best evaluation is not its last."""
     lower = toy.experiment({"trainer": {"best_checkpoint_metric_comp": "lower"}})
-    results = runner.run(lower, tmp_path, "train_and_eval")
+    results = finished.run(lower, tmp_path)
     assert results["best"]["step"] == 20
     return {
         row.step: row.metrics for row in history.History(tmp_path / "history.jsonl").evaluations
@@ -102,7 +103,7 @@ def test_results_are_drawn_at_the_step_of_the_weights(tmp_path, trained):
 
 
 def test_the_averaged_weights_are_tested(tmp_path):
-    runner.run(toy.experiment({"trainer": EMA}), tmp_path, "train_and_eval")
+    finished.run(toy.experiment({"trainer": EMA}), tmp_path)
     info = json.loads((tmp_path / "best" / "info.json").read_text())
     results, _ = at_end(experiment(trainer=EMA), tmp_path, at=40)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import finished
 import pytest
 import toy
 import yaml
@@ -382,7 +383,7 @@ def test_why_a_value_may_change_is_written_at_its_field_and_holds_below_it():
 
 
 def test_what_changed_is_in_the_record_of_the_start(tmp_path):
-    runner.run(toy.experiment(), tmp_path, "train")
+    finished.run(toy.experiment(), tmp_path, "train")
     longer = toy.experiment({"trainer": {"train_steps": 60}, "run": {"seed": 5}})
     runner.run(longer, tmp_path, "train", allow_config_change=True)
     first, second = json.loads((tmp_path / "run.json").read_text())["starts"]
@@ -391,7 +392,7 @@ def test_what_changed_is_in_the_record_of_the_start(tmp_path):
 
 
 def test_a_refused_start_leaves_the_configuration_of_the_run(tmp_path):
-    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
+    finished.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
     kept = [(tmp_path / name).read_text() for name in ("params.yaml", "config.gin")]
     misspelt = {"run": {"seed": 5, "retention": {"higher": ["f1"]}}}
     with pytest.raises(ConfigError, match="f1"):
@@ -403,7 +404,7 @@ def test_a_refused_start_leaves_the_configuration_of_the_run(tmp_path):
 
 
 def test_other_training_metrics_are_not_called_another_model(tmp_path):
-    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
+    finished.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
     more = toy.experiment({"run": {"log_gradient_norm": True}})
     with pytest.raises(ConfigError, match="was written with other training metrics") as error:
         runner.run(more, tmp_path, "train", allow_config_change=True)

@@ -1,3 +1,4 @@
+import finished
 import pytest
 import tensorflow as tf
 import toy
@@ -17,7 +18,7 @@ BACKWARD = "gradient_tape"
 def plain(tmp_path_factory):
     """A run that nobody profiles."""
     folder = tmp_path_factory.mktemp("plain")
-    runner.run(toy.experiment(), folder, "train_and_eval")
+    finished.run(toy.experiment(), folder)
     return folder
 
 
@@ -54,7 +55,7 @@ def test_profiling_changes_no_bit_and_no_row_whatever_falls_due_within(tmp_path,
 
 
 def test_what_a_resumed_run_has_left_of_the_steps_is_profiled(tmp_path, capsys):
-    runner.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
+    finished.run(toy.experiment({"trainer": {"train_steps": 20}}), tmp_path, "train")
     runner.run(toy.experiment(), tmp_path, "train", profile_steps=(15, 22))
     assert events(tmp_path)[1] == [21, 22]
 
