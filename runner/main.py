@@ -1,17 +1,15 @@
 """The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
 
 import argparse
-import contextlib
-import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from runner import exit_messages, flags, modes
-from runner.core import installation, signals
+from runner.core import garbage, installation, signals
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
@@ -103,7 +101,9 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         )
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
-    with _no_collection():  # importing leaves no garbage; looking for it takes a quarter longer
+    with (
+        garbage.uncollected()
+    ):  # importing leaves no garbage; looking for it takes a quarter longer
         from runner import config
         from runner.configuration import printing
 
@@ -123,7 +123,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             trains=None if given.print_config or row is None else row.trains,
             evaluates=None if row is None else row.evaluates,
         )
-    gc.freeze()  # nor is it looked for among them later
+    garbage.freeze()  # nor is it looked for among them later
     if given.print_config:
         changed = given.print_config == "changed"
         base = f"--experiment={given.experiment}" if given.experiment else ""
@@ -148,15 +148,3 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         stop=stop,
     )
     return modes.run(given.mode, request).results
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Inside, Python does not collect garbage."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

@@ -1,5 +1,6 @@
 """Two logical CPU devices, set before TensorFlow starts: for the tests of `mirrored`."""
 
+import gc
 import os
 import sys
 
@@ -9,8 +10,17 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from runner.core import garbage
+
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def imports_frozen():
+    """The half a million objects of the imports are not searched for garbage again and again."""
+    gc.collect()
+    garbage.freeze()
 
 
 @pytest.fixture(autouse=True)

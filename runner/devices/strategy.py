@@ -4,11 +4,9 @@ All of it follows official's `RuntimeConfig`; requesting missing hardware is a `
 """
 
 import contextlib
-import gc
 import os
 import random
 import socket
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +17,7 @@ from official.core import config_definitions
 from official.modeling import performance
 from official.utils.misc import keras_utils
 
+from runner.core import garbage
 from runner.devices import cross_entropy
 from runner.errors import ConfigError, RunnerError
 from runner.internals import keras as keras_internals
@@ -173,7 +172,7 @@ def set_seed(seed: int) -> None:
     SentencepieceTokenizer keeps its model there. Random numbers drawn in functions, such as a
     dataset's shuffle, are the same either way.
     """
-    if _has_tokenizer():
+    if garbage.has_tokenizer():
         tf_internals.set_seed_only(seed)
     else:
         tf.random.set_seed(seed)
@@ -189,22 +188,6 @@ def without_determinism() -> Iterator[None]:
     finally:
         if before:
             tf.config.experimental.enable_op_determinism()
-
-
-def _has_tokenizer() -> bool:
-    """Whether this process holds a SentencepieceTokenizer."""
-    kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
-    if kind is None:
-        return False
-    kinds = [kind]
-    for each in kinds:
-        kinds += each.__subclasses__()
-    frozen = gc.get_freeze_count()  # what is frozen is not searched
-    gc.unfreeze()
-    holds = any(type(each) in kinds for each in gc.get_referrers(*kinds))
-    if frozen:
-        gc.freeze()
-    return holds
 
 
 def check_batch(

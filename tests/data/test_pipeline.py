@@ -11,6 +11,7 @@ from tensorflow.python.framework import config as tf_config
 
 import runner
 from runner import inputs
+from runner.core import garbage
 from runner.data import pipeline, windows
 from runner.errors import ConfigError
 
@@ -200,14 +201,23 @@ class Unseeded(toy.ToyTask):
         return dataset.repeat().batch(8) if params.is_training else dataset.batch(8)
 
 
-def test_beside_a_tokenizer_a_shuffle_without_a_seed_is_replayed_too(tokenizer):
+@pytest.fixture
+def thawed():
+    """Nothing is frozen, and afterwards what is left is."""
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    gc.collect()
+    garbage.freeze()
+
+
+def test_beside_a_tokenizer_a_shuffle_without_a_seed_is_replayed_too(thawed, tokenizer):
     task, data = Unseeded(toy.ToyConfig()), toy.cfg.DataConfig(is_training=True)
     first, again = (pipeline.training(task, data, seed=3) for _ in range(2))
     for one, other in zip(first.take(5), again.take(5), strict=True):
         np.testing.assert_array_equal(one[1], other[1])
-    gc.freeze()  # as the command does when modules are imported
+    garbage.freeze()  # as the command does when modules are imported
     pipeline.training(task, data, seed=3)
-    gc.unfreeze()
     assert tokenizer.tokenize("a word").shape[0] > 0
 
 
