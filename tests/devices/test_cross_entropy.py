@@ -8,6 +8,7 @@ from trainers import trainer
 
 import runner
 from runner.devices import strategy
+from runner.errors import ConfigError
 
 KERNEL = "SparseSoftmaxCrossEntropyWithLogits"
 
@@ -69,5 +70,5 @@ def test_a_label_out_of_range_is_named(tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr(toy.ToyTask, "build_losses", mislabelled)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="label value of 3 which is outside"):
+    with pytest.raises(ConfigError, match=r"a label is 3, but the model has outputs for \[0, 3\)"):
         runner.run(toy.experiment(), tmp_path, "train")
