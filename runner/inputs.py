@@ -368,9 +368,11 @@ def _share(
     batch, replicas = config.global_batch_size, context.num_replicas_in_sync
     if size < 1:
         raise ConfigError(f"the {what} data are empty")
-    if config.stated() not in (0, size):
+    # A set of data that Python or YAML overrides is any Config with these fields.
+    stated = config.stated() if isinstance(config, DataConfig) else config.num_examples
+    if stated not in (0, size):
         side = getattr(config, "folds", 0) and config.side()
-        part = f" ({config.stated()} in {side})" if side else ""
+        part = f" ({stated} in {side})" if side else ""
         raise ConfigError(
             f"num_examples={config.num_examples}{part} of the {what} data: there are {size}"
         )

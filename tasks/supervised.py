@@ -27,6 +27,8 @@ from runner.configuration.settings import one_of, setting
 from runner.errors import ConfigError
 from tasks.keras_models import examples, models, scoring, sources
 
+_TINY = 1e-12  # of a probability
+
 
 @dataclasses.dataclass
 class SupervisedData(inputs.FoldedData):
@@ -215,19 +217,27 @@ class SupervisedTask(base_task.Task):
         if not isinstance(outputs, tf.Tensor):
             raise ConfigError("a model with several outputs cannot be a member of an ensemble")
         outputs = tf.cast(outputs, tf.float32)
-        return tf.nn.softmax(outputs) if self._gives_logits(outputs) else outputs
+        if not self._gives_logits:
+            return outputs
+        return tf.sigmoid(outputs) if self._is_binary else tf.nn.softmax(outputs)
 
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
         """Outputs that mean the same."""
-        return (
-            tf.math.log(tf.maximum(averaged, 1e-12)) if self._gives_logits(averaged) else averaged
-        )
+        if not self._gives_logits:
+            return averaged
+        logs = tf.math.log(tf.maximum(averaged, _TINY))
+        return logs - tf.math.log(tf.maximum(1 - averaged, _TINY)) if self._is_binary else logs
 
-    def _gives_logits(self, outputs: tf.Tensor) -> bool:
-        """Whether outputs are the logits of classes, according to the compiled loss."""
+    @property
+    def _gives_logits(self) -> bool:
+        """Whether outputs are logits, according to the loss."""
         loss = self._compiled.loss
-        settings = loss.get_config() if hasattr(loss, "get_config") else {}
-        return bool(settings.get("from_logits")) and outputs.shape[-1] > 1
+        return bool(hasattr(loss, "get_config") and loss.get_config().get("from_logits"))
+
+    @property
+    def _is_binary(self) -> bool:
+        """Whether each logit is of a class or not, by itself."""
+        return "Binary" in type(self._compiled.loss).__name__
 
     def compiled_optimizer(self) -> Any:
         """The optimizer that the user's model is compiled with; for `runner.runs.compiled_model`.

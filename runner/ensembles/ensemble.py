@@ -230,7 +230,8 @@ def _lines(made: Mapping[str, Any]) -> list[str]:
             f"their divergence (KL) is {said['kl']:.3g} nats"
         )
     if "temperature" in made and made["data"] == _VALIDATION:
-        lines.append("temperature and selection were fitted on these data: --data=test shows more")
+        what = "temperature and selection were" if weights else "the temperature was"
+        lines.append(f"{what} fitted on these data: --data=test shows more")
     if "not_calibrated" in made:
         lines.append(f"not calibrated: {made['not_calibrated']}")
     return lines

@@ -31,8 +31,7 @@ def create(like: str, folder: Path) -> dict[str, object]:
         meant = spelling.did_you_mean(like, LIKE)
         given = f"--like={like}: no such project{meant}" if like else "--like is missing"
         raise ConfigError(f"{given}; there are {', '.join(LIKE)}")
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    _make(folder)
+    made = _make(folder)
     files = sorted(each for each in (_HERE / like).iterdir() if each.is_file())
     try:
         for each in files:
@@ -48,11 +47,12 @@ def create(like: str, folder: Path) -> dict[str, object]:
     return {"status": "done", "like": like, "folder": str(folder)}
 
 
-def _make(folder: Path) -> None:
-    """Makes the folder, unless it is there and empty."""
+def _make(folder: Path) -> list[Path]:
+    """Makes the folder, unless it is there and empty; returns what was not there, inside out."""
     if not str(folder).isprintable() or ":/" in str(folder):
         raise ConfigError(f"{str(folder)!r}: a project needs a folder of this machine")
     try:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty; init writes only in a new folder")
@@ -60,3 +60,4 @@ def _make(folder: Path) -> None:
         raise ConfigError(f"{folder}: a file is in the way") from None
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from None
+    return missing

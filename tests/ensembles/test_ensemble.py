@@ -115,6 +115,54 @@ def test_members_of_folds_are_averaged_on_data_that_none_has_seen(tmp_path, ense
     assert (code, "--select needs common validation data" in said) == (2, True)
 
 
+MINE = """
+import numpy as np
+import tf_keras
+
+
+def data():
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    return x, LABELS
+
+
+def model():
+    made = tf_keras.Sequential([tf_keras.layers.Dense(WIDTH)])
+    made.compile("adam", tf_keras.losses.LOSS(from_logits=True), weighted_metrics=["METRIC"])
+    return made
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "width", "loss", "metric"),
+    [
+        ("x[:, :3].argmax(1)", 3, "SparseCategoricalCrossentropy", "accuracy"),
+        ("(x[:, :1] > 0) * 1", 1, "BinaryCrossentropy", "AUC"),
+    ],
+)
+def test_probabilities_of_a_users_models_are_averaged(
+    tmp_path, monkeypatch, ensemble, labels, width, loss, metric
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    code = MINE.replace("LABELS", labels).replace("WIDTH", str(width))
+    (tmp_path / "mine.py").write_text(code.replace("LOSS", loss).replace("METRIC", metric))
+    (tmp_path / "mine.gin").write_text(
+        "from __gin__ import dynamic_registration\nimport mine\nfrom tasks import supervised\n"
+        "include 'supervised.gin'\nSupervisedConfig.model = @mine.model\n"
+        "SupervisedConfig.train = @mine.data\nSupervisedConfig.validation = @mine.data\n"
+        "TrainerConfig.train_steps = 20\n"
+    )
+    for seed in (1, 2):
+        loaded = runner.load("mine.gin", [f"RunConfig.seed = {seed}"])
+        runner.run(loaded, tmp_path / f"run{seed}", "train_and_eval")
+    _, results, _ = ensemble(f"--runs={tmp_path / 'run1'},{tmp_path / 'run2'}")
+    alone = [runner.run(loaded, tmp_path / f"run{seed}", "eval")["metrics"] for seed in (1, 2)]
+    for member, metrics in zip(results["members"], alone, strict=True):
+        for name, value in member["metrics"].items():
+            assert metrics[name] == pytest.approx(value, rel=1e-4)
+    losses = [each["validation_loss"] for each in alone]
+    assert results["mean"]["metrics"]["validation_loss"] < np.mean(losses)  # by convexity
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
