@@ -101,9 +101,10 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         )
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
-    with (
-        garbage.uncollected()
-    ):  # importing leaves no garbage; looking for it takes a quarter longer
+    if row and row.begin and not (given.print_config or given.dry_run):
+        row.begin(flags.values(given))
+    # Importing leaves no garbage; looking for it takes a quarter longer.
+    with garbage.uncollected():
         from runner import config
         from runner.configuration import printing
 

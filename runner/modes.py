@@ -5,6 +5,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from runner import errors
 from runner.core import console, layout, user_code
@@ -124,6 +125,12 @@ def study(request: Request) -> Outcome:
     return Outcome(study.study(request))
 
 
+def _warm_up(flags: Mapping[str, Any]) -> None:
+    from runner.studies import warm
+
+    warm.begin(flags)
+
+
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A row of the table.
@@ -138,6 +145,7 @@ class Mode:
         configured: Whether it is about an experiment.
         has_folder: Whether it works in a run's folder. One that does not checks itself what it
             trains.
+        begin: Called with the command's flags while TensorFlow is loaded.
     """
 
     function: Callable[[Request], Outcome]
@@ -148,6 +156,7 @@ class Mode:
     rehearse: Callable[[Request], Outcome] | None = None
     configured: bool = True
     has_folder: bool = True
+    begin: Callable[[Mapping[str, Any]], None] | None = None
 
     @property
     def summary(self) -> str:
@@ -174,7 +183,9 @@ MODES: Mapping[str, Mode] = {
         export, trains=False, evaluates=True, takes=("checkpoint",), rehearse=_rehearse_export
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
-    "study": Mode(study, trains=True, evaluates=True, takes=_STUDIES, rehearse=study),
+    "study": Mode(
+        study, trains=True, evaluates=True, takes=_STUDIES, rehearse=study, begin=_warm_up
+    ),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
     "ensemble": Mode(
         ensemble,

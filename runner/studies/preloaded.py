@@ -4,13 +4,12 @@ Whatever fails here fails again in a trial, which says so.
 """
 
 import contextlib
-import gc
 import json
 import os
 import sys
 
-ARGUMENTS = "RUNNER_STUDY_ARGUMENTS"
-"""Set in the environment of that process: the arguments of `config.load`, as JSON."""
+from runner.core import garbage
+from runner.studies.warm import ARGUMENTS
 
 
 def _load() -> None:
@@ -21,7 +20,7 @@ def _load() -> None:
 
     del train
     config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
-    gc.freeze()
+    garbage.freeze()
 
 
 if ARGUMENTS in os.environ:

@@ -5,17 +5,15 @@
 The same command goes on, as a second worker if the first is still there.
 """
 
-import json
 import socket
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from runner.core import console, layout, text
 from runner.errors import ConfigError
 from runner.runs.request import Request
-from runner.studies import checks, plan, preloaded, progress, publish, space, trial, warm, worker
+from runner.studies import checks, plan, progress, publish, space, trial, warm, worker
 from runner.studies.trial import Trial
 
 _POLL_SECONDS = 0.05
@@ -40,9 +38,6 @@ def study(request: Request) -> dict[str, Any]:
         raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
     planned = plan.of(request.config)
     there = trial.all_of(folder)
-    ended = [each for each in there if plan.is_final(each, planned.options)]
-    if len(ended) < planned.size and not request.dry_run:
-        _warm_up(request.flags)
     checks.check(request, planned)
     console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
     if request.dry_run:
@@ -221,18 +216,6 @@ def _key(facts: dict[str, Any]) -> str:
 
 def _number(path: Path) -> int:
     return int(path.name.partition("-")[0])
-
-
-def _warm_up(flags: Mapping[str, Any]) -> None:
-    """Starts the process from which trials are forked, and tells it what to import."""
-    given = {
-        "gin_files": flags.get("gin_file", []),
-        "gin_params": flags.get("gin_params", []),
-        "experiment": flags.get("experiment"),
-        "config_files": flags.get("config_file", []),
-        "overrides": flags.get("params_override", []),
-    }
-    warm.begin([preloaded.__name__], preloaded.ARGUMENTS, json.dumps(given))
 
 
 def _results(folder: Path, trials: list[Trial]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A cold start imports for several seconds. What differs is only how the process c
 number, folder, streams, signals and exit code are its own. No TensorFlow but in those processes.
 """
 
+import json
 import multiprocessing
 import os
 import runpy
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from runner.core import signals
+
+ARGUMENTS = "RUNNER_STUDY_ARGUMENTS"
+"""Set in the environment of that process: the arguments of `config.load`, as JSON."""
 
 NOT_WARM = 75
 """The exit code of a process that could not be forked from one that has used TensorFlow."""
@@ -31,14 +35,21 @@ def preload(modules: Sequence[str]) -> None:
     _forks.set_forkserver_preload(list(modules))
 
 
-def begin(modules: Sequence[str], name: str, value: str) -> None:
-    """Starts to import the modules, with `name` set to `value` in the environment."""
-    preload(modules)
-    os.environ[name] = value
+def begin(flags: Mapping[str, Any]) -> None:
+    """Starts the process from which trials are forked: it imports what a command's flags need."""
+    given = {
+        "gin_files": flags.get("gin_file", []),
+        "gin_params": flags.get("gin_params", []),
+        "experiment": flags.get("experiment"),
+        "config_files": flags.get("config_file", []),
+        "overrides": flags.get("params_override", []),
+    }
+    preload(["runner.studies.preloaded"])
+    os.environ[ARGUMENTS] = json.dumps(given)
     try:
         forkserver.ensure_running()
     finally:
-        del os.environ[name]
+        del os.environ[ARGUMENTS]
 
 
 class Popen:
