@@ -16,6 +16,7 @@ from runner.core import spelling
 
 _OFFICIAL_TASKS = ("official.vision.", "official.nlp.")
 _MADE_UP = "dummy"  # with this input_path, official.nlp's tasks generate data
+_RATES = ("learning_rate", "initial_learning_rate", "end_learning_rate", "warmup_learning_rate")
 _COMPUTED_WITH = (
     "learning_rate",
     "initial_learning_rate",
@@ -183,6 +184,9 @@ def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
             if (getattr(section, field, 0) or 0) < 0:
                 needs = "must be 1 or more, or 0 for the run's length"
                 yield Invalid(path, section, field, needs)
+        for field in _RATES:
+            if (getattr(section, field, 0) or 0) < 0:
+                yield Invalid(path, section, field, "must be 0 or more")
         boundaries, values = getattr(section, "boundaries", None), getattr(section, "values", None)
         if boundaries and values:
             count = len(boundaries) + (kind == "stepwise")

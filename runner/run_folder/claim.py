@@ -108,6 +108,40 @@ def claimed(
         mine.release()
 
 
+class Silence:
+    """Tells which claims may be those of processes that have died where no lock can tell.
+
+    For a process that looks at many folders and cannot wait for each: `claimed` decides.
+
+    Args:
+        patience: Seconds after which a heartbeat has run out.
+        clock: Seconds, for tests to inject.
+    """
+
+    def __init__(
+        self,
+        patience: float = _PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._patience = patience
+        self._clock = clock
+        self._since: dict[Path, tuple[claim_file.Seen, float]] = {}
+
+    def has_lasted(self, path: Path) -> bool:
+        """Whether the holder's heartbeat has not changed for too long, as seen from here."""
+        try:
+            with path.open("r+", encoding="utf-8") as file:
+                seen = claim_file.read(file)
+                if seen.holder.is_here and claim_file.lock(file) is False:
+                    return False
+        except OSError:  # released, or out of reach
+            return False
+        known, since = self._since.get(path, (None, 0.0))
+        if known != seen:
+            self._since[path] = seen, self._clock()
+        return known == seen and self._clock() - since > self._patience
+
+
 def _file_time(folder: Path) -> float:
     """The time of the clock that stamps files; on a share that is another machine's."""
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,18 +1,24 @@
 """Whether every trial of a study can be configured, before any of them starts."""
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner import config
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.runs.request import Request
 from runner.studies import plan, space, worker
 
 _ALL = 50  # combinations; of more, each value is tried once
 
 
-def check(request: Request, planned: plan.Plan) -> None:
+def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
     """Configures trials so that each value occurs, by the code that a trial uses.
+
+    Args:
+        request: The study's.
+        planned: Its plan.
+        reads: Whether to read the data of a fold, too: there may be too few examples to divide.
 
     Raises:
         ConfigError: all that is wrong with any of them, one line each.
@@ -34,6 +40,26 @@ def check(request: Request, planned: plan.Plan) -> None:
         ] = None
     if problems:
         raise ConfigError("\n".join(problems))
+    if reads and planned.options.folds:
+        _read(made)
+
+
+def _read(experiment: config.Experiment) -> None:
+    """Reads the validation data.
+
+    Raises:
+        RunnerError: they cannot be read. What else fails is for a trial to say.
+    """
+    from runner.configuration import sections, task_contract
+
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            task = task_contract.build_task(sections.unlocked(experiment.task), scratch)
+            task.build_inputs(experiment.task.validation_data)
+        except RunnerError:
+            raise
+        except Exception:  # such as that of a task that wants its model first
+            return
 
 
 def load(request: Request, arguments: list[str]) -> config.Experiment:

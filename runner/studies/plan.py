@@ -120,11 +120,14 @@ class Plan:
 
 
 def worth(one: Trial) -> float | None:
-    """What a trial has reached, lower being better; None if that is unknown."""
+    """What a trial has reached, lower being better, NaN being the worst; None if unknown."""
     if one.state == "diverged":
         return math.inf
-    value = one.best.get(one.objective.metric)
-    return None if value is None else one.objective.worse(value)
+    name = one.objective.metric
+    value = one.best.get(name, one.last.get(name))
+    if value is None:
+        return None
+    return math.inf if math.isnan(value) else one.objective.worse(value)
 
 
 def is_final(one: Trial, options: "run_config.StudyConfig") -> bool:

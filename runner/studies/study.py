@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, layout, text
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
+from runner.run_folder import claim
 from runner.runs.request import Request
 from runner.studies import checks, plan, progress, publish, space, trial, warm, worker
 from runner.studies.trial import Trial
@@ -38,7 +39,7 @@ def study(request: Request) -> dict[str, Any]:
         raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
     planned = plan.of(request.config)
     there = trial.all_of(folder)
-    checks.check(request, planned)
+    checks.check(request, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
     if request.dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
@@ -46,7 +47,10 @@ def study(request: Request) -> dict[str, Any]:
     with request.stop.deferred():
         workshop.run()
     request.stop.check()
-    return _results(folder, workshop.trials)
+    results = _results(folder, workshop.trials)
+    if workshop.why_set_aside and (left := workshop.left):
+        raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
+    return results
 
 
 class Workshop:
@@ -59,10 +63,12 @@ class Workshop:
 
     Attributes:
         trials: All trials, by number.
+        why_set_aside: Why this machine takes no more trials; empty while it does.
     """
 
     def __init__(self, request: Request, planned: plan.Plan, there: list[Trial]) -> None:
         self.trials = there
+        self.why_set_aside = ""
         self._request = request
         self._plan = planned
         self._folder = request.model_dir
@@ -72,6 +78,7 @@ class Workshop:
         self._fresh = False
         self._failures = 0  # in a row
         self._looked = 0.0
+        self._silence = claim.Silence()
         self._board = progress.Board(planned.size)
 
     def run(self) -> None:
@@ -93,6 +100,8 @@ class Workshop:
 
     def _step(self) -> bool:
         """Ends what has ended, and starts what there is room for; False if nothing is left."""
+        for job in self._jobs:
+            job.end_if_stuck()
         for job in [each for each in self._jobs if each.has_ended]:
             self._end(job)
             self._looked = 0.0
@@ -101,6 +110,11 @@ class Workshop:
             self._fill()
         others = any(each.state == "running" for each in self.trials)
         return bool(self._jobs) or (others and not self._is_set_aside)
+
+    @property
+    def left(self) -> int:
+        """How many trials are still to be started or resumed."""
+        return sum(map(self._is_open, self.trials))
 
     @property
     def _is_set_aside(self) -> bool:
@@ -187,8 +201,7 @@ class Workshop:
         if code == warm.NOT_WARM:
             if not self._fresh:
                 console.say(
-                    "each trial in a fresh process, which takes seconds longer: an imported "
-                    "module uses TensorFlow while it is imported, and forks would hang"
+                    f"each trial in a fresh process, which takes seconds longer: {job.why_not}"
                 )
             self._fresh = True
             return
@@ -197,14 +210,17 @@ class Workshop:
         self._board.ended(now)
         failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
         self._failures = self._failures + 1 if failed else 0
-        if self._is_set_aside:
-            console.say(
+        if failed and self._is_set_aside:
+            self.why_set_aside = (
                 f"{socket.gethostname()} takes no more trials: {self._failures} failed in a row "
                 f"(StudyConfig.failures), the last with: {now.reason}"
             )
+            console.say(self.why_set_aside)
 
     def _is_open(self, one: Trial) -> bool:
-        return one.state != "running" and not self._is_final(one)
+        if one.state == "running":
+            return self._silence.has_lasted(one.folder / layout.CLAIM)
+        return not self._is_final(one)
 
     def _is_final(self, one: Trial) -> bool:
         return plan.is_final(one, self._plan.options)

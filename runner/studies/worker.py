@@ -3,24 +3,28 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.core import layout, signals, text
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import claim_file
+from runner.run_folder import claim_file, watch
 from runner.studies import space, trial, warm
 from runner.studies.trial import Trial
 
 _OUTPUT = "output.txt"
 _GRACE_SECONDS = 120.0
+_SILENT_SECONDS = 120.0
+_FEW_BEFORE_ANY_TRAINS = 2
 
 
 def arguments(
@@ -64,18 +68,37 @@ class Job:
 
     Attributes:
         one: The trial, as it was.
+        why_not: Why it cannot be forked, where `end` has returned `warm.NOT_WARM`.
     """
 
     def __init__(self, one: Trial, command: Sequence[str], *, gpu: str | None, fresh: bool) -> None:
         self.one = one
         self.gpu = gpu
+        self.why_not = (
+            "an imported module uses TensorFlow while it is imported, and forks would hang"
+        )
+        self._fresh = fresh
+        self._is_stuck = False
+        self._began = time.monotonic()
+        self._rows = watch.Glance(one.folder / layout.TRAINING_ROWS)
+        self._rows.changed()
+        self._trains = False
         self._holds = contextlib.ExitStack()
         self._output = one.folder / _OUTPUT
-        self.is_held = self._holds.enter_context(alone(one.folder / layout.TRIAL))
+        self.is_held = self._hold()
         if self.is_held:
-            self._start([*command, f"--model_dir={one.folder}"], fresh)
+            self._start([*command, f"--model_dir={one.folder}"])
+        else:
+            self._holds.close()
 
-    def _start(self, command: Sequence[str], fresh: bool) -> None:
+    def _hold(self) -> bool:
+        """Whether no other worker has the trial, or has had it since it was read."""
+        if not self._holds.enter_context(alone(self.one.folder / layout.TRIAL)):
+            return False
+        now = trial.read(self.one.folder)
+        return _progress(now) == _progress(self.one)
+
+    def _start(self, command: Sequence[str]) -> None:
         environment = {**os.environ, signals.ENDS_WITH_STDIN: "1"}
         if self.gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpu
@@ -83,15 +106,37 @@ class Job:
         with self._output.open("w") as file:
             options: Any = {"env": environment, "stdin": subprocess.PIPE}
             options |= {"stdout": file, "stderr": file}
-            if fresh:
+            if self._fresh:
                 options["start_new_session"] = True
-            kind: Any = subprocess.Popen if fresh else warm.Popen
+            kind: Any = subprocess.Popen if self._fresh else warm.Popen
             self.process = kind(whole, **options)
 
     @property
     def has_ended(self) -> bool:
         """Whether its process has ended."""
         return self.process.poll() is not None
+
+    @property
+    def trains(self) -> bool:
+        """Whether this start of the trial has trained."""
+        self._trains = self._trains or self._rows.changed()
+        return self._trains
+
+    def end_if_stuck(self) -> None:
+        """Kills a fork that neither prints nor works, and never will: `end` says so.
+
+        A lock that a thread held at the time of the fork, say, is never released in the fork.
+        """
+        quiet = time.monotonic() - self._began
+        if self._fresh or quiet < _SILENT_SECONDS or self._output.stat().st_size:
+            return
+        if _processor_seconds(self.process.pid) < quiet / 10:
+            self._is_stuck = True
+            self.why_not = (
+                f"the fork for trial {self.one.number} hung: in {quiet:.0f} s it printed nothing "
+                "and hardly used a processor"
+            )
+            self.process.kill()
 
     def stop(self) -> None:
         """Asks it to save and to end."""
@@ -104,6 +149,8 @@ class Job:
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
+        if self._is_stuck:
+            code = warm.NOT_WARM
         if self.process.stdin:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -130,6 +177,10 @@ class Job:
         starts = [number for number, line in enumerate(lines) if line.startswith("runner: ")]
         said = " ".join(lines[starts[-1] :] if starts else lines[-1:])
         return re.sub(r"^runner: ", "", said) or "nothing was printed"
+
+
+def _progress(one: Trial) -> tuple[Any, ...]:
+    return one.state, one.step, one.failures, one.kills
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,22 +222,32 @@ def _gpus() -> list[str]:
 
 
 def has_memory(jobs: Sequence[Job]) -> bool:
-    """Whether another trial fits, judging by those that run; the first ones always do."""
-    peaks = [_peak(job.process.pid) for job in jobs]
-    try:
-        available = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
-    except OSError:
+    """Whether another trial fits, if it needs as much as the largest that runs; the first does.
+
+    What a trial needs is not known before one trains: until then there are no more than two.
+    """
+    if not jobs:
         return True
-    return not peaks or available > 1.2 * max(peaks)
+    if len(jobs) >= _FEW_BEFORE_ANY_TRAINS and not any(job.trains for job in jobs):
+        return False
+    peaks = [_kilobytes(job.process.pid, "VmHWM") for job in jobs]
+    available = _kilobytes("meminfo", "MemAvailable")
+    still_to_come = sum(max(peaks) - peak for peak in peaks)
+    return not available or available > still_to_come + 1.2 * max(peaks)
 
 
-def _peak(process: int) -> int:
-    try:
-        return _kilobytes(Path(f"/proc/{process}/status"), "VmHWM")
-    except OSError:  # it has just ended
-        return 0
+def _kilobytes(process: int | str, name: str) -> int:
+    """A line of /proc; 0 where it is missing, as when the process has just ended."""
+    path = Path(f"/proc/{process}/status" if isinstance(process, int) else f"/proc/{process}")
+    with contextlib.suppress(OSError):
+        if found := re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE):
+            return int(found[1])
+    return 0
 
 
-def _kilobytes(path: Path, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE)
-    return int(found[1]) if found else 0
+def _processor_seconds(process: int) -> float:
+    """What a process has used so far."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return math.inf

@@ -397,3 +397,24 @@ def test_a_read_only_folder_is_one_clear_message(tmp_path):
         claim.claimed(tmp_path, note=print),
     ):
         pass
+
+
+def test_only_a_heartbeat_that_stays_as_it_was_has_run_out(tmp_path):
+    now = [0.0]
+    path = elsewhere(tmp_path / "run")
+    silence = claim.Silence(patience=60.0, clock=lambda: now[0])
+    for beat in range(3):
+        os.utime(path, (beat, beat))
+        assert not silence.has_lasted(path)
+        now[0] += 59
+        assert not silence.has_lasted(path)
+    now[0] += 2
+    assert silence.has_lasted(path)
+    path.unlink()
+    assert not silence.has_lasted(path)
+
+
+def test_silence_says_nothing_of_a_process_whose_lock_shows_that_it_lives(tmp_path):
+    silence = claim.Silence(patience=-1.0)
+    with claim.claimed(tmp_path, note=print):
+        assert [silence.has_lasted(tmp_path / "claim.json") for _ in range(2)] == [False, False]

@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import warm
+import yaml
 
 from runner import main
 from runner.core import layout
@@ -57,6 +59,8 @@ def test_each_trial_is_a_run_and_a_diverged_one_stops_no_other(studied):
     assert (good.state, good.step, good.parameters, good.seed) == ("done", 40, {RATE: 0.005}, 0)
     assert good.best["accuracy"] > 0.2
     assert bad.state == "diverged"
+    threads = yaml.safe_load((good.folder / layout.PARAMS).read_text())["run"]["intra_op_threads"]
+    assert threads == max(len(os.sched_getaffinity(0)) // 2, 1)
     assert good.folder.name == "0000-initial_learning_rate=0.005,seed=0"
     assert (good.folder / layout.GIN).exists()
 
@@ -87,6 +91,13 @@ def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(stud
         (["--seeds=3,3"], "names 3 more than once"),
         (["--seeds=x"], "expected how many"),
         ([], "nothing varies"),
+        (["--vary=SGDConfig.momentum=0.1,0.9"], "SGDConfig.momentum"),
+        ([f"--vary={RATE}=1,2", f"--vary=learning_rate_config.{RATE}=1,2"], "configure the same"),
+        ([f"--vary={RATE}=-1,2"], "must be 0 or more"),
+        ([f"--vary={RATE}=1,1.0"], "configure the same"),
+        (["--folds=2000"], "only 1797 examples"),
+        (["--vary=MLPConfig.dropout=uniform(0, 0.5)"], "a grid needs lists"),
+        (["--seeds=2000", "--vary=MLPConfig.dropout=0.1,0.2,0.3,0.4,0.5,0.6"], "12,000 trials"),
         ([f"--vary={RATE}=1,2", f"--params_override={RATE_PATH}=3"], "configure the same"),
     ],
 )

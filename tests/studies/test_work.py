@@ -1,0 +1,178 @@
+"""How a study works through its trials. Their processes only play: no training here."""
+
+import functools
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from runner import config, main
+from runner.core import layout
+from runner.run_folder import claim, status
+from runner.runs.request import Request
+from runner.studies import pictures, study, trial, warm, worker
+
+DIGITS = ["--gin_file=digits.gin"]
+
+
+class Played:
+    """In place of a trial's process: prints and writes what one does, and ends."""
+
+    codes: ClassVar = {}  # by seed: the exit codes of its starts, the last one again and again
+    seconds = 0.0
+    started: ClassVar = []
+
+    def __init__(self, command, *, stdout, **_):
+        self.folder = Path(command[-1].removeprefix("--model_dir="))
+        self.seed = trial.read(self.folder).seed
+        codes = self.codes.get(self.seed, [0])
+        self.code = codes[min(self.started.count(self.seed), len(codes) - 1)]
+        self.started.append(self.seed)
+        self.pid, self.stdin, self.end = os.getpid(), None, time.monotonic() + self.seconds
+        if state := {0: "done", 3: "diverged"}.get(self.code):
+            status.StatusFile(self.folder).write(state, 40)
+            (self.folder / layout.CLAIM).unlink(missing_ok=True)
+        stdout.write("runner: no luck\n")
+
+    def poll(self):
+        return self.code if time.monotonic() >= self.end else None
+
+    def wait(self, timeout):
+        return self.code
+
+    def send_signal(self, number):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch):
+    monkeypatch.setattr(warm, "begin", lambda flags: None)
+    monkeypatch.setattr(warm, "Popen", Played)
+    monkeypatch.setattr(pictures, "draw", lambda *_: [])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for name, value in (("codes", {}), ("started", []), ("seconds", 0.0)):
+        monkeypatch.setattr(Played, name, value)
+    return Played
+
+
+def studied(folder, seeds, **options):
+    """The exit code of a study with one job."""
+    values = [f"--params_override=run.study.{name}={value}" for name, value in options.items()]
+    flags = [*DIGITS, f"--seeds={seeds}", "--jobs=1", *values, f"--model_dir={folder}"]
+    return main.main(["--mode=study", *flags])
+
+
+def test_what_ends_badly_is_started_again_by_rule_and_stops_no_other(tmp_path, played, capsys):
+    played.codes = {0: [1], 1: [-9], 2: [1, -9, 0], 3: [2], 4: [3]}
+    assert studied(tmp_path, 6, failures=100, tries=3) == 0
+    assert [played.started.count(seed) for seed in range(6)] == [3, 10, 3, 1, 1, 1]
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["trials"] == {"failed": 2, "done": 2, "refused": 1, "diverged": 1}
+    reasons = [each.reason for each in trial.all_of(tmp_path)[:2]]
+    assert reasons == ["no luck", "killed by SIGKILL"]
+
+
+def test_a_machine_on_which_all_fails_is_set_aside_until_the_next_start(tmp_path, played, capsys):
+    played.codes = {0: [1, 0], 2: [1], 3: [1]}
+    assert studied(tmp_path, 8, failures=3, tries=2) == 1
+    assert played.started == [0, 0, 1, 2, 2, 3]
+    said = capsys.readouterr()
+    assert "takes no more trials: 3 failed in a row (StudyConfig.failures)" in said.err
+    assert "5 trials left" in json.loads(said.out)["reason"]
+    assert studied(tmp_path, 8, failures=3, tries=2) == 0
+    assert played.started[6:] == [3, 4, 5, 6, 7]
+
+
+def fresh(monkeypatch):
+    """The seeds of trials that are no forks."""
+    seeds = []
+
+    class Fresh(Played):
+        codes: ClassVar = {}
+
+        def __init__(self, *arguments, start_new_session, **options):
+            super().__init__(*arguments, **options)
+            seeds.append(self.seed)
+
+    monkeypatch.setattr(worker.subprocess, "Popen", Fresh)
+    return seeds
+
+
+def test_forks_that_would_hang_are_fresh_processes_and_the_reason_is_said(
+    tmp_path, played, monkeypatch, capsys
+):
+    played.codes = {0: [warm.NOT_WARM]}
+    seeds = fresh(monkeypatch)
+    assert studied(tmp_path, 2) == 0
+    assert seeds == [0, 1]
+    assert "uses TensorFlow while it is imported" in capsys.readouterr().err
+
+
+def test_a_fork_that_hangs_is_ended_and_started_afresh(tmp_path, monkeypatch, capsys):
+    real = subprocess.Popen
+    monkeypatch.setattr(warm, "Popen", lambda _, **options: real(["sleep", "600"], **options))
+    monkeypatch.setattr(worker, "_SILENT_SECONDS", 0.1)
+    seeds = fresh(monkeypatch)
+    assert studied(tmp_path, 2) == 0
+    assert seeds == [0, 1]
+    assert "the fork for trial 0 hung" in capsys.readouterr().err
+    assert [each.kills for each in trial.all_of(tmp_path)] == [0, 0]
+
+
+def test_two_workers_do_no_trial_twice_and_both_see_the_end(tmp_path, played):
+    played.seconds = 0.1
+    given = [["digits.gin"], [], ["run.study.seeds=[0,1,2,3,4,5]", "run.study.jobs=1"]]
+    flags = {"gin_file": given[0], "params_override": given[2]}
+    loaded = config.load(*given[:2], overrides=given[2], trains=True, evaluates=True)
+    results = []
+
+    def work():
+        request = Request(loaded, tmp_path, "", arguments=DIGITS, flags=flags)
+        results.append(study.study(request)["trials"])
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    assert sorted(played.started) == [0, 1, 2, 3, 4, 5]
+    assert results == [{"done": 6}] * 2
+
+
+def test_a_trial_of_another_host_that_fell_silent_is_taken_over(tmp_path, played, monkeypatch):
+    monkeypatch.setattr(claim, "Silence", functools.partial(claim.Silence, patience=0.3))
+    folder = tmp_path / layout.TRIALS / "0000-seed=0"
+    trial.write(folder, {"number": 0, "parameters": {}, "seed": 0, "fold": None})
+    status.StatusFile(folder).write("running", 20)
+    holder = {"host": "other", "pid": 17, "boot": "b", "token": "t"}
+    (folder / layout.CLAIM).write_text(json.dumps(holder))
+    assert trial.read(folder).state == "running"
+    assert studied(tmp_path, 2) == 0
+    assert played.started == [1, 0]
+
+
+def test_no_more_trials_start_than_there_is_memory_for(monkeypatch):
+    class Running:
+        def __init__(self, pid, *, trains):
+            self.process, self.trains = type("Process", (), {"pid": pid}), trains
+
+    peaks = {1: 1000, 2: 600}
+    for available, fits in ((1700, True), (1500, False)):
+        monkeypatch.setattr(worker, "_kilobytes", lambda who, _, all=available: peaks.get(who, all))
+        assert worker.has_memory([Running(1, trains=True), Running(2, trains=False)]) == fits
+    assert worker.has_memory([])
+    assert not worker.has_memory([Running(1, trains=False), Running(2, trains=False)])
+
+
+def test_jobs_follow_from_cores_and_gpus_and_share_the_threads(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    assert worker.room(0, 100) == worker.Room(8, 1, [])
+    assert worker.room(0, 3) == worker.Room(3, 2, [])
+    assert worker.room(1, 100).threads == 0  # one alone takes what it likes
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert worker.room(0, 100) == worker.Room(2, 4, ["0", "2"])
