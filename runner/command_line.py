@@ -19,8 +19,8 @@ The same command again resumes. The last line on stdout is the result as JSON; t
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
 files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
-4 an export was rejected, 130 stopped by SIGINT and 143 preempted by SIGTERM, all saved: start it
-again.
+4 an export was rejected, 5 the compared runs differ, 130 stopped by SIGINT and 143 preempted by
+SIGTERM, all saved: start it again.
 """
 _SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
 
@@ -133,12 +133,34 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for predict: a file ending in .jsonl, .npz or .parquet; else, JSON lines in the "
         "run's folder, in predictions/; for find_rate and find_batch: the results, .json, or for "
-        "find_rate a picture (.png, .svg, .pdf) with the numbers beside it",
+        "find_rate a picture (.png, .svg, .pdf) with the numbers beside it; for runs: the table, "
+        ".csv, .json, .jsonl or .parquet; for compare: the differences, .json",
     )
     group.add_argument(
         "--overwrite",
         action="store_true",
         help="for predict: replace the file, complete or not",
+    )
+    group = parser.add_argument_group(
+        "look at runs",
+        "runner --mode=runs --model_dir=runs --where='accuracy > 0.9' --sort=-accuracy\n"
+        "runner --mode=compare runs/a runs/b",
+    )
+    group.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="for runs: the runs to show, by their columns: and, or, not, in, comparisons",
+    )
+    group.add_argument(
+        "--sort",
+        metavar="COLUMNS",
+        help="for runs: what to sort by, separated by commas; a - before one: the highest first",
+    )
+    group.add_argument(
+        "--columns",
+        metavar="NAMES",
+        help="for runs: what to show, separated by commas: state, best.accuracy, "
+        "trainer.train_steps, learning_rate, or patterns as in 'last.*'",
     )
     group = parser.add_argument_group(
         "average runs",
@@ -148,7 +170,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--runs",
         metavar="FOLDERS",
         help="for ensemble: its members, separated by commas; by default the trials of the study "
-        "in --model_dir",
+        "in --model_dir. For compare: the runs, which may also be given without a flag",
     )
     group.add_argument(
         "--select",

@@ -42,6 +42,20 @@ class RejectedError(RunnerError):
         self.results = results or {}
 
 
+class DifferError(RunnerError):
+    """The runs that were compared are not equal.
+
+    Attributes:
+        results: For JSON: in what they differ.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, results: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.results = results or {}
+
+
 # Errors from disks, permissions and kinds of files, which are not the program's fault.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _FILES = (

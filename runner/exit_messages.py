@@ -12,7 +12,7 @@ from typing import Any
 
 from runner import errors
 from runner.core import console, layout, signals, user_code
-from runner.errors import ConfigError, RejectedError, RunnerError
+from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
 from runner.run_folder import status
 
 
@@ -75,7 +75,7 @@ class Ending:
         return f" at step {step:,}; everything is saved, and the same command goes on"
 
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
-        if isinstance(error, RejectedError):
+        if isinstance(error, RejectedError | DifferError):
             return error.results
         return {
             "status": status.after(error),

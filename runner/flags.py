@@ -27,6 +27,9 @@ _WITHOUT = {
     "output": "a file in the run's folder",
     "runs": "the trials of the study in --model_dir",
     "metric": "what best checkpoints are chosen by",
+    "where": "all runs",
+    "sort": "the order of their names",
+    "columns": "those that say most",
 }
 
 
@@ -50,6 +53,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         return _for_init(flags, rest)
     if flags.like:
         raise ConfigError("--like is for --mode=init")
+    if flags.mode == "compare":
+        rest = _take_folders(flags, rest)
     if rest:
         raise ConfigError(command_line.unknown(rest[0]))
     if flags.mode is None and not flags.print_config:
@@ -59,8 +64,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _check_own(flags)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
-    if flags.mode == "ensemble":
-        return _for_ensemble(flags)
+    if flags.mode and not modes.MODES[flags.mode].configured:
+        return _without_experiment(flags)
     if not flags.gin_file and not flags.experiment:
         raise ConfigError("nothing to run: give --gin_file or --experiment")
     _check_folder(flags)
@@ -83,17 +88,32 @@ def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namesp
     return flags
 
 
-def _for_ensemble(flags: argparse.Namespace) -> argparse.Namespace:
-    """The flags of `ensemble`, whose members have their configuration."""
-    known = {"mode", "model_dir", "dry_run", "alsologtostderr", *modes.MODES["ensemble"].takes}
+def _take_folders(flags: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """Makes the folders that `compare` is given as they are part of `--runs`; returns the rest."""
+    folders = [each for each in rest if not each.startswith("-")]
+    if folders:
+        flags.runs = ",".join(filter(None, [flags.runs, *folders]))
+    return [each for each in rest if each.startswith("-")]
+
+
+def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
+    """The flags of a mode that is about runs, which have their configuration."""
+    known = {"mode", "model_dir", "alsologtostderr", *modes.MODES[flags.mode].takes}
+    known |= {"dry_run"} if flags.mode == "ensemble" else set()
     if idle := [name for name, value in vars(flags).items() if value and name not in known]:
         raise ConfigError(
-            f"--{idle[0]} has no effect with --mode=ensemble: each run has its own configuration"
+            f"--{idle[0]} has no effect with --mode={flags.mode}: each run has its own "
+            "configuration"
         )
     if flags.select is not None and flags.select < 1:
         raise ConfigError(f"--select={flags.select}: must be 1 or more, the members to choose")
     if flags.metric and not flags.select:
         raise ConfigError("--metric is what --select chooses by: give --select, too")
+    if (
+        flags.mode == "compare"
+        and len([each for each in (flags.runs or "").split(",") if each]) < 2
+    ):
+        raise ConfigError("compare needs two runs: runner --mode=compare runs/a runs/b")
     _check_folder(flags)
     return flags
 
@@ -116,7 +136,8 @@ def _check_folder(given: argparse.Namespace) -> None:
         return
     has_folder = modes.MODES[given.mode].has_folder
     if has_folder and not given.model_dir:
-        raise ConfigError("--model_dir is missing: the run's folder")
+        what = "the folder with the runs" if given.mode == "runs" else "the run's folder"
+        raise ConfigError(f"--model_dir is missing: {what}")
     if given.model_dir and not has_folder:
         raise ConfigError(
             f"--mode={given.mode} leaves nothing in a run's folder: leave --model_dir out "

@@ -89,9 +89,11 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     if row and not row.configured:
         request = Request(
             None,  # type: ignore[arg-type]
-            Path(given.model_dir),
+            Path(given.model_dir or ""),
             given.checkpoint or "",
             data=given.data or "",
+            output=Path(given.output) if given.output else None,
+            flags={name: value for name, value in vars(given).items() if value},
             dry_run=given.dry_run,
             stop=stop,
             like=given.like,

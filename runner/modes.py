@@ -125,6 +125,20 @@ def study(request: Request) -> Outcome:
     return Outcome(study.study(request))
 
 
+def runs(request: Request) -> Outcome:
+    """Shows the runs below a folder as a table: how far each is, its scores, what is special."""
+    from runner.inspection import runs
+
+    return Outcome(runs.runs(request.model_dir, runs.Wanted.of(request.flags)))
+
+
+def compare(request: Request) -> Outcome:
+    """Says in what runs differ: `runner --mode=compare runs/a runs/b`; exit code 5 if they do."""
+    from runner.inspection import compare
+
+    return Outcome(compare.compare(request.runs, request.output))
+
+
 def _warm_up(flags: Mapping[str, Any]) -> None:
     from runner.studies import warm
 
@@ -165,7 +179,12 @@ class Mode:
 
 
 _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
-OWN_FLAGS = ("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", *_STUDIES)
+_TABLES = ("sort", "where", "columns")
+OWN_FLAGS = (
+    *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric"),
+    *_STUDIES,
+    *_TABLES,
+)
 MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
     "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint",)),
@@ -193,6 +212,15 @@ MODES: Mapping[str, Mode] = {
         evaluates=True,
         takes=("checkpoint", "data", "runs", "select", "metric"),
         configured=False,
+    ),
+    "runs": Mode(runs, trains=False, evaluates=False, configured=False, takes=("output", *_TABLES)),
+    "compare": Mode(
+        compare,
+        trains=False,
+        evaluates=False,
+        configured=False,
+        has_folder=False,
+        takes=("runs", "output"),
     ),
     "find_rate": Mode(
         find_rate,

@@ -14,6 +14,7 @@ from runner.configuration.settings import (
     KEPT,
     LENGTH,
     NAME,
+    NOTES,
     OPTIONAL_NAME,
     PATTERN,
     REPORTS,
@@ -682,6 +683,15 @@ class RunConfig(base_config.Config):
     )
     epochs: EpochsConfig = setting(
         EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"
+    )
+    tags: tuple[str, ...] = setting(
+        (), "Words to find this run by in `--mode=runs`.", resume=NOTES, read="elsewhere"
+    )
+    notes: str = setting(
+        "",
+        "What there is to say about this run, for `--mode=runs`.",
+        resume=NOTES,
+        read="elsewhere",
     )
     study: StudyConfig | None = setting(
         None, "What `--mode=study` varies; a single run has none.", resume=REPORTS, read="elsewhere"

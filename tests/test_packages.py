@@ -13,7 +13,7 @@ RUNNER = ROOT / "runner"
 PACKAGES = [
     "core", "internals", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
     "reporting", "verification", "run_folder", "evaluation", "prediction", "training", "export",
-    "runs", "ensembles", "studies", "help", "projects", "face",
+    "runs", "ensembles", "studies", "inspection", "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used
@@ -41,6 +41,7 @@ WITHOUT_TENSORFLOW = [
     "runner.run_folder.watch",
     "runner.studies.publish",
     "runner.studies.pictures",
+    "runner.inspection.rows",
 ]
 
 

@@ -200,6 +200,7 @@ KEPT = Resume("what is kept, and where, does not change weights")
 BEST = Resume("the best checkpoint is found again from the history")
 ROLLBACKS = Resume("past rollbacks stay in the history")
 DEVICES = Resume("the same batches, if not the same bits")
+NOTES = Resume("words for people")
 PACE = Resume("the same data at another pace")
 BATCHES = Resume(
     "every example counts once, however they are batched",

@@ -50,6 +50,7 @@ _FILES = (
     *(HISTORY, TRAINING_ROWS, OVERVIEW, MODEL, TRACEBACK),
 )
 _FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS)
+_PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 
 
 def trials(study: Path) -> list[Path]:
@@ -75,6 +76,11 @@ def evaluator_name(folder: Path) -> str:
 def is_evaluator(folder: str) -> bool:
     """Whether a folder of this name is an evaluator's."""
     return folder.startswith(_EVALUATOR_FOLDER)
+
+
+def is_part(folder: str) -> bool:
+    """Whether a folder of this name within a run's folder belongs to that run."""
+    return folder in _PARTS or folder.startswith((_EVALUATOR_FOLDER, f"{BEST}-", REJECTED))
 
 
 def check(folder: Path) -> None:

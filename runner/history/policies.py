@@ -42,12 +42,12 @@ def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
     Raises:
         ConfigError: two rules would share a folder.
     """
-    run, best = config.run, _best(config)
+    run, official = config.run, best(config)
     rules = [rule for rule in (run.early_stopping, run.plateau) if not rule.source]
     return Policies(
         grid=_grid(config, evaluates=evaluates),
-        best=best,
-        best_folders=_best_folders(config, best),
+        best=official,
+        best_folders=_best_folders(config, official),
         deciding=tuple(name for rule in rules for name in (*rule.higher, *rule.lower)),
     )
 
@@ -67,7 +67,8 @@ def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
     )
 
 
-def _best(config: "Experiment") -> best_evaluation.BestRule | None:
+def best(config: "Experiment") -> best_evaluation.BestRule | None:
+    """Which evaluation is best, None if the configuration names no metric."""
     options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None

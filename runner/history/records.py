@@ -10,6 +10,9 @@ import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+PACE = ("steps_per_second", "mfu", "input_wait")
+"""What a training row holds besides the metrics; it differs from run to run."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:

@@ -15,12 +15,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 from tensorflow.python.ops import nn_ops
 
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The tensor of a checkpoint that says which object each other tensor belongs to."""
-VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-"""The end of the key of a variable's tensor."""
-SLOT = "/.OPTIMIZER_SLOT/"
-"""What follows the variable in the key of a legacy optimizer's slot."""
+from runner.internals.tensor_bundle import OBJECT_GRAPH, SLOT, VALUE  # noqa: F401, by their users
+
 UNFINISHED = "_temp"
 """The end of the name of a folder in which a checkpoint is being written."""
 

@@ -25,7 +25,3 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
         for name, array in arrays(logs).items()
         if array.size == 1 and np.issubdtype(array.dtype, np.number)
     }
-
-
-PACE = ("steps_per_second", "mfu", "input_wait")
-"""What a row holds besides the metrics; it differs from run to run."""

@@ -100,7 +100,8 @@ def look(path: Path) -> Seen | None:
 def abandoned(path: Path) -> bool:
     """Whether the claim's holder ran on this machine and is gone, as far as a lock can tell."""
     try:
-        with path.open("r+", encoding="utf-8") as file:
+        # NFS locks only what can be written; where nothing can be, a lock needs no more than this.
+        with path.open("r+" if os.access(path, os.W_OK) else "r", encoding="utf-8") as file:
             return read(file).holder.is_here and lock(file) is True
     except OSError:
         return False

@@ -72,6 +72,7 @@ class RunRecord:
             "pid": os.getpid(),
             "python": platform.python_version(),
             "platform": platform.platform(),
+            "machine": machine(),
             "versions": versions(),
             "code": code(Path.cwd(), self._secrets),
         }
@@ -108,6 +109,25 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found
+
+
+def machine() -> dict[str, Any]:
+    """What this machine computes with: its processor, cores and memory in bytes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "processor": _after("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores": cores,
+        "memory": 1024 * int((_after("/proc/meminfo", "MemTotal") or "0").split()[0]),
+    }
+
+
+def _after(path: str, name: str) -> str:
+    """What a file of the kernel says about `name`; empty if it says nothing."""
+    with contextlib.suppress(OSError):
+        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(name):
+                return line.partition(":")[2].strip()
+    return ""
 
 
 def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from runner import config
-from runner.configuration import gin_export, registry
+from runner.configuration import gin_export, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
-from runner.run_folder import claim, config_change, provenance, status
+from runner.run_folder import claim, config_change, data_files, provenance, status
 
 
 class Session:
@@ -98,6 +98,7 @@ class Session:
             self._status = self._contexts.enter_context(status.StatusFile(folder))
             self._step = self._status.step
         self._record = provenance.RunRecord(folder, self._command)
+        self.note(data=data_files.fingerprints(printing.plain(self._experiment)))
         self._contexts.enter_context(self._stop.abandoning(self._say_how_it_ended))
 
     def accept(self) -> None:

@@ -142,7 +142,7 @@ def read(folder: Path) -> Trial:
     rows = history.read(folder / layout.HISTORY)
     own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
     tests = [row for row in rows if isinstance(row, records.Test) and row.weights == "best"]
-    state, reason = _state(folder, seen, attempts)
+    state, reason = state_of(folder, seen, attempts)
     best = _best(own, objective)
     return Trial(
         number=number,
@@ -181,10 +181,16 @@ def _best(rows: Iterable[records.Evaluation], objective: Objective) -> records.E
     return best_evaluation.BestRule(*objective).best(rows) if objective.metric else None
 
 
-def _state(
+def state_of(
     folder: Path, seen: status.Status | None, attempts: Sequence[Mapping[str, Any]]
 ) -> tuple[State, str]:
-    """The trial's state, and why."""
+    """The state of a run, and why.
+
+    Args:
+        folder: The run's, a trial or not.
+        seen: What its status.json says.
+        attempts: What its attempts.jsonl says.
+    """
     ended = attempts[-1] if attempts else None
     if ended and ended["exit_code"] == ConfigError.exit_code:
         return "refused", ended["reason"]

@@ -175,5 +175,5 @@ def _row(
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
     return {
-        name: float(value) for name, value in row.items() if name not in ("step", *scalars.PACE)
+        name: float(value) for name, value in row.items() if name not in ("step", *records.PACE)
     }

@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.checkpoints import checkpoint_files
 from runner.core import files, layout
 from runner.errors import RunnerError
-from runner.reporting import scalars
+from runner.history import records
 from runner.verification import tensors
 
 TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
 
-_TIMES = ("time", "seconds", *scalars.PACE)
+_TIMES = ("time", "seconds", *records.PACE)
 
 
 def compare(first: Path, second: Path) -> list[tensors.Part]:
@@ -29,13 +28,18 @@ def compare(first: Path, second: Path) -> list[tensors.Part]:
     Raises:
         RunnerError: one of them has no checkpoint.
     """
-    logs = [_rows(folder / layout.TRAINING_ROWS) for folder in (first, second)]
     return [
         *tensors.compare(_newest(first), _newest(second)),
-        compare_rows(TRAINING_ROWS, *logs),
-        *_histories(first, second),
-        *_best(first, second),
+        training(first, second),
+        *histories(first, second),
+        *best(first, second),
     ]
+
+
+def training(first: Path, second: Path) -> tensors.Part:
+    """The training rows of two runs."""
+    logs = [_rows(folder / layout.TRAINING_ROWS) for folder in (first, second)]
+    return compare_rows(TRAINING_ROWS, *logs)
 
 
 def compare_rows(
@@ -73,6 +77,8 @@ def render(parts: Sequence[tensors.Part]) -> str:
 
 
 def _newest(model_dir: Path) -> Path:
+    from runner.checkpoints import checkpoint_files  # which loads TensorFlow
+
     path = checkpoint_files.latest(model_dir)
     if path is None:
         raise RunnerError(f"{model_dir} has no checkpoint to compare")
@@ -83,7 +89,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return list(files.read_json_lines(path))
 
 
-def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
+def histories(first: Path, second: Path) -> Iterator[tensors.Part]:
     """Evaluations and decisions, if there are any."""
     logs = [_rows(folder / layout.HISTORY) for folder in (first, second)]
     for kind, decides in ((EVALUATIONS, False), (DECISIONS, True)):
@@ -92,7 +98,7 @@ def _histories(first: Path, second: Path) -> Iterator[tensors.Part]:
             yield compare_rows(kind, old, new)
 
 
-def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
+def best(first: Path, second: Path) -> Iterator[tensors.Part]:
     """The best checkpoints, if either run has any."""
     found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):

@@ -1,4 +1,4 @@
-"""Compares two checkpoints bit by bit.
+"""Compares two checkpoints bit by bit. No TensorFlow.
 
 Left out is whatever may differ between two equal runs:
 
@@ -15,17 +15,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files
-from runner.internals import tensorflow as tf_internals
+from runner.internals import tensor_bundle
 
-_SLOT = re.escape(tf_internals.SLOT)
+_SLOT = re.escape(tensor_bundle.SLOT)
 _INPUTS = "input iterator"
 _LEFT_OUT = (
-    f"save_counter{tf_internals.VALUE}",
-    f"logs{tf_internals.VALUE}",
-    tf_internals.OBJECT_GRAPH,
+    f"save_counter{tensor_bundle.VALUE}",
+    f"logs{tensor_bundle.VALUE}",
+    tensor_bundle.OBJECT_GRAPH,
 )
 
 # The kind of a variable by its name in a checkpoint: the first pattern that matches counts.
@@ -96,10 +94,14 @@ class Part:
 
 
 def compare(first: Path, second: Path) -> list[Part]:
-    """The tensors of two checkpoints (paths without `.index`), a part for each kind."""
+    """The tensors of two checkpoints (paths without `.index`), a part for each kind.
+
+    Raises:
+        tensor_bundle.DamagedError: one of them is missing or cut short.
+    """
     old, new = (_Tensors(path) for path in (first, second))
     names: dict[str, list[str]] = {kind: [] for kind in ("weights", *_KINDS)}
-    for name in sorted(old.types.keys() | new.types.keys()):
+    for name in sorted({*old.names, *new.names}):
         names[kind_of(name)].append(name)
     return [
         Part(kind, len(found), tuple(_differences(found, old, new)))
@@ -117,29 +119,25 @@ class _Tensors:
     """A checkpoint's tensors, without what is left out."""
 
     def __init__(self, path: Path) -> None:
-        self._reader = checkpoint_files.open_reader(path)
-        types = self._reader.get_variable_to_dtype_map()
-        self.types = {name: types[name] for name in types if name not in _LEFT_OUT}
-
-    def read(self, name: str) -> np.ndarray:
-        """The tensor; a string as its bytes."""
-        value = self._reader.get_tensor(name)
-        if self.types[name] == tf.string:
-            text = value if isinstance(value, bytes) else repr(value.tolist()).encode()
-            return np.frombuffer(text, np.uint8)
-        return np.asarray(value)
+        self._bundle = tensor_bundle.Bundle(path)
+        self.names = [name for name in self._bundle.names if name not in _LEFT_OUT]
+        self.raw, self.read = self._bundle.raw, self._bundle.read
+        self.is_changed = self._bundle.is_changed
 
 
 def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator[Difference]:
     for name in names:
-        place = name.removesuffix(tf_internals.VALUE)
-        if name not in old.types or name not in new.types:
-            whose = "first" if name in old.types else "second"
+        place = name.removesuffix(tensor_bundle.VALUE)
+        if name not in old.names or name not in new.names:
+            whose = "first" if name in old.names else "second"
             yield Difference(place, f"only in the {whose} run's checkpoint", missing=True)
-        elif kind_of(name) != _INPUTS:
-            found = _bits(old.read(name), new.read(name))
-            if found:
-                yield Difference(place, found[0], bits=found[1])
+        elif kind_of(name) != _INPUTS and (found := _bits(old.read(name), new.read(name))):
+            both = {"first": old, "second": new}
+            changed = [whose for whose, tensors in both.items() if tensors.is_changed(name)]
+            after = "".join(
+                f"; the {whose} run's was changed after it was saved" for whose in changed
+            )
+            yield Difference(place, found[0] + after, bits=found[1])
 
 
 def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:

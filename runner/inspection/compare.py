@@ -1,0 +1,174 @@
+"""The mode `compare`: in what runs differ, and whether they do. No TensorFlow."""
+
+import dataclasses
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import cells
+
+from runner.core import console, files, layout
+from runner.errors import ConfigError, DifferError
+from runner.history import history, records
+from runner.inspection import differences, parting, rows
+from runner.inspection.differences import Section
+from runner.inspection.rows import Row
+
+_CUT = 48  # characters of a value
+_SHOWN = 30  # differences of a section
+_CURVES = 4
+_BARS = "▁▂▃▄▅▆▇█"
+_POINTS = 40  # of a curve
+
+
+def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, Any]:
+    """Shows in what runs differ.
+
+    Args:
+        folders: Two or more.
+        output: A file, .json, for all that was found.
+
+    Returns:
+        `equal` and all differences, if they are equal.
+
+    Raises:
+        ConfigError: one is not the folder of a run.
+        DifferError: they differ; it has the same results.
+    """
+    if output and output.suffix != ".json":
+        raise ConfigError(f"--output={output}: its name must end in .json")
+    found = [rows.of(folder) for folder in folders]
+    sections = differences.sections(found)
+    pairs = [parting.of(folders[0], other) for other in folders[1:]]
+    out = console.Console(sys.stdout)
+    for line in _lines(folders, found, sections, pairs):
+        out.say(line)
+    results = _results(folders, sections, pairs)
+    if output:
+        files.write_json(output, {**results, "curves": _series(found)})
+    if results["equal"]:
+        return results
+    said = ", ".join(results["differ_in"])
+    raise DifferError(f"the runs differ: {said}", results)
+
+
+def _results(
+    folders: Sequence[Path], sections: Sequence[Section], pairs: Sequence[parting.Parted]
+) -> dict[str, Any]:
+    differ_in = [each.name for each in sections if each.counts and each.differences]
+    if not all(pair.is_same for pair in pairs):
+        differ_in.append("training")
+    return {
+        "equal": not differ_in,
+        "runs": [str(folder) for folder in folders],
+        "differ_in": differ_in,
+        "parts_at": [pair.step for pair in pairs],
+        "same_until": [pair.same_until for pair in pairs],
+        "training": [[*pair.lines, *pair.before] for pair in pairs],
+        "differences": {
+            each.name: [dataclasses.asdict(one) for one in each.differences]
+            for each in sections
+            if each.differences
+        },
+    }
+
+
+def _lines(
+    folders: Sequence[Path],
+    found: Sequence[Row],
+    sections: Sequence[Section],
+    pairs: Sequence[parting.Parted],
+) -> Iterator[str]:
+    names = [str(folder) for folder in folders]
+    for section in sections:
+        if section.differences:
+            yield "\n".join([*_table(section, names), ""])
+    if same := [each.name for each in sections if not each.differences]:
+        yield f"the same: {', '.join(same)}\n"
+    yield from _curves(found, names)
+    for name, pair in zip(names[1:], pairs, strict=True):
+        yield f"{names[0]} and {name}: {pair.sentence}"
+        yield from (f"  {line}" for line in pair.lines)
+        if pair.before:
+            when = "" if pair.step is None else f" before step {pair.step:,}"
+            yield f"  different{when}: {'; '.join(pair.before)}"
+
+
+def _table(section: Section, names: Sequence[str]) -> list[str]:
+    """A line for each difference: its name, the value of each run, and how far they are apart."""
+    shown = section.differences[:_SHOWN]
+    lines = [[section.name, *names, ""]]
+    lines += [[_cut(each.name), *map(_cut, each.values), each.note] for each in shown]
+    widths = [max(map(cells.cell_len, column)) for column in zip(*lines, strict=True)]
+    made = [
+        "  ".join(
+            cell + " " * (width - cells.cell_len(cell))
+            for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    if more := len(section.differences) - len(shown):
+        made.append(f"and {more:,} more: --output=differences.json has them all")
+    return made
+
+
+def _cut(cell: str) -> str:
+    cell = "".join(each if each.isprintable() else "?" for each in cell)
+    return cell if len(cell) <= _CUT else f"{cell[: _CUT - 3]}..."
+
+
+def _series(found: Sequence[Row]) -> dict[str, list[list[list[float | str]]]]:
+    """For each metric that all runs have: each run's steps and values."""
+    every = [_evaluations(row) for row in found]
+    common = [name for name in every[0] if all(name in each for each in every)] if every else []
+    return {
+        name: [
+            [[step, *records.plain({"": x}).values()] for step, x in each[name]] for each in every
+        ]
+        for name in common
+    }
+
+
+def _evaluations(row: Row) -> dict[str, list[tuple[int, float]]]:
+    try:
+        log = history.read(row.folder / layout.HISTORY)
+    except Exception:
+        return {}
+    found: dict[str, list[tuple[int, float]]] = {}
+    for each in log:
+        if isinstance(each, records.Evaluation) and each.is_own:
+            for name, value in each.metrics.items():
+                found.setdefault(name, []).append((each.step, value))
+    return found
+
+
+def _curves(found: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    """Small pictures of the evaluations, on one scale for all runs."""
+    every = [_evaluations(row) for row in found]
+    deciding = [row.objective.metric for row in found if row.objective.metric]
+    common = [name for name in every[0] if all(name in each for each in every)]
+    common.sort(key=lambda name: name not in deciding)
+    for name in [each for each in common if len({str(one[each]) for one in every}) > 1][:_CURVES]:
+        values = [x for each in every for _, x in each[name] if math.isfinite(x)]
+        steps = [step for each in every for step, _ in each[name]]
+        if not values or len(set(steps)) < 2:
+            continue
+        low, high = min(values), max(values)
+        yield f"{name}, from {low:.4g} to {high:.4g}, step {min(steps):,} to {max(steps):,}"
+        width = max(map(cells.cell_len, names))
+        for label, each in zip(names, every, strict=True):
+            yield f"  {label:{width}}  {_bars(each[name], (min(steps), max(steps)), (low, high))}"
+        yield ""
+
+
+def _bars(
+    points: Sequence[tuple[int, float]], steps: tuple[int, int], values: tuple[float, float]
+) -> str:
+    line = [" "] * _POINTS
+    for step, value in points:
+        at = round((step - steps[0]) / (steps[1] - steps[0]) * (_POINTS - 1))
+        share = (value - values[0]) / ((values[1] - values[0]) or 1)
+        line[at] = _BARS[round(share * (len(_BARS) - 1))] if math.isfinite(value) else "×"  # noqa: RUF001
+    return "".join(line).rstrip()

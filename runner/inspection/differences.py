@@ -1,0 +1,247 @@
+"""In what runs differ: what was asked for, on what it ran, what came of it. No TensorFlow."""
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import files, layout, text
+from runner.errors import RunnerError
+from runner.inspection import columns, resolved, runs_table
+from runner.inspection.rows import Row
+
+_MOST_LAYERS = 20
+_ABSENT = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same in all runs.
+
+    Attributes:
+        name: What it is.
+        values: Its value in each run, as text.
+        note: How far they are apart.
+    """
+
+    name: str
+    values: Sequence[str]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """The differences of one kind.
+
+    Attributes:
+        name: The kind.
+        counts: Whether runs that differ in this are not equal; else it may only be a reason.
+        differences: What differs.
+    """
+
+    name: str
+    counts: bool
+    differences: Sequence[Difference]
+
+
+def sections(rows: Sequence[Row]) -> list[Section]:
+    """All that differs between runs, of which there are at least two.
+
+    Configuration, data, model, progress and metrics decide whether they are equal; code, packages
+    and machine do not: they explain.
+    """
+    starts = [last_start(row.folder) for row in rows]
+    made: list[tuple[str, bool, Iterable[Difference]]] = [
+        ("configuration", True, _configuration(rows)),
+        ("notes", False, _facts(rows, ("tags", "notes"))),
+        ("code", False, code(starts)),
+        ("packages", False, packages(starts)),
+        ("machine", False, machine(starts)),
+        ("data", True, data(starts)),
+        ("model", True, _overview([row.folder for row in rows])),
+        ("progress", True, _facts(rows, ("state", "reason", "step", "evaluations"))),
+        ("pace", False, _pace(rows)),
+        ("metrics", True, _metrics(rows)),
+    ]
+    return [Section(name, counts, _all(found, len(rows))) for name, counts, found in made]
+
+
+def _all(found: Iterable[Difference], runs: int) -> tuple[Difference, ...]:
+    """The differences; one that says so if a file has another form than it should."""
+    try:
+        return tuple(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return (Difference("a file is damaged", [str(error)] * runs),)
+
+
+def last_start(folder: Path) -> Mapping[str, Any]:
+    """What run.json says about the last start; empty where it says nothing."""
+    return next(iter(reversed(starts(folder))), {})
+
+
+def starts(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """What run.json says about all starts."""
+    try:
+        found = (files.read_json(folder / layout.RUN) or {}).get("starts") or []
+        return [each for each in found if isinstance(each, Mapping)]
+    except (AttributeError, OSError, RunnerError, TypeError):
+        return []
+
+
+def _of(name: str, values: Sequence[Any], note: str = "") -> Iterator[Difference]:
+    """The difference, if the values are not all the same."""
+    if len({_ABSENT if value in (None, "", (), []) else repr(value) for value in values}) > 1:
+        yield Difference(name, [_shown(value) for value in values], note)
+
+
+def _shown(value: Any) -> str:
+    if value is None or value in ("", (), []):
+        return _ABSENT
+    return resolved.shown(list(value) if isinstance(value, tuple) else value)
+
+
+def _configuration(rows: Sequence[Row]) -> Iterator[Difference]:
+    yield from _of("task", [row.task for row in rows])
+    values = [row.configuration for row in rows]
+    for path in resolved.differing(values):
+        if path not in ("run.tags", "run.notes"):
+            found = [resolved.get(each, path) for each in values]
+            yield Difference(path, [resolved.shown(value) for value in found])
+
+
+def _facts(rows: Sequence[Row], names: Iterable[str]) -> Iterator[Difference]:
+    for name in names:
+        yield from _of(name, [columns.FACTS[name](row) for row in rows])
+
+
+def code(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+    """Commits, and the files that were changed since, of a start of each run."""
+    found = [each.get("code") or {} for each in starts]
+    yield from _of("commit", [each.get("commit", "")[:12] for each in found])
+    changes = [_changed_files(each.get("diff") or "") for each in found]
+    names = dict.fromkeys(name for each in changes for name in each)
+    for name in names:
+        lines = [each.get(name, "") for each in changes]
+        if len(set(lines)) > 1:
+            yield Difference(
+                f"changes of {name}",
+                [text.counted(_edited(each), "line") if each else _ABSENT for each in lines],
+            )
+    untracked = [sorted(each.get("untracked") or []) for each in found]
+    yield from _of("files not in git", untracked)
+
+
+def _changed_files(diff: str) -> dict[str, str]:
+    """The part of a git diff about each file."""
+    parts = re.split(r"(?m)^diff --git a/.* b/(.*)$", diff)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _edited(diff: str) -> int:
+    return len(re.findall(r"(?m)^[+-](?![+-]{2} )", diff))
+
+
+def packages(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+    """Versions of Python and of packages."""
+    found = [{"python": each.get("python"), **(each.get("versions") or {})} for each in starts]
+    for name in dict.fromkeys(name for each in found for name in each):
+        yield from _of(name, [each.get(name) for each in found])
+
+
+def machine(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+    """Machines, their processors, memory and devices."""
+    for name in ("host", "platform"):
+        yield from _of(name, [each.get(name) for each in starts])
+    found = [each.get("machine") or {} for each in starts]
+    for name in ("processor", "cores"):
+        yield from _of(name, [each.get(name) for each in found])
+    yield from _of("memory", [text.size(each["memory"]) if each else None for each in found])
+    yield from _of("devices", [each.get("devices") for each in starts])
+
+
+def data(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+    """The files of data, by what they are named in the configuration; by content, if it differs.
+
+    A start before these were recorded is left out.
+    """
+    found = [each.get("data") for each in starts]
+    if any(each is None for each in found):
+        return
+    known = [each or {} for each in found]
+    if len({tuple(sorted(facts["digest"] for facts in each.values())) for each in known}) < 2:
+        return  # the same files, if perhaps elsewhere
+    for name in dict.fromkeys(name for each in known for name in each):
+        yield from _of(name, [_files(each.get(name)) for each in known])
+
+
+def _files(facts: Mapping[str, Any] | None) -> str:
+    if not facts:
+        return ""
+    return f"{text.counted(facts['files'], 'file')}, {facts['bytes']:,} B, {facts['digest'][:8]}"
+
+
+def _overview(folders: Sequence[Path]) -> Iterator[Difference]:
+    found = [_read(folder / layout.OVERVIEW) for folder in folders]
+    if not all(found):
+        return
+    for name in ("parameters", "trainable_parameters", "forward_flops_per_example"):
+        yield from _of(name.replace("_", " "), [each.get(name) for each in found])
+    layers = [_layers(one.get("layers", [])) for one in found]
+    names = dict.fromkeys(name for each in layers for name in each)
+    differing = [each for name in names for each in _of(name, [one.get(name) for one in layers])]
+    yield from differing[:_MOST_LAYERS]
+    if (more := len(differing) - _MOST_LAYERS) > 0:
+        yield Difference(f"{text.counted(more, 'more layer')}", [_ABSENT] * len(folders))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = files.read_json(path)
+    except (OSError, RunnerError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _layers(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Each layer by a name without the numbers that Keras counts a process's layers with."""
+    found: dict[str, str] = {}
+    for row in rows:
+        plain = re.sub(r"_\d+(?=/|$)", "", row["layer"])
+        names = (plain if n == 1 else f"{plain} ({n})" for n in itertools.count(1))
+        found[next(name for name in names if name not in found)] = _layer(row)
+    return found
+
+
+def _layer(facts: Mapping[str, Any]) -> str:
+    shapes = ("x".join(map(str, shape)) or "scalar" for shape in facts.get("shapes", []))
+    frozen = "" if facts.get("trainable") or not facts.get("not_trainable") else ", frozen"
+    return f"{facts.get('kind')} {' '.join(shapes)}{frozen}"
+
+
+def _pace(rows: Sequence[Row]) -> Iterator[Difference]:
+    yield from _of("time", [text.duration(row.seconds) for row in rows])
+    yield from _of("steps/s", [runs_table.pace(row.rate) for row in rows])
+    yield from _of("starts", [row.starts for row in rows])
+
+
+def _metrics(rows: Sequence[Row]) -> Iterator[Difference]:
+    """Metrics at the best, the last and the final evaluation, and in training."""
+    yield from _of("best step", [row.best_step for row in rows])
+    for at, metrics in columns.METRICS.items():
+        values = [metrics(row) for row in rows]
+        for name in dict.fromkeys(name for each in values for name in each):
+            each = [one.get(name) for one in values]
+            shown = name if name.startswith(f"{at}/") else f"{at} {name}"
+            yield from _of(shown, each, _apart(each))
+
+
+def _apart(values: Sequence[float | None]) -> str:
+    """How much more the others are than the first."""
+    first, *others = values
+    if first is None or not math.isfinite(first):
+        return ""
+    gaps = [None if each is None else each - first for each in others]
+    return " ".join(_ABSENT if gap is None else f"{gap:+.3g}" for gap in gaps)

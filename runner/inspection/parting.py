@@ -1,0 +1,202 @@
+"""Where two runs part: the first step at which they differ, bit by bit. No TensorFlow.
+
+Training rows, evaluations and decisions are compared by their steps, checkpoints that both still
+have tensor by tensor.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import files, layout, text
+from runner.errors import RunnerError
+from runner.inspection import differences
+from runner.internals import tensor_bundle
+from runner.verification import comparison, tensors
+
+_NAME = re.compile(r"ckpt-(\d+)\.index")
+_SHOWN = 3  # differences of a checkpoint that are named
+
+
+@dataclasses.dataclass(frozen=True)
+class Parted:
+    """How far two runs are the same.
+
+    Attributes:
+        step: The first step at which they differ; None if they do not differ, or nobody knows when.
+        same_until: The last step before, at which they are known to be the same; None if there is
+            none.
+        is_same: Whether all that was compared is the same.
+        lines: What differs, in sentences.
+        before: What was different before: code, packages, machine, starts.
+    """
+
+    step: int | None
+    same_until: int | None
+    is_same: bool
+    lines: Sequence[str]
+    before: Sequence[str]
+
+    @property
+    def sentence(self) -> str:
+        """In a sentence."""
+        if self.is_same:
+            return "the same, bit by bit"
+        if self.same_until is None:
+            return "not the same at any step that both have"
+        if self.step is None:
+            return f"the same at all steps that both have, up to step {self.same_until:,}"
+        return f"the same until step {self.same_until:,}"
+
+
+class _Found:
+    """Collects what was compared: steps at which the runs are the same, and those where not."""
+
+    def __init__(self) -> None:
+        self.same: set[int] = set()
+        self.apart: dict[int | None, list[str]] = {}
+
+    def note(self, step: int | None, line: str) -> None:
+        self.apart.setdefault(step, []).append(line)
+
+
+def of(first: Path, second: Path) -> Parted:
+    """Where the runs in two folders part."""
+    found = _Found()
+    _compare_rows(first, second, found)
+    _compare_checkpoints(first, second, found)
+    steps = [step for step in found.apart if step is not None]
+    step = min(steps, default=None)
+    earlier = [each for each in found.same if step is None or each < step]
+    order: Callable[[int | None], float] = lambda each: float("inf") if each is None else each  # noqa: E731
+    lines = [line for each in sorted(found.apart, key=order) for line in found.apart[each]]
+    return Parted(
+        step=step,
+        same_until=max(earlier, default=None),
+        is_same=not found.apart,
+        lines=lines,
+        before=_before(first, second, step) if found.apart else (),
+    )
+
+
+def _compare_rows(first: Path, second: Path, found: _Found) -> None:
+    """Notes the first difference of each kind of rows."""
+    parts: list[tensors.Part] = []
+    for kind, compare in (
+        (layout.TRAINING_ROWS, lambda: [comparison.training(first, second)]),
+        (layout.HISTORY, lambda: comparison.histories(first, second)),
+    ):
+        try:
+            parts += compare()
+        except (OSError, TypeError, KeyError, ValueError) as error:
+            found.note(None, f"{kind} cannot be compared: {error}")
+    for part in parts:
+        _note_rows(part, set(_steps(first, part.kind)) & set(_steps(second, part.kind)), found)
+
+
+def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
+    """Notes where rows of one kind, of which both runs have some steps, begin to differ."""
+    missing = [each for each in part.differences if each.missing]
+    apart = [each for each in part.differences if not each.missing]
+    parted = min((each.step for each in apart if each.step is not None), default=None)
+    found.same |= {step for step in common if parted is None or step < parted}
+    if apart:
+        others = len({each.step for each in apart}) - 1
+        more = f", and {text.counted(others, 'more step')}" if others else ""
+        found.note(parted, f"{part.kind}: {apart[0]}{more}")
+    if missing:
+        more = f", and {text.counted(len(missing) - 1, 'more step')}" if missing[1:] else ""
+        found.note(None, f"{part.kind}: {missing[0]}{more}")
+
+
+def _steps(folder: Path, kind: str) -> Iterator[int]:
+    """The steps of a run's rows of one kind."""
+    is_training = kind == comparison.TRAINING_ROWS
+    for row in files.read_json_lines(
+        folder / (layout.TRAINING_ROWS if is_training else layout.HISTORY)
+    ):
+        if is_training or ("metrics" in row) == (kind == comparison.EVALUATIONS):
+            yield row["step"]
+
+
+def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
+    """Notes what differs in the checkpoints that both have, the best ones included."""
+    ours, theirs = _checkpoints(first), _checkpoints(second)
+    for name in sorted(ours.keys() & theirs.keys(), key=lambda name: (ours[name], name)):
+        step = ours[name]
+        try:
+            parts = tensors.compare(first / name, second / name)
+        except (RunnerError, ValueError) as error:
+            found.note(step, f"{name} cannot be compared: {error}")
+            continue
+        if any(part.differences for part in parts):
+            found.note(step, _sentence(name, parts, _variables(first / name)))
+        else:
+            found.same.add(step)
+
+
+def _checkpoints(folder: Path) -> dict[str, int]:
+    """The names of checkpoints below a run's folder, with their steps."""
+    paths = [*folder.glob("ckpt-*.index"), *folder.glob(f"{layout.BEST}*/ckpt-*.index")]
+    found = {}
+    for path in paths:
+        linked = path.parent != folder and _same(path, folder / path.name)
+        if (match := _NAME.fullmatch(path.name)) and not linked:
+            found[path.relative_to(folder).as_posix().removesuffix(".index")] = int(match[1])
+    return found
+
+
+def _same(path: Path, other: Path) -> bool:
+    return other.exists() and path.samefile(other)
+
+
+def _sentence(name: str, parts: Sequence[tensors.Part], variables: Mapping[str, str]) -> str:
+    """`ckpt-1250 differs in 12 tensors (4 weights, 8 slots): dense/kernel: 1 of 640 values`."""
+    differing = [part for part in parts if part.differences]
+    counts = ", ".join(f"{part.differing:,} {part.kind}" for part in differing)
+    all_of = [each for part in differing for each in part.differences]
+    shown = "".join(
+        f"\n    {_place(each.place, variables)}: {each.what}" for each in all_of[:_SHOWN]
+    )
+    more = f"\n    and {len(all_of) - _SHOWN:,} more" if len(all_of) > _SHOWN else ""
+    total = text.counted(sum(part.differing for part in differing), "tensor")
+    return f"{name} differs in {total} ({counts}):{shown}{more}"
+
+
+def _variables(path: Path) -> dict[str, str]:
+    try:
+        return tensor_bundle.Bundle(path).variables
+    except (RunnerError, ValueError, KeyError):  # it has no graph of objects
+        return {}
+
+
+def _place(key: str, variables: Mapping[str, str]) -> str:
+    """A variable's key, and its name if that says more."""
+    name = variables.get(f"{key}{tensor_bundle.VALUE}", "").partition(":")[0]
+    return f"{key} ({name})" if name and not key.endswith(name) else key
+
+
+def _before(first: Path, second: Path, step: int | None) -> list[str]:
+    """What was different before a step, on what the runs ran."""
+    starts = [_until(each, step) for each in (first, second)]
+    found = []
+    pair = [each[-1] if each else {} for each in starts]
+    for about in (differences.code, differences.packages, differences.machine, differences.data):
+        found += [f"{each.name}: {' against '.join(each.values)}" for each in about(pair)]
+    counts = [len(each) for each in starts]
+    if max(counts) > 1:
+        found.append(f"started {counts[0]} and {text.counted(counts[1], 'time')} until then")
+    return found
+
+
+def _until(folder: Path, step: int | None) -> list[Mapping[str, Any]]:
+    """The starts of a run that had begun before it came to a step."""
+    found: list[Mapping[str, Any]] = []
+    for start in differences.starts(folder):
+        reached = found[-1].get("step") if found else None
+        if step is not None and isinstance(reached, int) and reached >= step:
+            break
+        found.append(start)
+    return found

@@ -1,0 +1,81 @@
+"""What the files of data are that a configuration names, as fingerprints. No TensorFlow.
+
+Files may be many and large: all their names and sizes count, and of some of them the beginnings and
+ends. Times do not, so a copy of a file is the same.
+"""
+
+import contextlib
+import glob
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_FIELDS = ("path", "paths", "file", "files")  # how names of fields end
+_MOST = 10_000  # entries that are looked at
+_READ = 32  # files of which something is read
+_PART = 1 << 16  # bytes
+
+
+def fingerprints(configuration: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By what a configuration names: how many files, how many bytes, and a digest.
+
+    Args:
+        configuration: The experiment as plain values. Paths and patterns of local files in the task
+            and in the evaluation sets count, and data sets of TFDS by what describes them.
+    """
+    run = configuration.get("run", {})
+    sections = [configuration.get("task", {}), run.get("evaluation_sets", []), run.get("test", {})]
+    found = {}
+    for name in dict.fromkeys(each for section in sections for each in _named(section)):
+        with contextlib.suppress(OSError):
+            if facts := _facts(_files(name)):
+                found[name] = facts
+    return found
+
+
+def _named(values: Any, field: str = "") -> Iterator[str]:
+    """The paths and patterns that values name."""
+    if isinstance(values, Mapping):
+        if name := values.get("tfds_name"):
+            root = values.get("tfds_data_dir") or os.environ.get("TFDS_DATA_DIR")
+            yield f"{root or '~/tensorflow_datasets'}/{name}/**/dataset_info.json"
+        for each, value in values.items():
+            if each != "tfds_data_dir":
+                yield from _named(value, each)
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from _named(value, field)
+    elif isinstance(values, str) and values and field.endswith(_FIELDS):
+        yield values
+
+
+def _files(name: str) -> list[tuple[str, Path]]:
+    """The files that a path or a pattern names, with their names there; in order."""
+    given = Path(name).expanduser()
+    tops = [given] if given.exists() else map(Path, glob.iglob(str(given), recursive=True))  # noqa: PTH207
+    inside = ((top, path) for top in tops for path in (top.rglob("*") if top.is_dir() else [top]))
+    return sorted(
+        (path.relative_to(top.parent).as_posix(), path)
+        for top, path in itertools.islice(inside, _MOST)
+        if path.is_file()
+    )
+
+
+def _facts(files: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+    """How many files, their size in bytes and a digest; empty if there are none."""
+    if not files:
+        return {}
+    sizes = [path.stat().st_size for _, path in files]
+    digest = hashlib.sha256()
+    for (name, _), size in zip(files, sizes, strict=True):
+        digest.update(f"{name} {size}\n".encode())
+    apart = max(1, len(files) // _READ)
+    for (_, path), size in list(zip(files, sizes, strict=True))[::apart]:
+        with path.open("rb") as file:
+            digest.update(file.read(_PART))
+            file.seek(max(size - _PART, 0))
+            digest.update(file.read(_PART))
+    return {"files": len(files), "bytes": sum(sizes), "digest": digest.hexdigest()[:16]}
