@@ -189,8 +189,10 @@ def _stamp(found: folders.Found) -> str:
 
 def _state(found: folders.Found, known: Mapping[str, Any]) -> tuple[str, str]:
     """The state now: whether a process is at work there is not written in any file."""
-    said = known["status"]
-    seen = status.Status(*said, "", 0) if said else None
+    seen = None
+    if known["status"]:
+        said, step, reason, heartbeat = known["status"]
+        seen = status.Status(said, step, reason, heartbeat, host="", pid=0)
     state, reason = trial.state_of(found.folder, seen, known["attempts"])
     if state == "running" and layout.CLAIM in found.files:
         quiet = time.time() - found.files[layout.CLAIM][1] / 1e9

@@ -70,7 +70,7 @@ def test_a_damaged_index_is_told(saved, cut):
     path, _ = saved
     index = path.with_name("ckpt-1.index")
     index.write_bytes(index.read_bytes()[:-cut])
-    with pytest.raises(tensor_bundle.DamagedError, match="ckpt-1.index is damaged"):
+    with pytest.raises(tensor_bundle.DamagedError, match=r"ckpt-1.index is damaged"):
         tensor_bundle.Bundle(path)
 
 
