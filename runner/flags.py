@@ -105,6 +105,8 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
             f"--{idle[0]} has no effect with --mode={flags.mode}: each run has its own "
             "configuration"
         )
+    if "steps" in modes.MODES[flags.mode].takes:
+        steps_of(flags)
     if flags.select is not None and flags.select < 1:
         raise ConfigError(f"--select={flags.select}: must be 1 or more, the members to choose")
     if flags.metric and not flags.select:
@@ -195,11 +197,27 @@ def profile_steps(given: argparse.Namespace) -> tuple[int, int] | None:
     """
     if given.profile_steps is None:
         return None
-    if not re.fullmatch(r"\d+:\d+", given.profile_steps):
-        raise ConfigError(
-            f"--profile_steps={given.profile_steps}: expected FIRST:LAST, as in 100:102"
-        )
-    first, _, last = given.profile_steps.partition(":")
+    return _range("--profile_steps", given.profile_steps)
+
+
+def steps_of(given: argparse.Namespace) -> tuple[int, int]:
+    """The first and the last step of `--steps`.
+
+    Raises:
+        ConfigError: there are none, or it is not a range of steps.
+    """
+    if given.steps is None:
+        raise ConfigError("--steps is missing: the steps to train again, as in --steps=1190:1201")
+    first, last = _range("--steps", given.steps)
+    if not 1 <= first <= last:
+        raise ConfigError(f"--steps={given.steps}: expected FIRST:LAST, both included, from 1")
+    return first, last
+
+
+def _range(flag: str, text: str) -> tuple[int, int]:
+    if not re.fullmatch(r"\d+:\d+", text):
+        raise ConfigError(f"{flag}={text}: expected FIRST:LAST, as in 100:102")
+    first, _, last = text.partition(":")
     return int(first), int(last)
 
 

@@ -111,6 +111,14 @@ def ensemble(request: Request) -> Outcome:
         return ensemble.ensemble(request)
 
 
+def replay(request: Request) -> Outcome:
+    """Trains a few steps of a run again, and shows what each layer and each gradient does."""
+    from runner.runs import replay
+
+    with _plainly():
+        return Outcome(replay.replay(request))
+
+
 def find_batch(request: Request) -> Outcome:
     """Tries ever larger batches: which of them fit in memory, and how fast each is."""
     from runner.runs import find_batch
@@ -181,7 +189,7 @@ class Mode:
 _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
 _TABLES = ("sort", "where", "columns")
 OWN_FLAGS = (
-    *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric"),
+    *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", "steps"),
     *_STUDIES,
     *_TABLES,
 )
@@ -221,6 +229,13 @@ MODES: Mapping[str, Mode] = {
         configured=False,
         has_folder=False,
         takes=("runs", "output"),
+    ),
+    "replay": Mode(
+        replay,
+        trains=True,
+        evaluates=False,
+        takes=("steps", "output", "overwrite"),
+        configured=False,
     ),
     "find_rate": Mode(
         find_rate,

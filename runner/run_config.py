@@ -578,6 +578,13 @@ class RunConfig(base_config.Config):
         allowed=SIZE,
         resume=REPORTS,
     )
+    system_seconds: float = setting(
+        10.0,
+        "How often processor, memory, disk, network and GPUs are sampled into `system.jsonl` and "
+        "TensorBoard; 0: never.",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
     profile_every: int = setting(
         0,
         "Three steps up to each multiple of this are profiled, as by `--profile_steps`; 0: none. "
@@ -644,6 +651,21 @@ class RunConfig(base_config.Config):
         "Results and rows of history say so.",
         allowed=SIZE,
         read="evaluation",
+    )
+    notify: str = setting(
+        "",
+        "Who is told when the run ends or improves: the URL of a webhook, which gets JSON, `$NAME` "
+        "for one in the environment, or a command for the shell, which gets the JSON as its input "
+        "and `$RUNNER_TEXT`. Training does not wait. Empty: nobody.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    notify_on: tuple[str, ...] = setting(
+        ("done", "stopped", "preempted", "diverged", "failed"),
+        "What of: how a run ends, or `best`, an evaluation that is better than all before it.",
+        allowed=some_of("done", "stopped", "preempted", "diverged", "failed", "best"),
+        resume=REPORTS,
+        read="elsewhere",
     )
     pause_at: int = setting(
         0,

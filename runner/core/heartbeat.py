@@ -13,7 +13,11 @@ SECONDS = 5.0
 
 @contextlib.contextmanager
 def beating(
-    beat: Callable[[], None], *, seconds: float = SECONDS, note: console.Note = console.say
+    beat: Callable[[], None],
+    *,
+    seconds: float = SECONDS,
+    note: console.Note = console.say,
+    what: str = "heartbeat",
 ) -> Iterator[None]:
     """Within the block, a thread calls `beat` every `seconds`, even in long loops and evaluations.
 
@@ -32,10 +36,10 @@ def beating(
                 return
             except OSError as error:
                 if works:
-                    note(f"no heartbeat, and the run goes on: {error}")
+                    note(f"no {what}, and the run goes on: {error}")
                 works = False
 
-    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+    thread = threading.Thread(target=run, name=what, daemon=True)
     thread.start()
     try:
         yield

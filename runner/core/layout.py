@@ -12,13 +12,16 @@ CLAIM = "claim.json"
 CHECKPOINT = "checkpoint"  # TensorFlow's list of checkpoints
 HISTORY = "history.jsonl"
 TRAINING_ROWS = "train.jsonl"
+SYSTEM_ROWS = "system.jsonl"
 OVERVIEW = "overview.json"
 MODEL = "model.json"  # the layers of a model that runner.fit was given
 TRACEBACK = "traceback.txt"
+NOTIFY_LOG = "notify.log"
 
 TRAIN = "train"
 VALIDATION = "validation"
 TEST = "test"
+SYSTEM = "system"
 TEST_LAST = "test-last"
 SETS = "sets"
 EXPORT = "export"  # in it a folder for each format, in that one for each step
@@ -30,6 +33,7 @@ BEST = "best"
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
+REPLAY = "replay"
 ENSEMBLE = "ensemble.json"
 ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
 
@@ -47,9 +51,9 @@ _EVALUATOR_FOLDER = "eval-"
 
 _FILES = (
     *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
-    *(HISTORY, TRAINING_ROWS, OVERVIEW, MODEL, TRACEBACK),
+    *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
-_FOLDERS = (TRAIN, VALIDATION, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS)
+_FOLDERS = (TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS, REPLAY)
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 
 

@@ -109,6 +109,11 @@ class Session:
         if self._unwritten:
             self._unwritten.write(self._folder)
 
+    @property
+    def step(self) -> int | None:
+        """The step reached, as far as it was noted; None if that is unknown."""
+        return self._step
+
     def at(self, step: int | None) -> None:
         """Notes the step reached."""
         self._step = step

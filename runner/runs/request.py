@@ -73,6 +73,7 @@ class Request:
         runs: The folders of an ensemble's members; none: the trials of a study in `model_dir`.
         select: How many members an ensemble chooses; 0: none.
         metric: What it chooses them by; empty: what their best checkpoints are chosen by.
+        steps: The first and the last step that `replay` trains again.
         like: Which kind of project `init` writes.
     """
 
@@ -93,6 +94,7 @@ class Request:
     eval_actions: Sequence[schedule.Action] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
+    steps: tuple[int, int] = (0, 0)
     like: str = ""
     runs: Sequence[Path] = ()
     select: int = 0

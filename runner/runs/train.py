@@ -1,52 +1,77 @@
 """The modes `train` and `train_and_eval`."""
 
+import dataclasses
+
 from runner import config
 from runner.configuration import unused_values
 from runner.core import closing, console, schedule
 from runner.history import policies, records
-from runner.reporting import hparams
+from runner.reporting import hparams, system_metrics
 from runner.run_folder import session, status
-from runner.runs import open_run, training_run, user_actions
+from runner.runs import notifications, open_run, training_run, user_actions
 from runner.runs.request import Outcome, Request, results
 from runner.training import controller
 
 
 def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
-    experiment, model_dir = request.config, request.model_dir
+    run, folder = request.config.run, request.model_dir
     command = request.command("train_and_eval" if evaluates else "train")
-    with session.Session(model_dir, experiment, command, stop=request.stop) as start:
+    with (
+        notifications.Notifier(run.notify, run.notify_on, folder) as told,
+        session.Session(folder, request.config, command, stop=request.stop) as start,
+    ):
         start.begin(allow=request.allow_config_change)
-        matters = unused_values.concerned(experiment, evaluates=evaluates)
-        with (
-            hparams.session(experiment, model_dir) as board,
-            unused_values.Reads(experiment, matters) as reads,
-        ):
-            console.announce("building the model ...")
-            plan = policies.of(experiment, evaluates=evaluates)
-            run = open_run.open_run(request, plan, beat=start.at)
-            start.accept()
-            start.at(run.step)
-            report = unused_values.Report(
-                reads, note=console.say, record=lambda paths: start.note(unread=paths)
-            )
-            with closing.closing(run):
-                run.report()
-                start.note(devices=run.devices)
-                ending = user_actions.at_end(experiment)
-                driver = _drive(run, request, report)
-                paused = "" if driver.stop_reason else _paused(experiment, driver.step)
-                tested = {} if paused else run.test(driver.step)
-                for action in () if paused else ending:
-                    action(run.newest)
-            rows = run.state.history.evaluations
-            if board and plan.best:
-                board.best(plan.best.best(rows))
-            reason = driver.stop_reason or paused
-            start.end("stopped" if reason else "done", driver.step, reason or "")
+        outcome = _train(request, start, told, evaluates=evaluates)
+        told.ended(outcome.results)
+    return outcome
+
+
+def _train(
+    request: Request,
+    start: session.Session,
+    told: notifications.Notifier,
+    *,
+    evaluates: bool,
+) -> Outcome:
+    """The whole of a start that has its folder."""
+    experiment = request.config
+    matters = unused_values.concerned(experiment, evaluates=evaluates)
+    with (
+        hparams.session(experiment, request.model_dir) as board,
+        unused_values.Reads(experiment, matters) as reads,
+    ):
+        console.announce("building the model ...")
+        plan = policies.of(experiment, evaluates=evaluates)
+        heard = told.when_best(plan.best, lambda: run.state.history)
+        request = dataclasses.replace(request, eval_actions=[*request.eval_actions, heard])
+        run = open_run.open_run(request, plan, beat=start.at)
+        start.accept()
+        start.at(run.step)
+        report = unused_values.Report(
+            reads, note=console.say, record=lambda paths: start.note(unread=paths)
+        )
+        seconds, draws = experiment.run.system_seconds, experiment.run.tensorboard
+        sampled = system_metrics.sampled(
+            request.model_dir, lambda: start.step, seconds=seconds, draws=draws
+        )
+        with closing.closing(run), sampled:
+            run.report()
+            start.note(devices=run.devices)
+            ending = user_actions.at_end(experiment)
+            driver = _drive(run, request, report)
+            paused = "" if driver.stop_reason else _paused(experiment, driver.step)
+            tested = {} if paused else run.test(driver.step)
+            for action in () if paused else ending:
+                action(run.newest)
+        rows = run.state.history.evaluations
+        if board and plan.best:
+            board.best(plan.best.best(rows))
+        reason = driver.stop_reason or paused
+        start.end("stopped" if reason else "done", driver.step, reason or "")
     state = "stopped" if reason else "done"
     more = {"test": tested, "reason": reason, "limited": request.limits}
-    made = results(state, rows, plan.best, model_dir, **more)
+    made = results(state, rows, plan.best, request.model_dir, **more)
     made["step"] = driver.step
     if not evaluates:
         made["metrics"] = records.plain(run.state.log.newest)

@@ -80,6 +80,11 @@ class TrainingState:
         self.log.rewind(step)
         return bool(dropped)
 
+    def put_back(self, step: int) -> None:
+        """Restores the checkpoint of `step`, and nothing of logs and inputs."""
+        self._restore(self.store.path(step))
+        self.trainer.put_back_extra_state()
+
     def decide(self, step: int) -> str | None:
         """Reads evaluators' evaluations before a commit; returns a reason to stop, or None."""
         self.decisions.before_commit(step)

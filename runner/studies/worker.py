@@ -39,7 +39,7 @@ def arguments(
         pause_at: Where it is to pause; 0: nowhere.
     """
     found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
-    values = ["run.study=null", f"run.seed={facts['seed']}"]
+    values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
     if facts["fold"] is not None:
         for data in ("train_data", "validation_data"):
             values += [f"task.{data}.fold={facts['fold']}", f"task.{data}.folds={folds}"]

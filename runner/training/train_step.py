@@ -41,6 +41,10 @@ class TrainStep:
         """Trains on a batch of all replicas; returns a bool scalar."""
         return self._step(batch)
 
+    def eagerly(self, batch: Any) -> None:
+        """The same step in Python, op by op where functions run eagerly; for whoever looks on."""
+        self._step_on(batch)
+
     def _trace(self, *, compiled: bool) -> None:
         trainer = self._trainer
         parts = trainer.config.run.gradient_accumulation

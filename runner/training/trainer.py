@@ -259,6 +259,14 @@ class Trainer(evaluator.Evaluator):
         """One step on the next batch; see `orbit.StandardTrainer`."""
         self.brake.sound.assign(self._step(self.next_train_inputs(iterator)))
 
+    def draw(self) -> Any:
+        """The next batch of all replicas, which is then not trained on."""
+        return self.next_train_inputs(self._iterator)
+
+    def run_eagerly(self, batch: Any) -> None:
+        """One step on a batch, op by op where functions run eagerly."""
+        self._step.eagerly(batch)
+
     def _read_metrics(self) -> evaluator.Logs:
         logs = {metric.name: metric.result() for metric in self._metrics}
         logs["learning_rate"] = self._learning_rate()

@@ -1,0 +1,141 @@
+"""What a person hears of a run: a message to a webhook, or to a command, when it ends or improves.
+
+Each message is sent by a process of its own, which gives up after some seconds: training waits for
+none, and a run that ends waits at most that long. What could not be sent stands in notify.log.
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from runner.core import layout
+from runner.errors import ConfigError
+from runner.history import best_evaluation, history, records
+from runner.reporting import progress
+from runner.run_folder import status
+
+SECONDS = 10.0
+"""How long a message may take."""
+
+_SENDER = "runner.runs.sender"
+_NAME = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+
+
+class Notifier:
+    """Tells a webhook or a command what becomes of a run.
+
+        with Notifier("https://...", ("failed", "best"), folder) as told:
+            ...
+            told.tell("done", "1,000 steps", step=1000)
+
+    An error that ends the block is told as what it makes of the run.
+
+    Args:
+        target: A URL, `$NAME` for one in the environment, or a command for the shell; empty: nobody
+            is told.
+        events: Which events are told.
+        folder: The run's folder.
+        seconds: How long a message may take.
+
+    Raises:
+        ConfigError: `target` names a variable that the environment does not have.
+    """
+
+    def __init__(
+        self, target: str, events: Collection[str], folder: Path, *, seconds: float = SECONDS
+    ) -> None:
+        self._target = _resolved(target)
+        self._events = events if target else ()
+        self._folder = folder
+        self._seconds = seconds
+        self._senders: list[subprocess.Popen] = []
+        self._best = 0  # the step of the best evaluation that was told
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.tell(status.after(error), str(error))
+        for sender in self._senders:
+            try:
+                sender.wait(self._seconds + 1)
+            except subprocess.TimeoutExpired:  # it should have ended itself
+                sender.kill()
+
+    def tell(self, event: str, said: str, **facts: Any) -> None:
+        """Sends a message and does not wait.
+
+        Args:
+            event: `best`, or the state in which the run ended.
+            said: What happened, in a few words.
+            facts: Further ones for the message's JSON.
+        """
+        if event not in self._events:
+            return
+        first = said.strip().partition("\n")[0]
+        message = {
+            "text": f"{self._folder}: {event}" + (f", {first}" if first else ""),
+            "event": event,
+            "run": str(self._folder.absolute()),
+            "host": socket.gethostname(),
+            **facts,
+        }
+        log = self._folder / layout.NOTIFY_LOG if self._folder.is_dir() else None
+        job = {"target": self._target, "message": message, "log": log and str(log)}
+        sender = subprocess.Popen(
+            [sys.executable, "-m", _SENDER, str(self._seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # a signal from the terminal is not for it
+        )
+        self._senders = [*(each for each in self._senders if each.poll() is None), sender]
+        assert sender.stdin
+        with sender.stdin as pipe:
+            pipe.write(json.dumps(job))
+
+    def ended(self, results: Mapping[str, Any]) -> None:
+        """Sends the results of a run that has ended as its own message."""
+        said = results.get("reason") or f"{results['step']:,} steps"
+        if metrics := results["metrics"]:
+            said += f": {progress.values(metrics)}"
+        self.tell(results["status"], said, **results)
+
+    def when_best(
+        self, rule: best_evaluation.BestRule | None, rows: Callable[[], history.History]
+    ) -> Callable[[Mapping[str, Any]], None]:
+        """An action after evaluations, which tells of one that is better than all before it."""
+
+        def action(_: Mapping[str, Any]) -> None:
+            newest = rows().evaluations[-1]
+            if rule is None or newest.step == self._best or rule.best(rows().evaluations) != newest:
+                return
+            self._best = newest.step
+            values = {each: newest.metrics[each] for each in rule.names if each in newest.metrics}
+            said = f"step {newest.step:,}: {progress.values(values)}"
+            self.tell("best", said, step=newest.step, metrics=records.plain(newest.metrics))
+
+        return action
+
+
+def _resolved(target: str) -> str:
+    """The target, with the value of a variable in its place.
+
+    Raises:
+        ConfigError: the environment has none of that name.
+    """
+    named = _NAME.fullmatch(target.strip())
+    if not named:
+        return target
+    name = named[1] or named[2]
+    if not os.environ.get(name):
+        raise ConfigError(f"RunConfig.notify = {target!r}: the environment has no {name}")
+    return os.environ[name]

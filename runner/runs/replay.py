@@ -1,0 +1,238 @@
+"""`--mode=replay`: steps of a run trained again and seen from inside, up to one that broke.
+
+    runner --mode=replay --steps=1190:1201 --model_dir=runs/mine
+
+The run goes on from a checkpoint before them in a folder of its own, with the same batches in the
+same order, and stops before the last step, whose batch is saved.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from runner import config
+from runner.checkpoints import checkpoint_files
+from runner.configuration import sections
+from runner.core import closing, console, files, layout
+from runner.errors import ConfigError
+from runner.history import history, policies, records
+from runner.reporting import table
+from runner.runs import open_run, training_run
+from runner.runs.request import Request
+from runner.training import observer
+from runner.verification import tensors
+
+_ROWS = "steps.jsonl"
+
+
+def replay(request: Request) -> dict[str, Any]:
+    """Trains steps of a run again.
+
+    Returns:
+        For JSON: the first tensor that is not finite, None if all are; whether the steps were the
+        run's own, as far as its checkpoints tell; what was written.
+
+    Raises:
+        ConfigError: the folder holds no run, or not these steps.
+    """
+    first, last = request.steps
+    experiment = _as_it_was(request.model_dir, first, last)
+    output = request.output or request.model_dir / layout.REPLAY / f"{first}-{last}"
+    if output.exists() and any(output.iterdir()) and not request.overwrite:
+        raise ConfigError(f"{output} is there already: --overwrite replaces it")
+    with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
+        folder = Path(scratch)
+        source = _copied(request.model_dir, experiment, folder, before=first)
+        said = f"step {source:,}" if source else "the start: no earlier checkpoint is left"
+        console.say(f"replaying steps {first:,} to {last:,} from {said}")
+        inside = dataclasses.replace(request, config=experiment, model_dir=folder)
+        run = open_run.open_run(inside, policies.of(experiment, evaluates=False))
+        with closing.closing(run):
+            replayed = _Replay(run, request.model_dir)
+            replayed.train_to(first - 1)
+            rows = [replayed.step(step, apply=step < last) for step in range(first, last + 1)]
+            output.mkdir(parents=True, exist_ok=True)
+            replayed.keep(output, last)
+    (output / _ROWS).unlink(missing_ok=True)
+    files.append_json_lines(output / _ROWS, rows)
+    console.say(_table(rows))
+    for line in (*replayed.verdicts, *_broken(rows)):
+        console.say(line)
+    console.say(f"written: {output}")
+    broken = next((row for row in rows if row["not_finite"]), None)
+    return {
+        "status": "done",
+        "not_finite": broken and {name: broken[name] for name in ("step", "not_finite", "op")},
+        "same_as_the_run": replayed.is_same,
+        "output": str(output),
+        "model_dir": str(request.model_dir),
+    }
+
+
+class _Replay:
+    """A run's steps, trained again in a folder of its own.
+
+    Attributes:
+        verdicts: How its weights compare with the run's own checkpoints, in words.
+        is_same: Whether they were all equal; None if there was nothing to compare with.
+    """
+
+    def __init__(self, run: training_run.TrainingRun, model_dir: Path) -> None:
+        self._state = run.state
+        self._trainer = run.state.trainer
+        self._own = {
+            checkpoint_files.step_in(path.name): path for path in checkpoint_files.there(model_dir)
+        }
+        self._batch: Any = None
+        self.verdicts: list[str] = []
+        self.is_same: bool | None = None
+
+    def train_to(self, step: int) -> None:
+        """Trains without looking, as the run did."""
+        if left := step - self._trainer.step:
+            self._trainer.brake.sound.assign(True)
+            self._trainer.train(tf.constant(left))
+        self._compare(step)
+
+    def step(self, step: int, *, apply: bool) -> dict[str, Any]:
+        """Looks at a step; trains it only if `apply`."""
+        built = self._trainer
+        self._batch = built.draw()
+        rate = float(self._state.rates([step - 1])[0])
+        self._state.save()
+        seen = observer.observe(built, self._batch)
+        op = ""
+        if broken := seen.first_broken:
+            self._state.put_back(step - 1)
+            op = observer.first_op(built, self._batch)
+        self._state.put_back(step - 1)
+        if apply:
+            built.train_step(iter([self._batch]))
+            self._compare(step)
+        return {
+            "step": step,
+            "loss": seen.loss,
+            "learning_rate": rate,
+            "gradient_norm": seen.gradient_norm,
+            "not_finite": broken,
+            "op": op,
+            "outputs": {name: each._asdict() for name, each in seen.outputs.items()},
+            "gradients": {
+                name: {"norm" if key == "mean" else key: value for key, value in entries}
+                for name, each in seen.gradients.items()
+                for entries in [each._asdict().items()]
+            },
+        }
+
+    def keep(self, output: Path, step: int) -> None:
+        """Writes the batch of the step that was not trained, and the state before it."""
+        checkpoint_files.link(self._state.store.path(step - 1), output / f"ckpt-{step - 1}")
+        checkpoint_files.list_committed(output, [f"ckpt-{step - 1}"])
+        local = self._trainer.strategy.experimental_local_results
+        parts = local(self._batch)
+        for number, part in enumerate(parts):
+            suffix = f"-replica{number}" if len(parts) > 1 else ""
+            arrays: Any = dict(_named(part))
+            np.savez(output / f"batch-{step}{suffix}.npz", **arrays)
+
+    def _compare(self, step: int) -> None:
+        """Compares the weights with the run's own checkpoint of this step, if it is there."""
+        own = self._own.get(step)
+        if own is None:
+            return
+        parts = tensors.compare(own, self._state.save())
+        parts = [each for each in parts if each.kind in ("weights", "slots", "averages")]
+        differing, count = sum(each.differing for each in parts), sum(p.compared for p in parts)
+        self.is_same = self.is_same is not False and not differing
+        same = f"{differing} of {count} tensors differ" if differing else "the same bits"
+        self.verdicts.append(f"step {step:,} beside {own.name} of the run: {same}")
+
+
+def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
+    """The run's experiment, without what it tells others, and as long as it has to be."""
+    written = model_dir / layout.GIN
+    if not written.exists():
+        raise ConfigError(f"{model_dir} has no {layout.GIN}, which says what was trained")
+    made = sections.unlocked(config.load([str(written)], trains=True, evaluates=False))
+    steps = made.trainer.train_steps
+    if last > steps:
+        raise ConfigError(f"--steps={first}:{last}: the run has {steps:,} steps")
+    quiet = {"tensorboard": False, "writers": (), "actions": (), "notify": "", "system_seconds": 0}
+    made.override({"run": {**quiet, "pause_at": 0, "async_checkpoints": False}})
+    made.trainer.recovery_max_trials = min(made.trainer.recovery_max_trials, 0)
+    return made
+
+
+def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, before: int) -> int:
+    """Links the newest checkpoint before a step into `folder`, with the log up to it; its step."""
+    best = list(policies.of(experiment).best_folders)
+    there = {step: path for path in _checkpoints(model_dir, best) if (step := _step(path)) < before}
+    rows = [row for row in history.read(model_dir / layout.HISTORY) if _came_before(row, before)]
+    step = max(there, default=0)
+    if there:
+        copied = folder / there[step].name
+        checkpoint_files.link(there[step], copied)
+        checkpoint_files.unshare(copied)
+        checkpoint_files.list_committed(folder, [there[step].name])
+    if (model_dir / layout.TRAINING_ROWS).exists():
+        files.copy(model_dir / layout.TRAINING_ROWS, folder / layout.TRAINING_ROWS)
+    copy = history.History(folder / layout.HISTORY)
+    for row in rows:
+        copy.append(row)
+    return step
+
+
+def _checkpoints(model_dir: Path, best: list[str]) -> list[Path]:
+    trained = [model_dir / name / checkpoint_files.TRAINING for name in best]
+    folders = [*(folder for folder in trained if folder.is_dir()), model_dir]
+    return [path for folder in folders for path in checkpoint_files.there(folder)]
+
+
+def _step(path: Path) -> int:
+    return checkpoint_files.step_in(path.name) or 0
+
+
+def _came_before(row: records.Record, step: int) -> bool:
+    """Whether the run knew this row when it trained `step` for the first time."""
+    return row.step < step and not (isinstance(row, records.Rollback) and row.found > step)
+
+
+def _named(batch: Any, *path: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Each array of a nested batch, by the names and numbers that lead to it: `0.image`."""
+    if isinstance(batch, Mapping):
+        parts = [*batch.items()]
+    elif isinstance(batch, (list, tuple)):
+        parts = [*enumerate(batch)]
+    else:
+        yield ".".join(path) or "batch", np.asarray(batch)
+        return
+    for name, part in parts:
+        yield from _named(part, *path, str(name))
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """A line for each step."""
+    lines: list[list[str]] = [
+        ["step", "loss", "gradient norm", "largest output", "of", "not finite"]
+    ]
+    for row in rows:
+        outputs = {name: each["largest"] for name, each in row["outputs"].items()}
+        name = max(outputs, key=lambda each: np.nan_to_num(outputs[each], nan=np.inf), default="")
+        largest = f"{outputs[name]:.4g}" if name else ""
+        numbers = [f"{row['step']:,}", f"{row['loss']:.6g}", f"{row['gradient_norm']:.4g}"]
+        lines.append([*numbers, largest, name, row["not_finite"]])
+    return "\n".join(table.aligned(lines, left=0, width=console.STDERR.width))
+
+
+def _broken(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        if row["not_finite"]:
+            op = f"; the first op is {row['op']}" if row["op"] else ""
+            yield f"step {row['step']:,}: first not finite: {row['not_finite']}{op}"
+            return
+    yield "every tensor is finite"
