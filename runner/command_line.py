@@ -134,8 +134,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="for predict: a file ending in .jsonl, .npz or .parquet; else, JSON lines in the "
         "run's folder, in predictions/; for find_rate and find_batch: the results, .json, or for "
         "find_rate a picture (.png, .svg, .pdf) with the numbers beside it; for runs: the table, "
-        ".csv, .json, .jsonl or .parquet; for compare: the differences, .json; for replay: a folder, "
-        "by default in the run's, in replay/",
+        ".csv, .json, .jsonl or .parquet; for compare: the differences, .json; for replay: a "
+        "folder, by default in the run's, in replay/",
     )
     group.add_argument(
         "--steps",
