@@ -35,19 +35,26 @@ def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
 
     def cut(given: tf.Tensor, batch: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, Any]]:
         left = number - given
-        kept = tf.nest.map_structure(lambda part: _cut(part, tf.maximum(left, 0)), batch)
-        return given + _examples(batch), (left, kept)
+        return given + _examples(batch), (left, part(batch, 0, tf.maximum(left, 0)))
 
     counted = dataset.scan(tf.constant(0, tf.int64), cut)
     return counted.take_while(lambda left, _: left > 0).map(lambda _, batch: batch)
+
+
+def part(batch: Any, begin: int, size: int | tf.Tensor) -> Any:
+    """Up to `size` examples of a batch, from `begin` on; scalars stay."""
+    return tf.nest.map_structure(lambda each: _cut(each, begin, size), batch)
 
 
 def _examples(batch: Any) -> tf.Tensor:
     return tf.cast(examples(batch), tf.int64)
 
 
-def _cut(part: Any, size: tf.Tensor) -> Any:
-    if isinstance(part, tf.SparseTensor):
-        rest = tf.shape(part, tf.int64)[1:]
-        return tf.sparse.slice(part, tf.zeros_like(part.dense_shape), tf.concat([[size], rest], 0))
-    return part if part.shape.rank == 0 else part[:size]
+def _cut(each: Any, begin: int, size: int | tf.Tensor) -> Any:
+    if isinstance(each, tf.SparseTensor):
+        rest = each.dense_shape[1:]
+        ends = ((begin, tf.zeros_like(rest)), (size, rest))
+        return tf.sparse.slice(
+            each, *(tf.concat([[tf.cast(first, tf.int64)], others], 0) for first, others in ends)
+        )
+    return each if each.shape.rank == 0 else each[begin : begin + size]

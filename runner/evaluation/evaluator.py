@@ -214,7 +214,7 @@ class Evaluator(base_trainer.Trainer):
                 return tf.logical_and(batch.has_value(), self._free)
 
         def turn(batch: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
-            self._score(batch.get_value())
+            self.score(batch.get_value())
             return (iterator.get_next_as_optional(),)
 
         first = iterator.get_next_as_optional()
@@ -249,11 +249,13 @@ class Evaluator(base_trainer.Trainer):
     def eval_step(self, iterator: Any) -> Mapping[str, Any]:
         """One batch on all replicas; its loss is weighted by its examples."""
         inputs, passed_through = self.next_eval_inputs(iterator)
-        outputs = self._score(inputs)
+        outputs = self.score(inputs)
         results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
         return {**passed_through, **results}
 
-    def _score(self, inputs: Any) -> Any:
+    def score(self, inputs: Any) -> Any:
+        """Adds one batch to the metrics, on all replicas; what the task's step returns."""
+
         def score(inputs: Any) -> Mapping[str, Any]:
             logs = self.task.validation_step(
                 inputs, model=self.model, metrics=self.validation_metrics

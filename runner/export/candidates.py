@@ -1,6 +1,7 @@
 """The files made of a checkpoint, before the gate has decided about them."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,16 +116,16 @@ class Candidates:
         process, size = self._processes[name], versions.size(self.folders[name])
         from_raw: Mapping[str, float] = {}
         try:
-            metrics, milliseconds = self._gate.score(process)
+            scored = self._gate.score(name, process, size)
             if name == conversion.SAVED_MODEL and self.servable.has_own_serving:
                 from_raw = self._gate.score_serving(process)
         except fresh_process.LoadError as error:
             return [gate.Scored(name, {}, size, None, str(error))]
-        found = [self._judged(name, metrics, reference, size, milliseconds)]
+        found = [scored]
         if from_raw:
             title = f"{name} from {' and '.join(self.servable.inputs(signatures.SERVING))}"
-            found.append(self._judged(title, from_raw, reference, size, None))
-        return found
+            found.append(gate.Scored(title, from_raw, size, None))
+        return [self._judged(each, reference) for each in found]
 
     def milliseconds(self) -> float | None:
         """The checkpoint's median duration of one example, in this process; None if unknown."""
@@ -133,16 +134,9 @@ class Candidates:
         one = {name: tf.constant(array) for name, array in self._gate.stand_in.one.items()}
         return loaded.milliseconds(lambda: self._own.function(**one))
 
-    def _judged(
-        self,
-        name: str,
-        metrics: Mapping[str, float],
-        reference: gate.Scored,
-        size: int,
-        milliseconds: float | None,
-    ) -> gate.Scored:
-        reason = gate.objection(reference.metrics, metrics, self._options)
-        return gate.Scored(name, metrics, size, milliseconds, reason)
+    def _judged(self, scored: gate.Scored, reference: gate.Scored) -> gate.Scored:
+        reason = gate.objection(reference.metrics, scored.metrics, self._options)
+        return dataclasses.replace(scored, reason=reason)
 
     def _representative(
         self, training_data: Callable[[], Iterable[Any]]

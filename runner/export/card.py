@@ -9,11 +9,19 @@ from typing import Any
 
 from runner import config
 from runner.core import files, layout, text
-from runner.export import conversion, gate, signatures
+from runner.export import conversion, gate, intervals, signatures
+from runner.export.intervals import Interval
 from runner.history import records
 from runner.run_folder import provenance
 
 _Z = 1.959964  # of a 95 % interval
+
+_ABOUT_INTERVALS = (
+    "The intervals say how far the scores may be from those on all such data. Of accuracies, which "
+    "are shares of the examples, they are Wilson's; of other metrics, BCa intervals of a bootstrap "
+    f"({intervals.DRAWS} draws of parts of the data). Unknown: the metric is not computed from "
+    "sums over examples, does not vary, or has too few of them."
+)
 
 _HOW = {
     "saved_model": """\
@@ -59,7 +67,7 @@ class Export:
     servable: signatures.Servable
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
+def wilson(share: float, count: int) -> Interval:
     """The 95 % interval of a share of `count` examples.
 
     Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
@@ -70,11 +78,15 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def interval(name: str, value: float, count: int) -> tuple[float, float] | None:
-    """The interval of an accuracy that is a share of the examples; None of any other metric."""
+def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
+    """The 95 % interval of a metric of `count` examples; None if it is not known.
+
+    Of an accuracy that is a share of the examples it is Wilson's, which holds near 0 and 1, too.
+    """
+    value = scored.metrics[name]
     whole = abs(value * count - round(value * count)) < 1e-6 * max(count, 1000)
     is_share = "accuracy" in name and 0 <= value <= 1 and count > 0 and whole
-    return wilson(value, count) if is_share else None
+    return wilson(value, count) if is_share else scored.intervals.get(name)
 
 
 def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
@@ -105,6 +117,9 @@ def _facts(export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str
         "examples": export.examples,
         "checkpoint_metrics": records.plain(export.reference.metrics),
         "metrics": records.plain(first.metrics),
+        "intervals": {
+            name: interval(name, first, export.examples) for name in sorted(first.metrics)
+        },
         "bytes": first.bytes,
         "milliseconds": first.milliseconds,
     }
@@ -135,30 +150,30 @@ def _card(export: Export, name: str, scored: Sequence[gate.Scored]) -> str:
 
 
 def _scores(export: Export, scored: Sequence[gate.Scored]) -> str:
-    columns = [export.reference, *scored]
+    columns, first = [export.reference, *scored], scored[0]
+    names = [*(each.name for each in columns), f"95 % interval of {first.name}"]
     lines = [
-        f"| validation, {export.examples:,} examples | {' | '.join(c.name for c in columns)} |",
-        "|---" * (len(columns) + 1) + "|",
+        f"| validation, {export.examples:,} examples | {' | '.join(names)} |",
+        "|---" * (len(names) + 1) + "|",
     ]
     for metric in sorted(export.reference.metrics):
-        cells = [_value(metric, each, export.examples) for each in columns]
-        lines.append(f"| {metric} | {' | '.join(cells)} |")
-    lines.append(f"| size | {' | '.join(text.size(each.bytes) for each in columns)} |")
+        cells = [_value(metric, each) for each in columns]
+        lines.append(f"| {metric} | {' | '.join(cells)} | {_interval(metric, first, export)} |")
+    lines.append(f"| size | {' | '.join(text.size(each.bytes) for each in columns)} | |")
     times = ("-" if c.milliseconds is None else f"{c.milliseconds:.3g} ms" for c in columns)
-    lines.append(f"| one example, median | {' | '.join(times)} |")
-    note = (
-        "In brackets: 95 % intervals (Wilson) of accuracies, the metrics that are shares of the "
-        "examples."
-    )
-    return "\n".join([*lines, "", note])
+    lines.append(f"| one example, median | {' | '.join(times)} | |")
+    return "\n".join([*lines, "", _ABOUT_INTERVALS])
 
 
-def _value(metric: str, each: gate.Scored, examples: int) -> str:
-    if metric not in each.metrics:
+def _value(metric: str, each: gate.Scored) -> str:
+    return f"{each.metrics[metric]:.4g}" if metric in each.metrics else "-"
+
+
+def _interval(metric: str, scored: gate.Scored, export: Export) -> str:
+    if metric not in scored.metrics:
         return "-"
-    value = each.metrics[metric]
-    found = interval(metric, value, examples)
-    return f"{value:.4g}" + (f" [{found[0]:.4f}, {found[1]:.4f}]" if found else "")
+    found = interval(metric, scored, export.examples)
+    return f"{found[0]:.4g} to {found[1]:.4g}" if found else "unknown"
 
 
 def _how(export: Export, name: str) -> str:

@@ -16,7 +16,9 @@ from runner.data import pipeline
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
-from runner.export import fresh_process, signatures
+from runner.export import fresh_process, intervals, signatures
+from runner.export.intervals import Interval
+from runner.export.stand_in import StandIn
 from runner.reporting import scalars, table
 from runner.run_config import ExportConfig
 
@@ -33,6 +35,7 @@ class Scored:
         bytes: Its size.
         milliseconds: The median of one example; None if it failed.
         reason: Why it is rejected; empty if it is accepted.
+        intervals: Of the metrics, by name, where they are known.
     """
 
     name: str
@@ -40,63 +43,7 @@ class Scored:
     bytes: int
     milliseconds: float | None
     reason: str = ""
-
-
-class StandIn(tf.Module):
-    """Takes a model's place in a task's steps; what runs is `run`.
-
-    Args:
-        model: Has the losses of its weights, and whatever else a task asks a model for.
-        own: The model's signature.
-
-    Attributes:
-        run: From the inputs to the outputs, by name.
-        examples: How many it was given.
-        one: The first of them, a batch of one.
-        error: What `run` raised.
-    """
-
-    def __init__(self, model: Any, own: signatures.ModelSignature) -> None:
-        super().__init__()
-        self._model = model
-        self._own = own
-        self.run: signatures.Run = lambda _: {}
-        self.examples = 0
-        self.one: dict[str, np.ndarray] = {}
-        self.error: Exception | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "_model"), name)
-
-    def __call__(self, inputs: Any, training: bool | None = None) -> Any:
-        """The outputs, structured like the model's."""
-        del training
-        given = signatures.named(inputs, self._own)
-        names, specs = list(given), list(self._own.outputs.values())
-
-        def run(*arrays: np.ndarray) -> list[np.ndarray]:
-            return self._run(dict(zip(names, arrays, strict=True)))
-
-        types = [each.dtype for each in specs]
-        flat = tf.nest.flatten(tf.numpy_function(run, list(given.values()), types))
-        for tensor, spec in zip(flat, specs, strict=True):
-            tensor.set_shape([None, *spec.shape[1:]])  # of any size, whatever is declared
-        return tf.nest.pack_sequence_as(self._own.nested_outputs, flat)
-
-    def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        batch = len(next(iter(inputs.values())))
-        if not self.examples:
-            self.one = {name: array[:1].copy() for name, array in inputs.items()}
-        self.examples += batch
-        try:
-            found = self.run(inputs)
-        except Exception as error:
-            self.error = error
-            raise
-        return [
-            np.asarray(found[name], spec.dtype.as_numpy_dtype)
-            for name, spec in self._own.outputs.items()
-        ]
+    intervals: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
 
 class Gate:
@@ -119,18 +66,22 @@ class Gate:
         self._batches = tf.constant(limits.validation_batches(checkpoint.config))
         self._check = check
         self.stand_in = StandIn(checkpoint.model, own)
-        self._evaluator = evaluator.Evaluator(
+        self._evaluator = intervals.PartsEvaluator(
             checkpoint.config,
             self._task,
             self.stand_in,
-            None,
             validation_dataset=checkpoint.eval_dataset,
             evaluated=Determinism.of_evaluations(),
             check=check,
         )
 
-    def score(self, process: fresh_process.FreshProcess) -> tuple[dict[str, float], float]:
-        """The metrics of a file, and its milliseconds for one example.
+    def score(self, name: str, process: fresh_process.FreshProcess, size: int) -> Scored:
+        """What a file scores by the model's inputs.
+
+        Args:
+            name: The format.
+            process: Has loaded it.
+            size: Its bytes.
 
         Raises:
             LoadError: the file cannot be loaded, or fails.
@@ -150,7 +101,8 @@ class Gate:
                 f"{type(self._task).__name__}.validation_step does not call the model it is given, "
                 "so an exported model cannot be scored: let it call inference_step"
             )
-        return found, process.milliseconds(signatures.MODEL, stand_in.one)
+        milliseconds = process.milliseconds(signatures.MODEL, stand_in.one)
+        return Scored(name, found, size, milliseconds, intervals=self._evaluator.intervals(found))
 
     def score_serving(self, process: fresh_process.FreshProcess) -> dict[str, float]:
         """The metrics from raw inputs, if the task can score them; empty if it cannot."""

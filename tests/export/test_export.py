@@ -99,10 +99,22 @@ def test_the_best_checkpoint_is_exported_and_scored_from_its_files(digits, capsy
     )
 
     text = (digits / f"export/tflite_int8/{step}/model_card.md").read_text()
-    low, high = card.wilson(best["accuracy"], 359)
-    assert f"[{low:.4f}, {high:.4f}]" in text
+    facts = results["exports"][-1]
+    low, high = card.wilson(facts["metrics"]["accuracy"], 359)
+    assert f"{low:.4g} to {high:.4g} |" in text
+    assert "unknown |" not in text
     assert "filters:" in text
     assert "tensorflow 2." in text
+    assert facts["intervals"].keys() == facts["metrics"].keys()
+    for name, value in facts["metrics"].items():
+        low, high = facts["intervals"][name]
+        assert low < value < high
+    predict = ["--mode=predict", "--checkpoint=best", "--output=made.npz"]
+    assert main.main([*predict, f"--model_dir={digits}", *DIGITS]) == 0
+    made = np.load("made.npz")
+    brier = ((made["probabilities"] - np.eye(10)[made["label"]]) ** 2).sum(axis=1)
+    low, high = facts["intervals"]["brier_score"]
+    assert high - low == pytest.approx(2 * 1.96 * brier.std() / np.sqrt(359), rel=0.15)
     again = shutil.copytree(
         digits, digits.with_name("again"), ignore=shutil.ignore_patterns("export")
     )
@@ -325,16 +337,23 @@ def test_text_ops_are_named_before_anything_is_converted():
     conversion.check_carries(["saved_model"], servable)
 
 
-def test_a_keras_3_model_is_exported_with_all_its_state(tmp_path):
-    inputs = keras.Input((4,), name="point")
-    outputs = keras.layers.Dense(3, name="logits")(keras.layers.BatchNormalization()(inputs))
-    model = keras.Model(inputs, keras.layers.Dropout(0.5)(outputs))
-    own = signatures.of_model(model, None)
+def test_a_keras_3_model_of_dicts_is_exported_with_all_its_state(tmp_path):
+    point = keras.Input((4,), name="point")
+    hidden = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(point))
+    heads = {"logits": keras.layers.Dense(3)(hidden), "size": keras.layers.Dense(1)(hidden)}
+    model = keras.Model({"point": point}, heads)
     saved = tmp_path / "saved"
-    conversion.save(signatures.Servable(object(), model, own), saved)
+    conversion.save(signatures.Servable(object(), model, signatures.of_model(model, None)), saved)
+    lite = conversion.convert("tflite", saved, tmp_path, []) / "model.tflite"
     points = np.ones((5, 4), np.float32)
-    (found,) = tf.saved_model.load(str(saved)).signatures["model"](point=points).values()
-    np.testing.assert_allclose(found, model(points), atol=1e-6)
+    for run in (
+        tf.saved_model.load(str(saved)).signatures["model"],
+        Interpreter(str(lite)).get_signature_runner("model"),
+    ):
+        found, expected = run(point=points), model({"point": points})
+        assert found.keys() == heads.keys()
+        for name in heads:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
 
 
 def test_a_file_that_does_not_load_says_why(tmp_path):
@@ -361,9 +380,9 @@ def test_a_difference_counts_as_it_is_or_relative_to_a_large_value(one, other, f
     assert gate.too_far(one, other, 0.01) is far
 
 
-def test_an_interval_is_given_only_where_a_metric_is_a_share_of_the_examples():
-    low, high = card.interval("accuracy", 9 / 10, 10)
+def test_an_accuracy_has_wilsons_interval_where_it_is_a_share_of_the_examples():
+    scored = gate.Scored("tflite", {"accuracy": 0.9, "weighted_accuracy": 0.123456}, 1, 1.0)
+    low, high = card.interval("accuracy", scored, 10)
     assert low == pytest.approx(0.5958, abs=1e-4)  # as Wilson's formula gives for 9 of 10
     assert high == pytest.approx(0.9821, abs=1e-4)
-    assert card.interval("accuracy", 0.123456, 10) is None
-    assert card.interval("entropy", 0.5, 10) is None
+    assert card.interval("weighted_accuracy", scored, 10) is None
