@@ -63,9 +63,15 @@ def run(command, capsys):
 
 
 def shown(line):
-    """A line of the manual as a pattern: any number for a number, anything for three dots."""
+    """A line of the manual as a pattern: any number for a number, anything for three dots.
+
+    There may be more or fewer spaces before a number, as in a column of a table.
+    """
+    number = r"((?:\\ )*)\d(?:[\d,]|\\?\.)*"
     parts = [re.escape(part) for part in line.split("...")]
-    return ".*".join(re.sub(r"\d(?:[\d,]|\\?\.)*", lambda _: NUMBER, part) for part in parts)
+    return ".*".join(
+        re.sub(number, lambda found: (" +" if found[1] else "") + NUMBER, part) for part in parts
+    )
 
 
 @pytest.fixture(scope="module")

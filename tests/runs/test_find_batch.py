@@ -86,16 +86,6 @@ def test_a_mistake_is_no_lack_of_memory(fake, capsys):
     assert "the training data are gone" in said
 
 
-def test_a_size_is_tried_in_a_process_of_its_own(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    quick = "--gin.FindBatchConfig.seconds=0.01"
-    found, _ = search(capsys, quick, "--gin.FindBatchConfig.largest=100")
-    (trial,) = found["trials"]
-    assert trial["fits"]
-    assert trial["peak_memory_bytes"] > 10**8
-    assert not list(tmp_path.glob("runner-*"))
-
-
 def test_one_that_takes_too_much_memory_is_ended(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     _, said = search(capsys, "--gin.FindBatchConfig.memory_gb=0.1", code=1)
