@@ -276,11 +276,22 @@ def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
 
 def test_an_argument_that_keras_3_leaves_out_of_configurations_counts(tmp_path):
     keras = pytest.importorskip("keras")
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(0.01), keras.losses.Huber(0.01))
-    data = (X, Y), (X[:17], Y[:17])
-    found = runner.fit(model, *data, model_dir=tmp_path / "run", train_steps=2)["metrics"]
-    assert model.evaluate(*data[1], verbose=0) == pytest.approx(found["validation_loss"], rel=1e-5)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    metric = keras.metrics.CosineSimilarity(axis=0)
+    model.compile(keras.optimizers.Adam(0.01), keras.losses.Huber(0.01), metrics=[metric])
+    data = (X, X[:, :3]), (X[:17], X[:17, :3])
+    found = runner.fit(model, *data, model_dir="run", train_steps=2, batch_size=17)["metrics"]
+    loss, similarity = model.evaluate(*data[1], batch_size=17, verbose=0)
+    assert found["validation_loss"] == pytest.approx(loss, rel=1e-5)
+    assert found["cosine_similarity"] == pytest.approx(similarity, rel=1e-5)
+    np.savez("wide.npz", x=np.zeros((5, 7)), y=np.zeros((5, 3)))
+    wide = runner.load("run/config.gin", overrides=["task.validation_data.input_path=wide.npz"])
+    with pytest.raises(
+        ConfigError,
+        match=r"wide\.npz: the model cannot be called with x float32\[None, 7\]: "
+        r"(input 0 of layer .* to have value 4|expected shape \(None, 4\)), but ",
+    ):
+        runner.run(wide, "run", "eval")
 
 
 AVERAGED = "averages, in parts, in bfloat16"

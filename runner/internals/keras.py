@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,20 @@ def names_from_the_start() -> Iterator[None]:
     finally:
         backend.PER_GRAPH_OBJECT_NAME_UIDS.clear()
         backend.PER_GRAPH_OBJECT_NAME_UIDS.update(held)
+
+
+def misfit(error: Exception) -> str:
+    """What either Keras says of an input that does not fit a layer; empty for other errors."""
+    said = re.sub(r"\x1b\[\d*m|\s+", " ", str(error))  # Keras 3 colours it
+    said = said.replace(" with name 'None'", "")
+    found = re.search(
+        r"(Input \d+ (with name .*? )?of layer|Expected shape) .*?"
+        r"(?= Call arguments| Arguments received|$)",
+        said,
+    )
+    if found is None or "incompatible" not in found[0]:
+        return ""
+    return found[0][0].lower() + found[0][1:].strip()
 
 
 def layers(model: tf_keras.Model) -> Iterator[tf_keras.layers.Layer]:

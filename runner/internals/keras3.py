@@ -50,19 +50,38 @@ def names_from_the_start() -> Iterator[None]:
         global_state.set_global_attribute(_NUMBERS, held)
 
 
-def whole(stored: Any, loss: Any) -> Any:
-    """What Keras 3 serializes of a loss, with the arguments that it leaves out: Huber's `delta`.
+def compile_config(model: Any) -> dict[str, Any]:
+    """A model's `get_compile_config`, with all arguments of losses and metrics."""
+    stored, given = model.get_compile_config() or {}, getattr(model, "_compile_config", None)
+    if given is None:
+        return stored
+    return {name: whole(each, given.config.get(name)) for name, each in stored.items()}
+
+
+def whole(stored: Any, given: Any) -> Any:
+    """What Keras 3 serializes of a loss or metric, with the arguments that it leaves out.
+
+    Such as Huber's `delta`, and the `axis` of CosineSimilarity.
 
     Args:
         stored: Of `get_compile_config`; of several outputs, a list or dict.
-        loss: What it was made of.
+        given: What it was made of.
     """
-    if isinstance(stored, dict) and "class_name" in stored and hasattr(loss, "_fn_kwargs"):
-        takes = inspect.signature(type(loss)).parameters
-        given = {name: value for name, value in loss._fn_kwargs.items() if name in takes}
-        return {**stored, "config": {**given, **stored["config"]}}
-    if isinstance(stored, dict) and isinstance(loss, dict):
-        return {name: whole(each, loss.get(name)) for name, each in stored.items()}
-    if isinstance(stored, list) and isinstance(loss, list | tuple):
-        return [whole(*pair) for pair in zip(stored, loss, strict=True)]
+    if isinstance(stored, dict) and "class_name" in stored and hasattr(given, "_fn_kwargs"):
+        return {**stored, "config": {**_arguments(given), **stored["config"]}}
+    if isinstance(stored, dict) and isinstance(given, dict):
+        return {name: whole(each, given.get(name)) for name, each in stored.items()}
+    if isinstance(stored, list) and isinstance(given, list | tuple):
+        return [whole(*pair) for pair in zip(stored, given, strict=True)]
     return stored
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """The arguments of a loss; of a metric those without its default."""
+    takes = inspect.signature(type(given)).parameters
+    is_loss = hasattr(given, "reduction")
+    return {
+        name: value
+        for name, value in given._fn_kwargs.items()
+        if name in takes and (is_loss or value != takes[name].default)
+    }

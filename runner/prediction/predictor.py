@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from runner.configuration import prediction_contract
 from runner.data import batches
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
+from runner.internals import keras as keras_internals
 from runner.prediction import rows
 
 _LABEL = "label"
@@ -164,12 +164,11 @@ def _labels(labels: Any) -> dict[str, Any]:
 
 def _misfit(features: Any, error: ValueError) -> ConfigError | None:
     """What to say of an input that Keras finds incompatible with a layer."""
-    if "incompatible with the layer" not in str(error):
+    said = keras_internals.misfit(error)
+    if not said:
         return None
     given = tf.nest.map_structure(lambda x: f"{x.dtype.name}{x.shape.as_list()}", features)
-    plain = re.sub(r"\x1b\[\d*m|\s+", " ", str(error))  # Keras 3 colours it
-    said = plain.rpartition("Input ")[2].partition(" Arguments rec")[0].strip()
-    return ConfigError(f"these data do not fit the model: they have {given}, and input {said}")
+    return ConfigError(f"these data do not fit the model: they have {given}, and {said}")
 
 
 def _whole_precision(values: tf.Tensor) -> tf.Tensor:

@@ -10,6 +10,7 @@ import tf_keras
 
 from runner.core import user_code
 from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
 from tasks.keras_models import keras3
 
@@ -45,8 +46,8 @@ def text(model: Any) -> str:
     keras = library(model)
     try:
         config = keras.saving.serialize_keras_object(model)
-        if keras is not tf_keras and (held := config.get(_COMPILED)):
-            held["loss"] = keras3_internals.whole(held.get("loss"), model.loss)
+        if config.get(_COMPILED):
+            config[_COMPILED] = compile_config(model)
         return json.dumps({"library": keras.__name__, "model": config}, indent=1)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigError(_unable(model, error)) from error
@@ -77,6 +78,13 @@ def made(text: str, *, of: Any = None) -> Any:
 def compiled(text: str) -> dict[str, Any] | None:
     """The serialized arguments of `compile` in `text`; None if the model was not compiled."""
     return json.loads(text)["model"].get(_COMPILED)
+
+
+def compile_config(model: Any) -> dict[str, Any]:
+    """The serialized arguments of `compile`, with those of losses and metrics; empty without."""
+    if keras3.is_keras3(model):
+        return keras3_internals.compile_config(model)
+    return model.get_compile_config() or {}
 
 
 def fingerprint(text: str) -> str:
@@ -125,7 +133,8 @@ def build(model: Any, example: Any) -> None:
     except Exception as error:
         shapes = tf.nest.map_structure(lambda part: part.shape.as_list(), example)
         raise ConfigError(
-            f"the model cannot be called with x of shape {shapes}: {user_code.summary(error)}"
+            f"the model cannot be called with x of shape {shapes}: "
+            f"{keras_internals.misfit(error) or user_code.summary(error)}"
         ) from error
 
 
@@ -146,7 +155,7 @@ def compile_with(model: Any, changed: dict[str, Any]) -> None:
     """
     if not changed:
         return
-    keras, stored = library(model), model.get_compile_config() or {}
+    keras, stored = library(model), compile_config(model)
     kept = {"loss": getattr(model, "loss", None), "optimizer": getattr(model, "optimizer", None)}
     for name in ("metrics", "weighted_metrics", "loss_weights"):
         if name not in changed and stored.get(name):

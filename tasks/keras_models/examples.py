@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from runner.core import console
 from runner.errors import ConfigError
 
 _EXPECTED = (
     "expected (x, y) or (x, y, sample_weight) of arrays, the path of an .npz file with the arrays "
     "x and y, or a tf.data.Dataset of such pairs"
 )
+_NOTHING_COUNTS = "every sample_weight is 0, so nothing would be learned"
+_LOOKED_AT = 100  # batches of a dataset, until a weight is not 0
 
 
 class Arrays(NamedTuple):
@@ -218,7 +221,23 @@ def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
         raise ConfigError(f"{where}: the dataset gives single examples; add .batch(n)")
     if any(part.dtype == tf.string for part in tf.nest.flatten(spec[1])):
         raise ConfigError(f"{where}: y has strings; give class numbers, such as from 0")
+    if len(spec) == 3:
+        _check_weights(dataset, where)
     return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _check_weights(dataset: tf.data.Dataset, where: str) -> None:
+    """Looks for a weight that is not 0, usually in the first batch only."""
+    seen = 0
+    for _, _, weight in dataset.take(_LOOKED_AT):
+        if any(part.numpy().any() for part in tf.nest.flatten(weight, expand_composites=True)):
+            return
+        seen += 1
+    if seen == _LOOKED_AT:
+        said = f"{where}: every sample_weight in the first {seen} batches is 0"
+        console.say(said, style="yellow")
+    elif seen:
+        raise ConfigError(f"{where}: {_NOTHING_COUNTS}")
 
 
 def _parts(value: Any, name: str) -> Any:
@@ -271,7 +290,7 @@ def _check_values(arrays: Arrays, where: str) -> None:
             raise ConfigError(f"{where}: {name} has strings; give class numbers, such as from 0")
     weights = tf.nest.flatten(arrays.weight)
     if weights and not any(part.any() for part in weights):
-        raise ConfigError(f"{where}: every sample_weight is 0, so nothing would be learned")
+        raise ConfigError(f"{where}: {_NOTHING_COUNTS}")
 
 
 def _named(arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:

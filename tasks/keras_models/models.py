@@ -14,6 +14,7 @@ from runner.configuration.functions import FunctionConfig
 from runner.core import files, layout, user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
+from runner.internals import keras3 as keras3_internals
 from tasks.keras_models import copies, keras3, scoring, sources
 
 Named: TypeAlias = str | FunctionConfig
@@ -141,8 +142,9 @@ def _named(given: Named, field: str) -> Any:
         if not inspect.isclass(found.func):
             return functools.update_wrapper(found, found.func) if found.keywords else found.func
         of_keras3 = any(kind.__module__.startswith("keras.") for kind in found.func.__mro__)
+        made = found()
         library = importlib.import_module("keras") if of_keras3 else tf_keras
-        return library.saving.serialize_keras_object(found())
+        return keras3_internals.whole(library.saving.serialize_keras_object(made), made)
     except Exception as error:  # whatever a user's module may raise
         said = user_code.summary(error)
         raise ConfigError(f"SupervisedConfig.{field} = {given.name!r}: {said}") from error

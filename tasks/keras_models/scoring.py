@@ -9,8 +9,8 @@ import tf_keras
 
 from runner.core import user_code
 from runner.errors import ConfigError
-from runner.internals import keras3 as keras3_internals
-from tasks.keras_models import examples, keras3
+from runner.internals import keras as keras_internals
+from tasks.keras_models import copies, examples, keras3
 
 
 class Compiled(NamedTuple):
@@ -106,7 +106,8 @@ class Trial(NamedTuple):
         except (ValueError, TypeError, KeyError) as error:
             if outputs is None:
                 given = tf.nest.map_structure(_shown, x)
-                said = user_code.summary(error.with_traceback(None))[:300]
+                said = keras_internals.misfit(error)
+                said = said or user_code.summary(error.with_traceback(None))[:300]
                 raise ConfigError(
                     f"{self.where}: the model cannot be called with x {given}: {said}"
                 ) from error
@@ -140,13 +141,11 @@ def of(model: Any) -> Compiled | None:
                 f"{type(model).__name__} has a {name} of its own, which would not be called: write "
                 "a task (see 'Your own task'), or use add_loss and compile"
             )
-    stored = model.get_compile_config()
+    stored = copies.compile_config(model)
     if not stored:
         return None
     given = {name: stored.get(name) for name in Compiled._fields}
-    if keras3.is_keras3(model):
-        given["loss"] = keras3_internals.whole(given["loss"], model.loss)
-    else:  # functions defined anywhere
+    if not keras3.is_keras3(model):  # functions defined anywhere
         given["loss"] = model.loss
     return Compiled(**given)
 

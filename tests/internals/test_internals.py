@@ -261,6 +261,10 @@ def losses_of_keras3(tmp_path):
     loss = keras.losses.Huber(2.0)
     stored = keras3_internals.whole(keras.saving.serialize_keras_object(loss), loss)
     assert stored["config"]["delta"] == 2.0, "_fn_kwargs does not hold a loss's arguments"
+    model = keras.Sequential()
+    model.compile(metrics=[keras.metrics.CosineSimilarity(axis=0), "mae"])
+    first, second = keras3_internals.compile_config(model)["metrics"]
+    assert (first["config"]["axis"], second) == (0, "mae"), "_compile_config"
 
 
 def averages_of_keras3(tmp_path):

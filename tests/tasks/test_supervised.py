@@ -103,14 +103,24 @@ def state(folder, step):
     return {name: reader.get_tensor(name).tobytes() for name in names}
 
 
-def test_functions_of_the_users_become_a_run_that_resumes_and_is_evaluated(mine, tmp_path):
-    results = runner.run(mine(*PLAIN), tmp_path / "run", "train_and_eval")
+@pytest.mark.parametrize("model", ["plain", "of_keras_3"])
+def test_functions_of_the_users_become_a_run_that_resumes_and_is_evaluated(model, mine, tmp_path):
+    more = """
+def of_keras_3():
+    import keras
+    layers = keras.layers
+    return keras.Sequential([layers.Dense(8, "relu"), layers.Dropout(0.5), layers.Dense(3)])
+"""
+
+    def load(*params):
+        return mine(*PLAIN, *params, model=model, more=more)
+
+    results = runner.run(load(), tmp_path / "run", "train_and_eval")
     assert set(results["metrics"]) == {"accuracy", "validation_loss"}
-    half = mine(*PLAIN, "TrainerConfig.train_steps = 13")
-    runner.run(half, tmp_path / "often", "train")
-    runner.run(mine(*PLAIN), tmp_path / "often", "train_and_eval")
+    runner.run(load("TrainerConfig.train_steps = 13"), tmp_path / "often", "train")
+    runner.run(load(), tmp_path / "often", "train_and_eval")
     assert state(tmp_path / "run", 40) == state(tmp_path / "often", 40)
-    again = runner.run(mine(*PLAIN), tmp_path / "run", "eval")
+    again = runner.run(load(), tmp_path / "run", "eval")
     assert again["metrics"] == results["metrics"]
 
 
@@ -244,6 +254,7 @@ X, Y = np.zeros((6, 4)), np.arange(6) % 3
         (tf.data.Dataset.from_tensors({"x": [1], "y": [2]}), "a dict of 'x', 'y'"),
         (tf.data.Dataset.from_tensor_slices((X, Y)), "gives single examples; add .batch"),
         (tf.data.Dataset.from_tensors((X, list("abcabc"))), "y has strings; give class numbers"),
+        (tf.data.Dataset.from_tensors((X, Y, [0] * 6)), "every sample_weight is 0"),
     ],
 )
 def test_data_that_no_model_can_learn_from_are_named(given, said):
@@ -251,6 +262,15 @@ def test_data_that_no_model_can_learn_from_are_named(given, said):
         examples.read(given, "mine.py:3: data")
     assert str(error.value).startswith("mine.py:3: data: ")
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_weights_of_a_long_dataset_that_begin_with_0_are_said(capsys):
+    weighted = tf.data.Dataset.from_tensors((X, Y, np.zeros(6)))
+    one = tf.data.Dataset.from_tensors((X, Y, np.eye(6)[0]))
+    examples.read(one.concatenate(weighted), "mine.py:3: data")
+    assert not capsys.readouterr().err
+    examples.read(weighted.repeat(), "mine.py:3: data")
+    assert "every sample_weight in the first 100 batches is 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
