@@ -496,7 +496,8 @@ class StudyConfig(base_config.Config):
     )
     tries: int = setting(
         3,
-        "How often a trial is started that fails unexpectedly (exit code 1).",
+        "How often a trial is started that fails unexpectedly (exit code 1). The same command, "
+        "started again, counts anew.",
         allowed=COUNT,
         resume=REPORTS,
         read="elsewhere",

@@ -41,6 +41,21 @@ class Plan:
 
     def __post_init__(self) -> None:
         self._chosen: dict[int, Mapping[str, Any]] = {}
+        self._before: dict[int, Trial] = {}
+
+    def begin(self, there: Sequence[Trial]) -> None:
+        """Starts to count: what failed before may have had a cause that is gone, as a full disk."""
+        self._before = {each.number: each for each in there}
+
+    def is_final(self, one: Trial) -> bool:
+        """Whether a trial is not started again."""
+        if one.state in (*trial.FINISHED, "diverged", "refused"):
+            return True
+        before = self._before.get(one.number)
+        failures = one.failures - (before.failures if before else 0)
+        kills = one.kills - (before.kills if before else 0)
+        has_given_up = failures >= self.options.tries or kills >= trial.MOST_KILLS
+        return one.state in ("failed", "preempted") and has_given_up
 
     @property
     def is_grid(self) -> bool:
@@ -107,7 +122,7 @@ class Plan:
             trials = by_configuration.get(trial.configuration(chosen), ())
             if len(trials) < len(self.seeds) * len(self.folds):
                 return None
-            if not all(is_final(each, self.options) for each in trials):
+            if not all(map(self.is_final, trials)):
                 return None
             results.append(suggest.Result(chosen, self._value(trials)))
         return results[:needed]
@@ -128,18 +143,6 @@ def worth(one: Trial) -> float | None:
     if value is None:
         return None
     return math.inf if math.isnan(value) else one.objective.worse(value)
-
-
-def is_final(one: Trial, options: "run_config.StudyConfig") -> bool:
-    """Whether a trial is not started again."""
-    if one.state in (*trial.FINISHED, "diverged", "refused"):
-        return True
-    return one.state in ("failed", "preempted") and has_given_up(one, options)
-
-
-def has_given_up(one: Trial, options: "run_config.StudyConfig") -> bool:
-    """Whether it has failed too often."""
-    return one.failures >= options.tries or one.kills >= trial.MOST_KILLS
 
 
 def of(experiment: "config.Experiment") -> Plan:

@@ -71,6 +71,7 @@ class Workshop:
         self.why_set_aside = ""
         self._request = request
         self._plan = planned
+        planned.begin(there)
         self._folder = request.model_dir
         self._jobs: list[worker.Job] = []
         self._room = worker.room(planned.options.jobs, planned.size)
@@ -210,7 +211,7 @@ class Workshop:
         self._board.ended(now)
         failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
         self._failures = self._failures + 1 if failed else 0
-        if failed and self._is_set_aside:
+        if self._is_set_aside and not self.why_set_aside:
             self.why_set_aside = (
                 f"{socket.gethostname()} takes no more trials: {self._failures} failed in a row "
                 f"(StudyConfig.failures), the last with: {now.reason}"
@@ -223,7 +224,7 @@ class Workshop:
         return not self._is_final(one)
 
     def _is_final(self, one: Trial) -> bool:
-        return plan.is_final(one, self._plan.options)
+        return self._plan.is_final(one)
 
 
 def _key(facts: dict[str, Any]) -> str:

@@ -78,14 +78,14 @@ def test_what_ends_badly_is_started_again_by_rule_and_stops_no_other(tmp_path, p
 
 
 def test_a_machine_on_which_all_fails_is_set_aside_until_the_next_start(tmp_path, played, capsys):
-    played.codes = {0: [1, 0], 2: [1], 3: [1]}
+    played.codes = {0: [1, 0], 2: [1, 1, 0], 3: [1, 0]}
     assert studied(tmp_path, 8, failures=3, tries=2) == 1
     assert played.started == [0, 0, 1, 2, 2, 3]
     said = capsys.readouterr()
     assert "takes no more trials: 3 failed in a row (StudyConfig.failures)" in said.err
     assert "5 trials left" in json.loads(said.out)["reason"]
     assert studied(tmp_path, 8, failures=3, tries=2) == 0
-    assert played.started[6:] == [3, 4, 5, 6, 7]
+    assert played.started[6:] == [2, 3, 4, 5, 6, 7]
 
 
 def fresh(monkeypatch):
