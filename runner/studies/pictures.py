@@ -24,6 +24,7 @@ from runner.studies.trial import FINISHED
 MOST = 20
 """How many configurations are drawn, the best ones."""
 
+_MARGIN = 0.1  # inches
 _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
@@ -85,10 +86,11 @@ def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> lis
 
 def _save(drawn: figure.Figure, path: Path) -> list[Path]:
     written = []
+    box = drawn.get_tightbbox().padded(_MARGIN)  # `tight` would lay each format out anew
     for kind, metadata in _FORMATS.items():
         buffer = io.BytesIO()
         with mpl.rc_context({"svg.hashsalt": "runner", "svg.fonttype": "none"}):
-            drawn.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight")
+            drawn.savefig(buffer, format=kind, metadata=metadata, bbox_inches=box)
         written.append(path.with_name(f"{path.name}.{kind}"))
         with files.whole(written[-1]) as file:
             file.write(buffer.getvalue())
