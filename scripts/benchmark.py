@@ -18,6 +18,8 @@
 - memory: its growth over 2,000 loops and 500 evaluations, against bare loops, and both with a
   single malloc arena. It starts after the input waits have been timed, which needs another graph.
 - growth: opening a history of 10,000 evaluations, and adding one to it.
+- studies: eight seeds beside one run; a study's own time; opening 1,000 trials
+  (`benchmark_studies.py`).
 
 Contenders take turns, and ratios are computed within a round, so that drifts in the machine's speed
 cancel out; shown are medians, with quartiles in brackets. Such drifts last seconds, so rounds of

@@ -13,6 +13,7 @@ from typing import Any
 
 import benchmark_memory as memory
 import benchmark_rounds as rounds
+import benchmark_studies
 from benchmark_figures import Comparison, Ratio
 
 _OTHERS = ("garden", "keras", "keras3")
@@ -175,6 +176,21 @@ def growth(options: Options) -> Iterator[Comparison]:
     yield Comparison("record of one more evaluation", "s of CPU", recorded, [ratio])
 
 
+def studies(options: Options) -> Iterator[Comparison]:
+    """Eight seeds beside one run, a study's own time, and opening one with many trials."""
+    count = max(options.repeats // 3, 1)
+    times = [benchmark_studies.seeds() for _ in range(count)]
+    pair = {name: [each[name] for each in times] for name in ("eight", "one")}
+    ratio = Ratio("eight", ("one",), most=3)
+    yield Comparison("eight seeds of digits.gin on two cores, one command", "s", pair, [ratio])
+    for name, what in (
+        ("overhead", "a study's own time a trial, at most 0.2"),
+        ("opening", "1,000 finished trials opened, at most 2"),
+    ):
+        found = [benchmark_studies.measured(name)["seconds"] for _ in range(count)]
+        yield Comparison(what, "s", {"runner": found})
+
+
 SECTIONS: dict[str, Section] = {
     "loop": loop,
     "fit": fit,
@@ -186,6 +202,7 @@ SECTIONS: dict[str, Section] = {
     "inputs": inputs,
     "memory": resident,
     "growth": growth,
+    "studies": studies,
 }
 
 
