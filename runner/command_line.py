@@ -103,6 +103,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="also show the logs of official's code and of TensorFlow",
     )
     _add_study(parser)
+    _add_seeing(parser)
     group = parser.add_argument_group("begin", "runner --mode=init --like=images my_project")
     group.add_argument(
         "--like",
@@ -135,7 +136,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "run's folder, in predictions/; for find_rate and find_batch: the results, .json, or for "
         "find_rate a picture (.png, .svg, .pdf) with the numbers beside it; for runs: the table, "
         ".csv, .json, .jsonl or .parquet; for compare: the differences, .json; for replay: a "
-        "folder, by default in the run's, in replay/",
+        "folder, by default in the run's, in replay/; for report: the page, .html, by default "
+        "report.html in the run's folder",
     )
     group.add_argument(
         "--steps",
@@ -176,7 +178,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--runs",
         metavar="FOLDERS",
         help="for ensemble: its members, separated by commas; by default the trials of the study "
-        "in --model_dir. For compare: the runs, which may also be given without a flag",
+        "in --model_dir. For compare: the runs, which may also be given without a flag. For "
+        "report: several runs on one page, in --model_dir",
     )
     group.add_argument(
         "--select",
@@ -190,6 +193,22 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:higher|:lower]",
         help="for ensemble: what --select chooses by; by default what best checkpoints are chosen "
         "by",
+    )
+
+
+def _add_seeing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "look at a run",
+        "runner --mode=status --model_dir=runs/digits\n"
+        "runner --mode=report --watch --model_dir=runs/digits",
+    )
+    group.add_argument(
+        "--watch",
+        nargs="?",
+        const="10",
+        metavar="SECONDS",
+        help="for report: write the page again every so many seconds, 10 by default, until the run "
+        "has ended",
     )
 
 

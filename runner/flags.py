@@ -30,6 +30,7 @@ _WITHOUT = {
     "where": "all runs",
     "sort": "the order of their names",
     "columns": "those that say most",
+    "watch": "once, or --watch for every 10 seconds",
 }
 
 
@@ -116,8 +117,24 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
         and len([each for each in (flags.runs or "").split(",") if each]) < 2
     ):
         raise ConfigError("compare needs two runs: runner --mode=compare runs/a runs/b")
+    seconds_of_watch(flags)
+    if flags.mode == "report" and not (flags.output or ".html").endswith((".html", ".htm")):
+        raise ConfigError(f"--output={flags.output}: must end with .html")
     _check_folder(flags)
     return flags
+
+
+def seconds_of_watch(given: argparse.Namespace) -> float:
+    """The value of `--watch`, 0 where it is not given.
+
+    Raises:
+        ConfigError: it is not a time.
+    """
+    if given.watch is None:
+        return 0.0
+    if re.fullmatch(r"\d{1,6}", given.watch) and int(given.watch):
+        return float(given.watch)
+    raise ConfigError(f"--watch={given.watch}: expected seconds, a whole number from 1")
 
 
 def _check_own(flags: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -85,7 +86,7 @@ def _close_stdout() -> None:
 
 def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
-    row = modes.MODES.get(given.mode)
+    launched, row = time.time(), modes.MODES.get(given.mode)
     if row and not row.configured:
         request = Request(
             None,  # type: ignore[arg-type]
@@ -102,6 +103,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             runs=[Path(each) for each in (given.runs or "").split(",") if each],
             select=given.select or 0,
             metric=given.metric or "",
+            watch=flags.seconds_of_watch(given),
         )
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
@@ -151,5 +153,6 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         arguments=flags.configuring(given),
         flags={name: value for name, value in vars(given).items() if value},
         stop=stop,
+        launched=launched,
     )
     return modes.run(given.mode, request).results

@@ -119,6 +119,20 @@ def replay(request: Request) -> Outcome:
         return Outcome(replay.replay(request))
 
 
+def status(request: Request) -> Outcome:
+    """Says how far a run is, how good it is, and where its time went."""
+    from runner.inspection import report
+
+    return Outcome(report.status(request))
+
+
+def report(request: Request) -> Outcome:
+    """Writes a page about a run: one HTML file to look at, to print or to send."""
+    from runner.inspection import report
+
+    return Outcome(report.report(request))
+
+
 def find_batch(request: Request) -> Outcome:
     """Tries ever larger batches: which of them fit in memory, and how fast each is."""
     from runner.runs import find_batch
@@ -189,7 +203,7 @@ class Mode:
 _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
 _TABLES = ("sort", "where", "columns")
 OWN_FLAGS = (
-    *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", "steps"),
+    *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", "steps", "watch"),
     *_STUDIES,
     *_TABLES,
 )
@@ -235,6 +249,13 @@ MODES: Mapping[str, Mode] = {
         trains=True,
         evaluates=False,
         takes=("steps", "output", "overwrite"),
+    ),
+    "status": Mode(status, trains=False, evaluates=False, configured=False),
+    "report": Mode(
+        report,
+        trains=False,
+        evaluates=False,
+        takes=("output", "runs", "watch"),
         configured=False,
     ),
     "find_rate": Mode(

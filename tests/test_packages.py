@@ -42,6 +42,7 @@ WITHOUT_TENSORFLOW = [
     "runner.studies.publish",
     "runner.studies.pictures",
     "runner.inspection.rows",
+    "runner.inspection.report",
 ]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 from official.modeling.hyperparams import base_config
 
+from runner.configuration import origins as origins_of
+
 _COLUMN = 60  # where the places begin, unless a value is longer
 
 
@@ -38,6 +40,12 @@ def changed(experiment: base_config.Config) -> dict[str, Any]:
     Values within a tuple of sections have paths like `run.evaluation_sets[0].name`.
     """
     return dict(_changed(experiment, default_of(experiment), ""))
+
+
+def places_of_changes(experiment: base_config.Config) -> dict[str, str]:
+    """Where the values that differ from their class's defaults were set; empty: unknown."""
+    places = origins_of.of(experiment)
+    return {path: places.get(path, "") for path in changed(experiment)}
 
 
 def default_of(section: base_config.Config) -> base_config.Config | None:

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 
 from runner.errors import RunnerError
 
+_LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
+
 _checks: dict[str, Callable[[], None]] = {}  # by folder
 
 
@@ -143,6 +145,18 @@ def read_json_lines(path: Path) -> list[Any]:
     if lines and not _is_json(lines[-1]):
         lines.pop()
     return parse_json_lines(lines, name=str(path))
+
+
+def last_json_line(path: Path) -> Any | None:
+    """The last whole row of `path`, whose size does not matter; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_ROW, 0))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return None
+    whole = (json.loads(line) for line in reversed(lines) if _is_json(line))
+    return next(whole, None)
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:

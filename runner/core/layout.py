@@ -8,6 +8,7 @@ PARAMS = "params.yaml"
 GIN = "config.gin"
 RUN = "run.json"
 STATUS = "status.json"
+STEP = "step.txt"
 CLAIM = "claim.json"
 CHECKPOINT = "checkpoint"  # TensorFlow's list of checkpoints
 HISTORY = "history.jsonl"
@@ -17,6 +18,7 @@ OVERVIEW = "overview.json"
 MODEL = "model.json"  # the layers of a model that runner.fit was given
 TRACEBACK = "traceback.txt"
 NOTIFY_LOG = "notify.log"
+REPORT = "report.html"
 
 TRAIN = "train"
 VALIDATION = "validation"
@@ -50,7 +52,7 @@ QUEUE = "queue"
 _EVALUATOR_FOLDER = "eval-"
 
 _FILES = (
-    *(PARAMS, GIN, RUN, STATUS, CLAIM, CHECKPOINT),
+    *(PARAMS, GIN, RUN, STATUS, STEP, CLAIM, CHECKPOINT),
     *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
 _FOLDERS = (TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS, REPLAY)

@@ -36,12 +36,14 @@ class Command(NamedTuple):
         arguments: The process's; the program's name comes first.
         flags: Their values.
         secrets: Masked wherever they appear in the record.
+        launched: When the process was started, in seconds since the epoch; None: unknown.
     """
 
     mode: str
     arguments: Sequence[str]
     flags: Mapping[str, Any]
     secrets: Sequence[str] = ()
+    launched: float | None = None
 
 
 class RunRecord:
@@ -50,20 +52,28 @@ class RunRecord:
     Args:
         model_dir: The run's folder.
         command: What was started.
+        lost: Facts about the start before, `pid` included, which count if it was killed.
     """
 
-    def __init__(self, model_dir: Path, command: Command) -> None:
+    def __init__(
+        self, model_dir: Path, command: Command, lost: Mapping[str, Any] | None = None
+    ) -> None:
         self._path = model_dir / layout.RUN
         self._secrets = command.secrets
         self._starts = _starts(self._path)
         for start in self._starts:
             if start.get("ended") is None:  # this process has the folder now
                 start["state"] = "lost"
+        before = self._starts[-1] if self._starts else {"state": None}
+        if lost and before["state"] == "lost" and before.get("pid") == lost.get("pid"):
+            before.update(lost)
         self._start: dict[str, Any] = {
             "mode": command.mode,
             "command": secrets.masked_all(command.arguments, self._secrets),
             "flags": secrets.masked_all(command.flags, self._secrets),
             "folder": str(Path.cwd()),
+            "launched": command.launched,
+            "job": os.environ.get("SLURM_JOB_ID"),
             "started": time.time(),
             "ended": None,
             "state": "running",
@@ -84,10 +94,10 @@ class RunRecord:
         self._start.update(secrets.masked_all(facts, self._secrets))
         self._write()
 
-    def end(self, state: str, step: int | None = None) -> None:
+    def end(self, state: str, step: int | None = None, **facts: Any) -> None:
         """Says how this start ended, and at which step."""
         step = self._start["step"] if step is None else step
-        self.note(ended=time.time(), state=state, step=step)
+        self.note(ended=time.time(), state=state, step=step, **facts)
 
     def _write(self) -> None:
         files.write_json(self._path, {"starts": self._starts})

@@ -10,7 +10,7 @@ from runner import config
 from runner.configuration import gin_export, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
-from runner.run_folder import claim, config_change, data_files, provenance, status
+from runner.run_folder import claim, config_change, data_files, provenance, spent, status
 
 
 class Session:
@@ -34,6 +34,9 @@ class Session:
         stop: Whether a signal has come; its `step` is set if the start ends without results.
         trains: Whether this is a run that trains. An evaluator has no status, and may change its
             configuration.
+
+    Attributes:
+        spent: Where its time goes.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Session:
         self._stop = stop
         self._trains = trains
         self._contexts = contextlib.ExitStack()
+        self.spent = spent.Spent(command.launched)
+        self._reached = 0  # the last step of the start before
         self._step: int | None = None
         self._changed: list[str] = []
         self._accepted = False
@@ -95,9 +100,11 @@ class Session:
         else:
             configuration.write(folder)
         if self._trains:
-            self._status = self._contexts.enter_context(status.StatusFile(folder))
+            self._reached = status.reached(folder)
+            file = status.StatusFile(folder, spent=self.spent)
+            self._status = self._contexts.enter_context(file)
             self._step = self._status.step
-        self._record = provenance.RunRecord(folder, self._command)
+        self._record = provenance.RunRecord(folder, self._command, self._lost())
         self.note(data=data_files.fingerprints(printing.plain(self._experiment)))
         self._contexts.enter_context(self._stop.abandoning(self._say_how_it_ended))
 
@@ -114,6 +121,13 @@ class Session:
         """The step reached, as far as it was noted; None if that is unknown."""
         return self._step
 
+    def resumed(self, step: int) -> None:
+        """Notes the step from which the start goes on."""
+        before = self._before.spent if self._before else None
+        furthest = int(before.get("furthest", 0)) if before else 0
+        self.spent.resumed(step, reached=self._reached, furthest=furthest)
+        self.at(step)
+
     def at(self, step: int | None) -> None:
         """Notes the step reached."""
         self._step = step
@@ -128,6 +142,7 @@ class Session:
     def end(self, state: status.State, step: int | None, reason: str = "") -> None:
         """Records that the start has ended with results."""
         self._step = step
+        self.spent.turn("end")
         if self._status:
             self._status.write(state, step or 0, reason)
         self._end_record(state)
@@ -138,6 +153,17 @@ class Session:
             user_code.keep(error, self._folder / layout.TRACEBACK, self._command.secrets)
             self._end_record(status.after(error))
         self._say_how_it_ended(error)
+
+    def _lost(self) -> dict[str, Any]:
+        """What is known of the start before, if it was killed."""
+        if not (before := self._before):
+            return {}
+        facts = {"step": self._reached, "heard": before.heartbeat, "spent": before.spent}
+        return {"pid": before.pid, **facts}
+
+    @property
+    def _before(self) -> status.Status | None:
+        return self._status.before if self._status else None
 
     def _remove_all_but(self, there: Collection[Path] | None) -> None:
         """Removes what a refused start has put into its folder; None: the folder, too."""
@@ -159,7 +185,8 @@ class Session:
     def _end_record(self, state: status.State) -> None:
         if self._record:
             with contextlib.suppress(OSError, LostError):
-                self._record.end(state, step=self._step)
+                facts = {"spent": self.spent.as_dict()} if self._trains else {}
+                self._record.end(state, step=self._step, **facts)
 
     def _say_how_it_ended(self, error: BaseException) -> None:
         """Writes the status; also called before a process that ignores a signal is ended."""

@@ -1,16 +1,21 @@
 """`status.json`: what a run is doing, for other processes to see. No TensorFlow."""
 
+import contextlib
 import dataclasses
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from runner.core import console, files, heartbeat, layout, signals
 from runner.errors import DivergedError, RunnerError
+from runner.run_folder import spent as times
+
+_STEP = "%20d\n"  # of a fixed length, as it is written in place
+_OFTEN = 0.1  # seconds between two writes of it, which look at the claim first
 
 State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
 
@@ -29,7 +34,7 @@ class Status:
         heartbeat: When this was written, in seconds since the epoch.
         host: The machine.
         pid: The process.
-
+        spent: See `runner.run_folder.spent`; None from an older version.
     """
 
     state: State
@@ -38,6 +43,7 @@ class Status:
     heartbeat: float
     host: str
     pid: int
+    spent: Mapping[str, float] | None = None
 
     @property
     def ended(self) -> bool:
@@ -53,6 +59,15 @@ def read(model_dir: Path) -> Status | None:
         return None if value is None else Status(**value)
     except TypeError as error:
         raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
+
+
+def reached(model_dir: Path) -> int:
+    """The last training step that the newest start is known to have done, 0 if none."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((model_dir / layout.STEP).read_bytes())
+    seen, row = read(model_dir), files.last_json_line(model_dir / layout.TRAINING_ROWS)
+    logged = row.get("step") if isinstance(row, dict) else None
+    return max(seen.step if seen else 0, logged if isinstance(logged, int) else 0)
 
 
 def after(error: BaseException) -> State:
@@ -74,11 +89,13 @@ class StatusFile:
     Args:
         model_dir: The run's folder.
         seconds: How often the thread writes.
+        spent: Where the time of this start goes, which is written, too.
         note: Called with a line when the thread cannot write.
         clock: Seconds since the epoch, for tests to inject.
 
     Attributes:
         step: The last training step done; at first, that of the start before.
+        before: What the file said before this start; None: there was none.
     """
 
     def __init__(
@@ -86,24 +103,34 @@ class StatusFile:
         model_dir: Path,
         *,
         seconds: float = heartbeat.SECONDS,
+        spent: times.Spent | None = None,
         note: console.Note = console.say,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._before = read(model_dir)
-        self.step = self._before.step if self._before else 0  # until this start knows its own
+        self.before = read(model_dir)
+        self.step = self.before.step if self.before else 0  # until this start knows its own
         self._path = model_dir / layout.STATUS
+        self._step_file: int | None = None
+        self._noted = 0.0  # when it was last written
         self._clock = clock
+        self._spent = spent
         self._state: State = "running"
         self._writing = threading.Lock()  # the thread must not say "running" after the end
         self._beating = heartbeat.beating(self._again, seconds=seconds, note=note)
 
     def __enter__(self) -> Self:
         self.write("running", self.step)
+        path = self._path.with_name(layout.STEP)
+        files.write_text(path, _STEP % self.step)
+        self._step_file = os.open(path, os.O_WRONLY)
         self._beating.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._beating.__exit__(*error)
+        if self._step_file is not None:
+            os.close(self._step_file)
+            self._step_file = None
 
     @property
     def state(self) -> State:
@@ -119,21 +146,30 @@ class StatusFile:
     def withdraw(self) -> bool:
         """Puts back what the file said before this start; False if there was none."""
         with self._writing:
-            if self._before:
+            if self.before:
                 self._state = "failed"  # so that the thread writes no more
-                files.write_json(self._path, dataclasses.asdict(self._before))
-        return self._before is not None
+                files.write_json(self._path, dataclasses.asdict(self.before))
+        return self.before is not None
 
     def beat(self, step: int) -> None:
-        """Notes the step; the thread writes it down."""
+        """Notes the step; step.txt, which a kill leaves, has it within a tenth of a second."""
         self.step = step
+        now = time.monotonic()
+        if self._step_file is not None and now - self._noted >= _OFTEN:
+            self._noted = now
+            files.check(self._path)
+            with contextlib.suppress(OSError):  # a full disk; it is for the record only
+                os.pwrite(self._step_file, (_STEP % step).encode(), 0)
 
     def _again(self) -> None:
         with self._writing:
             if self._state == "running":
+                if self._spent:
+                    self._spent.beat()
                 self._dump("")
 
     def _dump(self, reason: str) -> None:
         now, host = self._clock(), socket.gethostname()
-        status = Status(self._state, self.step, reason, now, host, os.getpid())
+        spent = self._spent.as_dict() if self._spent else None
+        status = Status(self._state, self.step, reason, now, host, os.getpid(), spent)
         files.write_json(self._path, dataclasses.asdict(status))

@@ -10,6 +10,7 @@ from runner.errors import ConfigError
 from runner.evaluation import final_test, handover, metric_names
 from runner.history import history, policies
 from runner.reporting import progress, writers
+from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.request import Request
 from runner.training import decisions, divergence, profiling, trainer, training_log
@@ -20,6 +21,7 @@ def open_run(
     plan: policies.Policies,
     *,
     beat: Callable[[int], object] = lambda _: None,
+    spent: times.Spent | None = None,
     evaluators: Path | None = None,
 ) -> training_run.TrainingRun:
     """The run in `request.model_dir`, at its newest checkpoint or at the start.
@@ -28,6 +30,7 @@ def open_run(
         request: What the user asks for.
         plan: What the configuration means.
         beat: Called with the step after each loop.
+        spent: Where the time of this start goes.
         evaluators: The folder whose evaluators decide, if it is not the run's.
 
     Raises:
@@ -70,6 +73,7 @@ def open_run(
         pruning=pruning,
         profiled=_profiled(request, state),
         beat=beat,
+        spent=spent or times.Spent(),
     )
 
 

@@ -75,6 +75,8 @@ class Request:
         metric: What it chooses them by; empty: what their best checkpoints are chosen by.
         steps: The first and the last step that `replay` trains again.
         like: Which kind of project `init` writes.
+        watch: After how many seconds `report` writes its page again; 0: never.
+        launched: When the command was started, in seconds since the epoch; None: unknown.
     """
 
     config: "config.Experiment"
@@ -99,6 +101,8 @@ class Request:
     runs: Sequence[Path] = ()
     select: int = 0
     metric: str = ""
+    watch: float = 0.0
+    launched: float | None = None
 
     @property
     def limits(self) -> dict[str, int]:
@@ -108,7 +112,7 @@ class Request:
     def command(self, mode: str) -> provenance.Command:
         """What run.json is to say was started."""
         held = list(secrets.held(self.config.as_dict()))
-        return provenance.Command(mode, sys.argv, self.flags, held)
+        return provenance.Command(mode, sys.argv, self.flags, held, self.launched)
 
 
 def results(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from runner import config
-from runner.configuration import unused_values
+from runner.configuration import printing, unused_values
 from runner.core import closing, console, schedule
 from runner.history import policies, records
 from runner.reporting import hparams, system_metrics
@@ -36,6 +36,7 @@ def _train(
 ) -> Outcome:
     """The whole of a start that has its folder."""
     experiment = request.config
+    places = printing.places_of_changes(experiment)
     matters = unused_values.concerned(experiment, evaluates=evaluates)
     with (
         hparams.session(experiment, request.model_dir) as board,
@@ -45,9 +46,9 @@ def _train(
         plan = policies.of(experiment, evaluates=evaluates)
         heard = told.when_best(plan.best, lambda: run.state.history)
         request = dataclasses.replace(request, eval_actions=[*request.eval_actions, heard])
-        run = open_run.open_run(request, plan, beat=start.at)
+        run = open_run.open_run(request, plan, beat=start.at, spent=start.spent)
         start.accept()
-        start.at(run.step)
+        start.resumed(run.step)
         report = unused_values.Report(
             reads, note=console.say, record=lambda paths: start.note(unread=paths)
         )
@@ -57,7 +58,7 @@ def _train(
         )
         with closing.closing(run), sampled:
             run.report()
-            start.note(devices=run.devices)
+            start.note(devices=run.devices, origins=places)
             ending = user_actions.at_end(experiment)
             driver = _drive(run, request, report)
             paused = "" if driver.stop_reason else _paused(experiment, driver.step)
@@ -93,7 +94,9 @@ def _drive(
     own = user_actions.after_loops(request.config, grid, lambda: driver.step)
     actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions, *own]
     driver = controller.Controller(run, grid, actions, request.stop)
+    run.spent.turn("training")
     driver.run()
+    run.spent.turn("end")
     for name in run.state.decisions.unheard():
         console.say(f"evaluator {name!r} was configured to decide but produced no evaluation")
     if driver.stop_reason:

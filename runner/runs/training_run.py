@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ from runner.devices import strategy
 from runner.evaluation import evaluation, final_test
 from runner.history import policies
 from runner.reporting import overview, progress, tensorboard
+from runner.run_folder import spent
 from runner.runs import build, training_state
 from runner.training import divergence, profiling, reproducibility
 
@@ -35,6 +37,7 @@ class TrainingRun:
         pruning: Official's actions for a task that prunes its model.
         profiled: Trains and profiles, None where nothing is profiled.
         beat: Called with the step after each loop.
+        spent: Where the time of this start goes.
     """
 
     state: training_state.TrainingState
@@ -48,6 +51,7 @@ class TrainingRun:
     pruning: Sequence[schedule.Action]
     profiled: profiling.Profiled | None
     beat: Callable[[int], object]
+    spent: spent.Spent
 
     @property
     def step(self) -> int:
@@ -79,6 +83,7 @@ class TrainingRun:
             console.say(complaint)
         loss = loop.logs["training_loss"]
         self.line.training(loop.step, loop.steps, loop.seconds, lambda: float(loss))
+        self.spent.trained(loop, input_wait=stall.share)
         self.beat(loop.step)
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
@@ -91,9 +96,11 @@ class TrainingRun:
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.
         """
-        step = self.guard.roll_back(reason)
-        if self.state.go_back(step):
-            self.evaluation.log.catch_up(self.state.store.path(step))
+        with self.spent.on("rollback"):
+            broke, step = self.step, self.guard.roll_back(reason)
+            self.spent.rolled_back(broke, to=step)
+            if self.state.go_back(step):
+                self.evaluation.log.catch_up(self.state.store.path(step))
         console.say(f"{reason}: rolled back to step {step:,}")
         return step
 
@@ -103,11 +110,13 @@ class TrainingRun:
 
     def commit(self, step: int) -> None:
         """Saves the state as the checkpoint of `step`, unless it has been saved already."""
-        self.state.commit(step)
+        with self.spent.on("checkpoint"):
+            self.state.commit(step)
 
     def wait(self) -> None:
         """Returns when every commit is on disk."""
-        self.state.store.wait()
+        with self.spent.on("checkpoint"):
+            self.state.store.wait()
 
     def has_evaluated(self, step: int) -> bool:
         """Whether the evaluation of `step` is in the history already."""
@@ -116,20 +125,29 @@ class TrainingRun:
     def evaluate(self, step: int) -> str | None:
         """Evaluates what is due and records it; returns a reason to stop, or None."""
         store = self.state.store
-        reason = self.evaluation.run(
-            step, store.path(step), before_record=store.wait, commit=self.state.save
-        )
+        with self.spent.on("evaluation"):
+            reason = self.evaluation.run(
+                step, store.path(step), before_record=self.wait, commit=self._save
+            )
         decided = self.state.evaluated()
         return reason or decided
 
     def finish(self, step: int) -> None:
         """Evaluates what was not due at `step`, if the run has stopped early."""
-        store = self.state.store
-        self.evaluation.finish(step, store.path(step), before_record=store.wait)
+        with self.spent.on("evaluation"):
+            path = self.state.store.path(step)
+            self.evaluation.finish(step, path, before_record=self.wait)
 
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for, after the run has ended at `step`."""
-        return self.final_test.run(step, self.state.store.path(step)) if self.final_test else {}
+        with self.spent.on("evaluation"):
+            path = self.state.store.path(step)
+            return self.final_test.run(step, path) if self.final_test else {}
+
+    def _save(self) -> Path:
+        """Commits, and returns the checkpoint once it is on disk."""
+        with self.spent.on("checkpoint"):
+            return self.state.save()
 
     def catch_up(self) -> None:
         """Shows earlier evaluations, and keeps the best if a kill came before that was done."""

@@ -1,0 +1,148 @@
+"""The curves of a run, few enough points of each for a page. No TensorFlow.
+
+Training and validation share a chart: what the rows call `training_loss`, `validation_loss` and, of
+a further set, `part/validation_loss`, are the curves of the chart `loss`.
+"""
+
+import collections
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from runner.history import records
+from runner.inspection.run_data import Points, RunData
+
+_COLORS = {"training": 0, "validation": 1}
+_POINTS = 40_000  # of all curves of a page
+_MOST, _LEAST = 1_000, 40  # of one curve
+_FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm", "steps_per_second")
+
+Chart = dict[str, Any]
+
+
+def charts(runs: Sequence[RunData], *, first: Iterable[str] = ()) -> list[Chart]:
+    """The charts of one run, or of several together, for the page's script.
+
+    Args:
+        runs: One run or several; then each curve has the name of its run in front.
+        first: The names of metrics whose charts come first.
+
+    Returns:
+        For each chart its `name`, and `series` with `name`, `x`, `y`, and `bad`: pairs of a step
+        and the name of a value that is not finite.
+    """
+    found: dict[str, list[tuple[str, Points]]] = collections.defaultdict(list)
+    for run in runs:
+        before = f"{run.name}: " if len(runs) > 1 else ""
+        for chart, name, points in _curves(run):
+            found[chart].append((f"{before}{name}", points))
+    count = sum(map(len, found.values()))
+    most = max(_LEAST, min(_MOST, _POINTS // max(count, 1)))
+    order = [_place("", name, ())[0] for name in first]
+    order += [name for name in _FIRST if name not in order]
+    names = [name for name in order if name in found] + sorted(set(found) - set(order))
+    made = []
+    for name in names:
+        shown = [series(label, *points, most) for label, points in found[name]]
+        if len(runs) == 1:  # validation has its colour where it is alone, too
+            others = itertools.count(len(_COLORS))
+            for each in shown:
+                known = _COLORS.get(each["name"])
+                each["color"] = next(others) if known is None else known
+        made.append({"name": name, "series": shown})
+    return made
+
+
+def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
+    """At most `most` points [n]: the lowest and the highest of each part, the first and the last.
+
+    So a spike of one step stays.
+    """
+    if len(x) <= most:
+        return x, y
+    parts = max((most - 2) // 2, 1)
+    edges = np.linspace(0, len(x), parts + 1).astype(int)[:-1]
+    bounds = [*edges, len(x)]
+    kept = {0, len(x) - 1}
+    for start, end in itertools.pairwise(bounds):
+        kept |= {start + int(np.argmin(y[start:end])), start + int(np.argmax(y[start:end]))}
+    chosen = sorted(kept)
+    return x[chosen], y[chosen]
+
+
+def _curves(run: RunData) -> Iterable[tuple[str, str, Points]]:
+    """Chart, name and points of each curve."""
+    for name, points in run.training.items():
+        yield *_place("training", name, run.sets), points
+    sources = {"": run.history, **run.evaluators}
+    for source, rows in sources.items():
+        for name, points in _of_evaluations(rows).items():
+            chart, part = _place("validation", name, run.sets)
+            yield chart, f"{part} ({source})" if source else part, points
+
+
+def _of_evaluations(rows: Iterable[records.Record]) -> dict[str, Points]:
+    own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    for row in sorted(own, key=lambda each: each.step):
+        for name, value in row.metrics.items():
+            x, y = found.setdefault(name, ([], []))
+            x.append(row.step)
+            y.append(value)
+    return {name: (np.array(x, float), np.array(y, float)) for name, (x, y) in found.items()}
+
+
+def _place(kind: str, name: str, sets: Sequence[str]) -> tuple[str, str]:
+    """The chart of a metric, and what its curve is called there."""
+    before, slash, rest = name.partition("/")
+    if slash and before in sets:
+        chart, _ = _place("validation", rest, ())
+        return chart, before
+    if slash:
+        return before, rest
+    for prefix in ("training_", "validation_"):
+        if name == f"{prefix}loss":
+            return "loss", kind or prefix[:-1]
+    return name, kind
+
+
+def series(name: str, x: np.ndarray, y: np.ndarray, most: int) -> dict[str, Any]:
+    """A curve of at most `most` points, for the script."""
+    finite = np.isfinite(y)
+    strange = zip(x[~finite], y[~finite], strict=True)
+    kept_x, kept_y = thinned(x[finite], y[finite], most)
+    return {
+        "name": name,
+        "x": [int(step) for step in kept_x],
+        "y": [_short(value) for value in kept_y],
+        "bad": [[int(step), _named(value)] for step, value in strange][:50],
+        "of": len(x),
+    }
+
+
+def _short(value: float) -> float:
+    """Six digits are more than a chart shows."""
+    return float(f"{value:.6g}")
+
+
+def _named(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "infinity" if value > 0 else "-infinity"
+
+
+def values(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Metrics with their values as text, in order of their names."""
+    return [(name, number(value)) for name, value in sorted(metrics.items())]
+
+
+def number(value: Any) -> str:
+    """Four digits; a dash for None, and the names of what is not finite."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool | str):
+        return str(value)
+    return f"{value:,.4g}" if math.isfinite(value) and abs(value) < 1e6 else f"{value:.4g}"

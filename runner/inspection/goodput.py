@@ -1,0 +1,244 @@
+"""Where the time of a run went, over all its starts: how much of it was training. No TensorFlow.
+
+    ledger = goodput.of(folder)
+    ledger.share           # of the time that processes ran
+    ledger.parts           # seconds, by what they were spent on
+    ledger.thrown_away     # steps that were done and are not part of the run
+
+Each start counts its time while it passes, and run.json keeps it; that of a start that was killed
+is known up to its last sign of life. Starts of older versions did not count theirs.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import files, layout, text
+from runner.errors import RunnerError
+from runner.reporting import table
+
+PARTS: Mapping[str, str] = {
+    "training": "training",
+    "input_wait": "waiting for inputs",
+    "evaluation": "evaluation",
+    "checkpoint": "waiting for checkpoints",
+    "start": "starting",
+    "compile": "compiling",
+    "again": "steps done again",
+    "rollback": "going back after a divergence",
+    "suspended": "suspended",
+    "end": "ending",
+    "unknown": "not recorded",
+    "queue": "waiting in a queue",
+    "between": "between starts",
+}
+"""What time is spent on, in the order in which it is shown. The last two are no time of a process:
+`queue` lies between two starts of one job that its scheduler requeued, `between` between others."""
+
+_OUTSIDE = ("queue", "between")
+_LEAST = 0.01  # seconds; less than this of a part is not shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """One start of a run.
+
+    Attributes:
+        began: When, in seconds since the epoch.
+        ended: When it ended, or showed its last sign of life.
+        state: How it ended: `lost` was killed, `running` goes on.
+        first: The step from which it went on; None if it did not come so far.
+        step: The last step that it did.
+        parts: Seconds, by what they were spent on.
+        thrown_away: How many steps were found lost when it began, or by it when it went back.
+        joules: The energy that the machine used meanwhile; None: unknown.
+        job: That of the scheduler; empty if there is none.
+    """
+
+    began: float
+    ended: float
+    state: str
+    first: int | None
+    step: int | None
+    parts: Mapping[str, float]
+    thrown_away: int = 0
+    joules: float | None = None
+    job: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """The time of a run, or of several.
+
+    Attributes:
+        starts: By time.
+        parts: Seconds, by what they were spent on, in the order of `PARTS`.
+    """
+
+    starts: Sequence[Start]
+    parts: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """How long processes ran."""
+        return sum(value for name, value in self.parts.items() if name not in _OUTSIDE)
+
+    @property
+    def share(self) -> float:
+        """The share of that which was training; NaN if nothing is known."""
+        known = self.seconds - self.parts.get("unknown", 0.0)
+        return self.parts.get("training", 0.0) / known if known > 0 else math.nan
+
+    @property
+    def thrown_away(self) -> int:
+        """How many steps were done and are not part of the run."""
+        return sum(each.thrown_away for each in self.starts)
+
+    @property
+    def kills(self) -> int:
+        """How many starts ended without a word."""
+        return sum(each.state == "lost" for each in self.starts)
+
+    @property
+    def joules(self) -> float | None:
+        """The energy that the machines used meanwhile; None: unknown."""
+        known = [each.joules for each in self.starts if each.joules is not None]
+        return sum(known) if known else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "share": None if math.isnan(self.share) else round(self.share, 4),
+            "seconds": round(self.seconds, 3),
+            "parts": {name: round(value, 3) for name, value in self.parts.items()},
+            "starts": len(self.starts),
+            "kills": self.kills,
+            "steps_thrown_away": self.thrown_away,
+            "joules": self.joules,
+        }
+
+
+def of(folder: Path) -> Ledger:
+    """The ledger of the run in a folder.
+
+    Raises:
+        RunnerError: run.json or status.json is damaged.
+    """
+    record = files.read_json(folder / layout.RUN)
+    seen = files.read_json(folder / layout.STATUS)
+    try:
+        rows = [dict(row) for row in record["starts"]] if record else []
+        starts = [_start(row, seen or {}) for row in rows]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunnerError(
+            f"{folder / layout.RUN} is not the record of a run: mend it, or remove it"
+        ) from error
+    return _ledger(starts, _gaps(starts))
+
+
+def together(ledgers: Iterable[Ledger]) -> Ledger:
+    """The ledger of several runs, such as the trials of a study, whose times are added."""
+    ledgers = list(ledgers)
+    starts = sorted((each for one in ledgers for each in one.starts), key=lambda each: each.began)
+    return _ledger(starts, _sum(each.parts for each in ledgers), parts_of_starts=False)
+
+
+def sentence(ledger: Ledger) -> str:
+    """`training took 71 % of 12:30; 1 kill cost 50 steps`."""
+    if not ledger.starts:
+        return "no start is recorded"
+    share = "an unknown share" if math.isnan(ledger.share) else percent(ledger)
+    said = f"training took {share} of {shown(ledger.seconds)}"
+    if len(ledger.starts) > 1:
+        said += f" in {text.counted(len(ledger.starts), 'start')}"
+    if ledger.thrown_away:
+        kills = f" after {text.counted(ledger.kills, 'kill')}" if ledger.kills else ""
+        said += f"; {text.counted(ledger.thrown_away, 'step')} thrown away{kills}"
+    if ledger.joules:
+        said += f"; {ledger.joules / 3.6e6:.3g} kWh"
+    return said
+
+
+def percent(ledger: Ledger) -> str:
+    """The share of training as `71%`; a dash if it is unknown."""
+    return "-" if math.isnan(ledger.share) else f"{ledger.share:.0%}"
+
+
+def lines(ledger: Ledger) -> list[str]:
+    """The parts as a table for a person."""
+    return table.aligned([("time spent on", "time", "share"), *shown_parts(ledger)], left=1)
+
+
+def shown_parts(ledger: Ledger) -> list[tuple[str, str, str]]:
+    """The names of the parts, their times, and their shares of the time that processes ran."""
+    return [
+        (
+            PARTS[name],
+            shown(ledger.parts[name]),
+            "" if name in _OUTSIDE else f"{ledger.parts[name] / ledger.seconds:.1%}",
+        )
+        for name in shown_names(ledger)
+    ]
+
+
+def shown_names(ledger: Ledger) -> list[str]:
+    """The parts that are worth showing."""
+    return [name for name, value in ledger.parts.items() if value >= _LEAST]
+
+
+def shown(seconds: float) -> str:
+    """`7.3 s`, or as `text.duration` from a minute on."""
+    return f"{seconds:.1f} s" if seconds < 60 else text.duration(seconds)
+
+
+def _start(row: Mapping[str, Any], seen: Mapping[str, Any]) -> Start:
+    running = row["state"] == "running" and seen.get("pid") == row.get("pid")
+    spent = (seen if running else row).get("spent") or {}
+    step = seen.get("step") if running else row["step"]
+    began = float(row.get("launched") or row["started"])
+    known = {name: float(value) for name, value in spent.items() if name in PARTS}
+    ended = row["ended"] or (seen.get("heartbeat") if running else row.get("heard"))
+    ended = max(float(ended or began + sum(known.values())), began)
+    rest = ended - began - sum(known.values())
+    if rest > 0 and not (spent and rest < 1):  # a moment is only the order of writing
+        known["unknown"] = rest
+    joules = spent.get("joules")
+    return Start(
+        began=began,
+        ended=ended,
+        state=row["state"],
+        first=int(spent["from"]) if "from" in spent else None,
+        step=None if step is None else int(step),
+        parts=known,
+        thrown_away=int(spent.get("thrown_away", 0)),
+        joules=None if joules is None else float(joules),
+        job=str(row.get("job") or ""),
+    )
+
+
+def _gaps(starts: Sequence[Start]) -> dict[str, float]:
+    """The time between starts; that of a job which its scheduler has started again is a queue's."""
+    found = dict.fromkeys(_OUTSIDE, 0.0)
+    for before, after in itertools.pairwise(starts):
+        queued = before.job and before.job == after.job
+        found["queue" if queued else "between"] += max(after.began - before.ended, 0.0)
+    return found
+
+
+def _ledger(
+    starts: Sequence[Start], more: Mapping[str, float], *, parts_of_starts: bool = True
+) -> Ledger:
+    own = [each.parts for each in starts] if parts_of_starts else []
+    total = _sum([*own, more])
+    return Ledger(starts, {name: total[name] for name in PARTS if total.get(name)})
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for each in parts:
+        for name, value in each.items():
+            total[name] = total.get(name, 0.0) + value
+    return total

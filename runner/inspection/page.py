@@ -1,0 +1,104 @@
+"""Pages that are one file: templates, style and script in them, and nothing from the network.
+
+Everything that a page shows is escaped. No TensorFlow.
+"""
+
+import functools
+import importlib.metadata
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from runner.inspection import goodput, timeline
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+# The colour of each part of a run's time.
+_COLORS = {
+    "training": "var(--c2)",
+    "input_wait": "var(--c4)",
+    "evaluation": "var(--c0)",
+    "checkpoint": "var(--c5)",
+    "start": "var(--c7)",
+    "compile": "var(--c3)",
+    "again": "var(--c6)",
+    "rollback": "var(--c1)",
+}
+
+
+def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values: Any) -> str:
+    """A page.
+
+    Args:
+        template: The name of a file of templates/.
+        data: What the script draws; NaN and infinities are not allowed in it.
+        refresh: After how many seconds a browser loads it again; 0: never.
+        values: What the template names.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            css=_text("page.css"),
+            script=_text("page.js"),
+            data=_embedded(data),
+            refresh=refresh,
+            written=timeline.stamp(time.time()),
+            version=importlib.metadata.version("experiment-runner"),
+            **values,
+        )
+    )
+
+
+def time_rows(ledger: goodput.Ledger) -> dict[str, Any]:
+    """Where time went, for the template."""
+    rows = [
+        {
+            "name": name,
+            "time": shown,
+            "share": share,
+            "width": share.removesuffix("%"),
+            "color": _COLORS.get(key, "var(--faint)"),
+        }
+        for key, (name, shown, share) in zip(
+            goodput.shown_names(ledger), goodput.shown_parts(ledger), strict=True
+        )
+    ]
+    return {"sentence": goodput.sentence(ledger), "rows": rows}
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+
+
+def _text(name: str) -> markupsafe.Markup:
+    return markupsafe.Markup((_TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def _embedded(data: Mapping[str, Any]) -> markupsafe.Markup:
+    """JSON that cannot end the script element it stands in."""
+    said = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        said = said.replace(letter, f"\\u{ord(letter):04x}")
+    return markupsafe.Markup(said)
+
+
+def flat(value: Any, path: str = "") -> Sequence[tuple[str, str]]:
+    """The values of nested mappings, by path."""
+    if isinstance(value, Mapping) and value:
+        return [row for name, each in value.items() for row in flat(each, f"{path}.{name}")]
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return [row for n, each in enumerate(value) for row in flat(each, f"{path}[{n}]")]
+    said = json.dumps(value, default=str) if isinstance(value, dict | list | bool) else str(value)
+    return [(path.removeprefix("."), "null" if value is None else said)]

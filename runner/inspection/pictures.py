@@ -1,0 +1,49 @@
+"""Pictures that a task drew after its evaluations, out of TensorBoard's events. No TensorFlow."""
+
+import base64
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from tensorboard.compat.proto import event_pb2
+
+from runner.core import layout
+
+_LARGEST = 64 << 20  # bytes of a file of events that is still read
+_MOST, _PNG = 6, b"\x89PNG"
+
+
+def of(folder: Path) -> list[tuple[str, int, str]]:
+    """Name, step and `data:` address of the newest picture of each name; best effort."""
+    newest: dict[str, tuple[int, bytes]] = {}
+    for path in sorted((folder / layout.VALIDATION).glob("events.out.tfevents.*")):
+        try:
+            if path.stat().st_size <= _LARGEST:
+                for name, step, picture in _pictures(path.read_bytes()):
+                    newest[name] = step, picture
+        except (OSError, ValueError):  # being written, or damaged: there are none
+            continue
+    return [
+        (name, step, f"data:image/png;base64,{base64.b64encode(picture).decode()}")
+        for name, (step, picture) in list(newest.items())[:_MOST]
+    ]
+
+
+def _pictures(content: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """Those of a file of records: each its length (8 bytes), a checksum (4), data, another (4)."""
+    if _PNG not in content:
+        return
+    at = 0
+    while at + 12 <= len(content):
+        (length,) = struct.unpack_from("<Q", content, at)
+        data = content[at + 12 : at + 12 + length]
+        at += 16 + length
+        if _PNG not in data or len(data) < length:
+            continue
+        try:
+            event = event_pb2.Event.FromString(data)
+        except Exception as error:  # protobuf's DecodeError has no public place
+            raise ValueError(str(error)) from error
+        for value in event.summary.value:
+            if value.image.encoded_image_string.startswith(_PNG):
+                yield value.tag, event.step, value.image.encoded_image_string

@@ -1,0 +1,97 @@
+"""The modes `report` and `status`: a page about a run, and a few lines about it. No TensorFlow."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core import console, files, layout, text
+from runner.errors import ConfigError
+from runner.history import records
+from runner.inspection import goodput, run_data, run_page, several_page, study_page
+from runner.reporting import table
+from runner.runs.request import Request, Results
+
+_ENDED = ("done", "stopped", "diverged", "failed")
+
+
+def report(request: Request) -> Results:
+    """Writes the page; with `--watch`, again and again until the run has ended.
+
+    Raises:
+        ConfigError: there is nothing to write about.
+    """
+    target = request.output or request.model_dir / layout.REPORT
+    while True:
+        began = time.perf_counter()
+        refresh = int(request.watch)
+        if request.runs:
+            html, ended = _several(request.runs, refresh=refresh)
+        else:
+            html, ended = _page(request.model_dir, refresh=refresh)
+        files.write_text(target, html)
+        seconds = time.perf_counter() - began
+        if ended or not request.watch:
+            break
+        console.show(f"written: {target} ({text.size(len(html.encode()))}), at {_clock()}")
+        time.sleep(request.watch)
+    console.end(keep=False)
+    size = len(html.encode())
+    console.say(f"written: {target} ({text.size(size)})")
+    return {"status": "done", "output": str(target), "bytes": size, "seconds": round(seconds, 2)}
+
+
+def status(request: Request) -> Results:
+    """Says how far the run is, how good, and where its time went."""
+    _check(request.model_dir)
+    run = run_data.read(request.model_dir, rows=False)
+    console.say(run_page.sentence(run))
+    if found := run_page.results(run):
+        shown = [found["head"], *found["rows"][:12]]
+        console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
+    if run.ledger and run.ledger.parts:
+        console.say("\n".join(goodput.lines(run.ledger)))
+    for problem in run.problems:
+        console.say(problem)
+    last, best = run.evaluations[-1:], run.best
+    return {
+        "status": run.state,
+        "step": run.step,
+        "metrics": records.plain(last[0].metrics) if last else {},
+        "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
+        "goodput": run.ledger.as_dict() if run.ledger else None,
+        "model_dir": str(run.folder),
+    }
+
+
+def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
+    """The page about what is in a folder, and whether it has ended."""
+    if study_page.is_study(folder):
+        return study_page.render(folder, refresh=refresh)
+    _check(folder)
+    run = run_data.read(folder)
+    ended = run.state in _ENDED
+    return run_page.render(run, refresh=0 if ended else refresh), ended
+
+
+def _several(folders: Sequence[Path], *, refresh: int) -> tuple[str, bool]:
+    """The page about several runs, and whether all of them have ended."""
+    for folder in folders:
+        _check(folder, flag="--runs")
+    runs = [run_data.read(folder) for folder in folders]
+    ended = all(run.state in _ENDED for run in runs)
+    return several_page.render(runs, refresh=0 if ended else refresh), ended
+
+
+def _check(folder: Path, *, flag: str = "--model_dir") -> None:
+    """Raises ConfigError if there is no run in the folder."""
+    if run_data.is_run(folder):
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"{flag}={folder}: there is no such folder")
+    below = sorted(path for path in folder.iterdir() if path.is_dir() and run_data.is_run(path))
+    inside = f"; there are runs in it: {text.some([str(each) for each in below])}" if below else ""
+    raise ConfigError(f"{flag}={folder}: no run has begun there{inside}")
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")

@@ -1,0 +1,236 @@
+"""The page about one run. No TensorFlow."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runner.core import text
+from runner.history import records
+from runner.inspection import curves, goodput, page, pictures, predictions, timeline
+from runner.inspection.run_data import RunData
+
+_LONGEST_DIFF = 20_000  # characters
+_METRICS = 500  # of the table of best and last
+
+Rows = list[tuple[str, ...]]
+
+
+def render(run: RunData, *, refresh: int = 0) -> str:
+    """The page as HTML."""
+    problems = list(run.problems)
+    found = predictions.of(run.folder, problems)
+    drawn = pictures.of(run.folder)
+    first = run.rule.names if run.rule else ()
+    charts = curves.charts([run], first=first)
+    again = _again(run)
+    sections = {
+        "curves": ("Curves", bool(charts)),
+        "results": ("Best and last", bool(run.evaluations or run.tests)),
+        "predictions": ("Predictions", found is not None),
+        "pictures": ("Pictures", bool(drawn)),
+        "time": ("Time", run.ledger is not None),
+        "configuration": ("Configuration", bool(run.params)),
+        "model": ("Model", bool(run.overview)),
+        "environment": ("Environment", bool(run.starts)),
+        "again": ("Make it again", bool(again)),
+    }
+    return page.render(
+        "run.html",
+        {"charts": charts},
+        refresh=refresh,
+        title=run.name,
+        state=run.state,
+        sentence=sentence(run),
+        problems=problems,
+        sections=[(key, name) for key, (name, there) in sections.items() if there],
+        figures=list(_figures(run)),
+        chart_names=[chart["name"] for chart in charts],
+        results=results(run),
+        predictions=found,
+        pictures=drawn,
+        time=page.time_rows(run.ledger) if run.ledger else None,
+        line=timeline.of(run),
+        config=_configuration(run),
+        overview=_overview(run.overview),
+        environment=_environment(run),
+        again=again,
+    )
+
+
+def sentence(run: RunData) -> str:
+    """What became of the run: `Done at step 2,000: accuracy 0.97 at best (step 1,400), ...`."""
+    end = f" of {run.last_step:,}" if run.last_step and run.step < run.last_step else ""
+    words = {"running": "Running, at", "silent": "No sign of life since", "unknown": "Begun, at"}
+    said = f"{words.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
+    if run.reason:
+        said += f" ({run.reason})"
+    if metric := _decisive(run):
+        last = run.evaluations[-1]
+        parts = [f"{metric} {curves.number(last.metrics.get(metric))} at last"]
+        if run.best:
+            value = curves.number(run.best.metrics.get(metric))
+            parts.insert(0, f"{metric} {value} at best (step {run.best.step:,})")
+        said += f": {', '.join(parts)}"
+    if run.ledger and run.ledger.starts:
+        said += f". {_capital(goodput.sentence(run.ledger))}"
+    return f"{said}."
+
+
+def _capital(said: str) -> str:
+    return said[:1].upper() + said[1:]
+
+
+def _decisive(run: RunData) -> str:
+    """The metric to speak of; empty if there is none."""
+    if not run.evaluations:
+        return ""
+    metrics = run.evaluations[-1].metrics
+    names = [run.rule.metric] if run.rule else []
+    return next((name for name in (*names, "validation_loss", *metrics) if name in metrics), "")
+
+
+def _figures(run: RunData) -> Iterator[tuple[str, str, str]]:
+    """Name, value and note of what stands out."""
+    end = f"of {run.last_step:,}" if run.last_step else ""
+    yield "step", f"{run.step:,}", end
+    if metric := _decisive(run):
+        if run.best:
+            best = run.best.metrics.get(metric)
+            yield f"best {metric}", curves.number(best), f"step {run.best.step:,}"
+        last = run.evaluations[-1]
+        yield f"last {metric}", curves.number(last.metrics.get(metric)), f"step {last.step:,}"
+    if run.ledger and run.ledger.starts:
+        if not math.isnan(run.ledger.share):
+            yield "time spent training", f"{run.ledger.share:.0%}", ""
+        starts = text.counted(len(run.ledger.starts), "start")
+        yield "duration", goodput.shown(run.ledger.seconds), starts
+    steps, rates = run.training.get("steps_per_second", ((), ()))
+    if len(steps):
+        yield "steps a second", curves.number(float(sorted(rates)[len(rates) // 2])), "median"
+    if isinstance(count := run.overview.get("parameters"), int):
+        yield "parameters", text.short(count), ""
+
+
+def results(run: RunData) -> dict[str, Any] | None:
+    """The metrics of the best and the last evaluation and of the tests; None without any."""
+    columns: list[tuple[str, Mapping[str, float]]] = []
+    if run.best:
+        columns.append((f"best, step {run.best.step:,}", run.best.metrics))
+    if run.evaluations:
+        step = run.evaluations[-1].step
+        newest: dict[str, float] = {}
+        for row in run.evaluations:
+            newest.update(row.metrics if row.step == step else {})
+        columns.append((f"last, step {step:,}", newest))
+    for test in run.tests:
+        columns.append((f"test of the {test.weights} weights, step {test.tested:,}", test.metrics))
+    if not columns:
+        return None
+    names = sorted({name for _, metrics in columns for name in metrics})
+    if run.rule and run.rule.metric in names:
+        names.insert(0, names.pop(names.index(run.rule.metric)))
+    rows = [
+        [name, *(curves.number(metrics.get(name)) for _, metrics in columns)]
+        for name in names[:_METRICS]
+    ]
+    more = f"and {len(names) - _METRICS:,} more metrics" if len(names) > _METRICS else ""
+    limited = [row.limited for row in run.evaluations if row.limited]
+    if limited:
+        more = f"{more} Evaluations of {limited[-1]:,} batches only.".strip()
+    return {"head": ["metric", *(name for name, _ in columns)], "rows": rows, "more": more}
+
+
+def _configuration(run: RunData) -> dict[str, Any]:
+    everything = page.flat(run.params) if run.params else []
+    known = dict(everything)
+    places: Mapping[str, str] = {}
+    changes = []
+    for number, start in enumerate(run.starts, 1):
+        places = start.get("origins") or places
+        for change in start.get("changed") or ():
+            changes.append((f"start {number}", str(change)))
+    chosen = [
+        (path, _value(known, path), place or "what configures the experiment")
+        for path, place in places.items()
+    ]
+    return {"all": everything, "set": chosen, "changes": changes}
+
+
+def _value(known: Mapping[str, str], path: str) -> str:
+    """The value at a path, or all that lies below it."""
+    if path in known:
+        return known[path]
+    below = [f"{each[len(path) + 1 :]} {value}" for each, value in known.items()
+             if each.startswith((f"{path}.", f"{path}["))]  # fmt: skip
+    return ", ".join(below[:6]) + (" ..." if len(below) > 6 else "")
+
+
+def _overview(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not found:
+        return None
+    totals = [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+        for name, value in found.items()
+        if not isinstance(value, list | dict)
+    ]
+    layers = [
+        [
+            str(row.get("layer")),
+            str(row.get("kind")),
+            ", ".join("x".join(map(str, shape)) or "scalar" for shape in row.get("shapes") or ()),
+            curves.number(row.get("trainable")),
+            curves.number(row.get("not_trainable")),
+        ]
+        for row in found.get("layers") or ()
+        if isinstance(row, Mapping)
+    ]
+    return {"totals": totals, "layers": layers}
+
+
+def _environment(run: RunData) -> dict[str, Any] | None:
+    if not run.starts:
+        return None
+    start = run.starts[-1]
+    versions, code = start.get("versions") or {}, start.get("code") or {}
+    rows = [
+        ("machine", f"{start.get('host')}, {start.get('platform')}"),
+        ("devices", ", ".join(map(str, start.get("devices") or ["unknown"]))),
+        ("Python", str(start.get("python"))),
+        *((name, str(version)) for name, version in versions.items()),
+    ]
+    if code:
+        dirty = " with uncommitted changes" if code.get("diff") else ""
+        rows.append(("code", f"commit {code.get('commit')} on {code.get('branch')}{dirty}"))
+        if untracked := code.get("untracked"):
+            rows.append(("untracked files", text.some([str(each) for each in untracked], 10)))
+    rows.append(("folder", str(run.folder)))
+    diff = str(code.get("diff") or "")
+    if len(diff) > _LONGEST_DIFF:
+        diff = f"{diff[:_LONGEST_DIFF]}\n... the rest is in run.json"
+    return {"rows": rows, "diff": diff}
+
+
+def _again(run: RunData) -> list[tuple[str, str, str]]:
+    """Commands that make the run once more: an id, what it does, the command."""
+    if not run.starts:
+        return []
+    start = run.starts[-1]
+    words = [str(word) for word in start.get("command") or ()]
+    found = []
+    if any(word.startswith("--mode") for word in words):
+        line = shlex.join(["runner", *words[1:]])
+        found.append(("as-then", f"As it was started, in {start.get('folder')}:", line))
+    mode = str(start.get("mode") or "train_and_eval")
+    path = run.folder / "config.gin"
+    if path.exists():
+        line = shlex.join(
+            ["runner", f"--mode={mode}", f"--gin_file={path}", f"--model_dir={run.folder}-again"]
+        )
+        found.append(("from-folder", "From what the folder keeps:", line))
+    return found
+
+
+def decisions(rows: Sequence[records.Record]) -> int:
+    """How many of the rows are decisions."""
+    return sum(isinstance(row, records.Rollback | records.Stop | records.Drop) for row in rows)

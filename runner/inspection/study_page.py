@@ -1,0 +1,197 @@
+"""The page about a study: which values do best, how surely, and what matters. No TensorFlow."""
+
+import collections
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.core import layout, text
+from runner.errors import RunnerError
+from runner.inspection import curves, goodput, page, study_charts
+from runner.studies import findings, summary, trial
+from runner.studies.statistics import Spread
+from runner.studies.summary import Configuration, Summary
+from runner.studies.trial import Trial
+
+_MOST = 200  # configurations of the table
+_UNFINISHED = ("waiting", "running", "paused", "preempted")
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a study has begun in this folder."""
+    return (folder / layout.TRIALS).is_dir()
+
+
+def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
+    """The page as HTML, and whether every trial has ended."""
+    problems: list[str] = []
+    found = summary.of(_trials(folder, problems))
+    states: collections.Counter[str] = collections.Counter(each.state for each in found.trials)
+    ended = not any(states[each] for each in _UNFINISHED)
+    named = [(chart, note) for chart, note in study_charts.charts(found)]
+    html = page.render(
+        "study.html",
+        {"charts": [chart for chart, _ in named]},
+        refresh=0 if ended else refresh,
+        title=folder.name or str(folder),
+        state="running" if states["running"] else ("done" if ended else "unfinished"),
+        sentence=sentence(found),
+        problems=problems,
+        sections=[
+            ("configurations", "Configurations"),
+            ("charts", "Charts"),
+            *([("importance", "Importance")] if (shares := _importance(found)) else []),
+            ("trials", "Trials"),
+            ("time", "Time"),
+        ],
+        figures=_figures(found, states),
+        notes=[*findings.comparisons(found), *findings.notes(found)],
+        table=_table(found),
+        charts=[(chart["name"], chart.get("kind", "lines"), note) for chart, note in named],
+        importance=shares,
+        trials=_rows(found),
+        time=page.time_rows(_ledger(found, problems)),
+    )
+    return html, ended
+
+
+def sentence(found: Summary) -> str:
+    """What came out: `The best of 12 configurations is 0.02: accuracy 0.97 (...)`."""
+    trials = text.counted(len(found.trials), "trial")
+    if not found.chosen:
+        return f"{trials}; nothing is chosen yet."
+    spread = found.chosen.best.get(found.objective.metric, Spread(0))
+    interval = ""
+    if not math.isnan(spread.low):
+        low, high = curves.number(spread.low), curves.number(spread.high)
+        interval = f" (95 % interval {low} to {high}, {text.counted(spread.n, 'run')})"
+    return (
+        f"The best of {text.counted(len(found.configurations), 'configuration')} in {trials} is "
+        f"{found.chosen.name}: {found.objective.metric} {curves.number(spread.mean)}{interval}."
+    )
+
+
+def _trials(folder: Path, problems: list[str]) -> list[Trial]:
+    """The trials that can be read, by number."""
+    found = []
+    for each in layout.trials(folder):
+        if (each / layout.TRIAL).exists():
+            try:
+                found.append(trial.read(each))
+            except (RunnerError, OSError, ValueError, KeyError, TypeError) as error:
+                problems.append(f"{each}: {' '.join(str(error).split())}")
+    return sorted(found, key=lambda each: each.number)
+
+
+def _figures(found: Summary, states: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    said = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    figures = [("trials", f"{len(found.trials):,}", said)]
+    if found.chosen:
+        spread = found.chosen.best.get(found.objective.metric, Spread(0))
+        name = f"best {found.objective.metric}"
+        figures.append((name, curves.number(spread.mean), found.chosen.name))
+    figures.append(("configurations", f"{len(found.configurations):,}", ""))
+    return figures
+
+
+def _table(found: Summary) -> dict[str, Any]:
+    metric, shown = found.objective.metric, found.configurations[:_MOST]
+    heads = list(shown[0].values) if shown else []
+    others = [name for name in found.metrics if name != metric][:4]
+    head = [*(heads or ["configuration"]), "runs", metric or "-", "95 % interval", "min", "max"]
+    rows = []
+    for each in shown:
+        spread = each.best.get(metric) or each.last.get(metric, Spread(0))
+        cells = [curves.number(spread.minimum), curves.number(spread.maximum)]
+        more = [_mean(each, name) for name in others]
+        mean = curves.number(spread.mean) if spread.n else "-"
+        left = list(each.values.values()) or [each.name]
+        rows.append([*left, f"{len(each.counted):,}", mean, _interval(spread), *cells, *more])
+    best = next((n for n, each in enumerate(shown) if each is found.chosen), None)
+    rest = len(found.configurations) - len(shown)
+    return {
+        "head": [*head, *others],
+        "left": len(heads) or 1,
+        "rows": rows,
+        "best": best,
+        "more": f"and {rest:,} more: study.json has them all" if rest else "",
+    }
+
+
+def _mean(each: Configuration, name: str) -> str:
+    spread = each.best.get(name) or each.last.get(name, Spread(0))
+    return curves.number(spread.mean) if spread.n else "-"
+
+
+def _interval(spread: Spread) -> str:
+    if math.isnan(spread.low):
+        return "-"
+    return f"{curves.number(spread.low)} to {curves.number(spread.high)}"
+
+
+def _rows(found: Summary) -> dict[str, Any]:
+    names = study_charts.varying(found.trials)
+    folded = any(each.fold is not None for each in found.trials)
+    head = ["trial", *study_charts.short(names), "seed", *(["fold"] if folded else [])]
+    head += ["state", "step", f"best {found.objective.metric}".strip(), "reason"]
+    rows = []
+    for each in found.trials:
+        values = [curves.number(each.parameters.get(name)) for name in names]
+        fold = [curves.number(each.fold)] if folded else []
+        best = curves.number(each.best.get(found.objective.metric))
+        outcome = [each.state, f"{each.step:,}", best, each.reason]
+        rows.append([str(each.number), *values, str(each.seed), *fold, *outcome])
+    return {"head": head, "rows": rows}
+
+
+def _importance(found: Summary) -> list[tuple[str, float]]:
+    """The share of the objective's variance that each parameter explains alone, highest first."""
+    scored = [(each, study_charts.score(found, each)) for each in found.trials]
+    trials = [each for each, value in scored if value is not None]
+    scores = np.array([value for _, value in scored if value is not None])
+    names = study_charts.varying(trials)
+    shares = [explained([each.parameters.get(name) for each in trials], scores) for name in names]
+    known = [(name, share) for name, share in zip(study_charts.short(names), shares, strict=True)
+             if share is not None]  # fmt: skip
+    return sorted(known, key=lambda each: -each[1])
+
+
+def explained(values: Sequence[Any], scores: np.ndarray) -> float | None:
+    """The share of the variance of scores [n] that groups by value explain: omega squared.
+
+    It is corrected for chance (Hays, 1963), so a parameter that does not matter has about zero.
+    Numbers with many values are grouped by quantiles. None if there is too little to tell.
+    """
+    groups = _groups(values)
+    means = {each: scores[groups == each].mean() for each in set(groups.tolist())}
+    between, within = len(means) - 1, len(scores) - len(means)
+    total = float(((scores - scores.mean()) ** 2).sum())
+    if not between or within < 2 or not total:
+        return None
+    inside = float(sum((scores[n] - means[each]) ** 2 for n, each in enumerate(groups.tolist())))
+    noise = inside / within
+    return max((total - inside - between * noise) / (total + noise), 0.0)
+
+
+def _groups(values: Sequence[Any]) -> np.ndarray:
+    """The number of each value's group."""
+    known = sorted({str(each) for each in values})
+    most = max(2, min(8, len(values) // 3))
+    if len(known) > most and all(isinstance(each, int | float) for each in values):
+        numbers = np.array(values, float)
+        edges = np.quantile(numbers, np.linspace(0, 1, most + 1)[1:-1])
+        return np.searchsorted(edges, numbers, side="right")
+    return np.array([known.index(str(each)) for each in values])
+
+
+def _ledger(found: Summary, problems: list[str]) -> goodput.Ledger:
+    ledgers = []
+    for each in found.trials:
+        try:
+            ledgers.append(goodput.of(each.folder))
+        except (RunnerError, OSError) as error:
+            problems.append(str(error))
+    return goodput.together(ledgers)

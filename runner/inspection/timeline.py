@@ -1,0 +1,169 @@
+"""When a run was started, killed, saved, evaluated and decided about, as a picture and as rows.
+
+The time between two starts is drawn short, however long it was. No TensorFlow.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from runner.core import text
+from runner.history import records
+from runner.inspection import goodput
+from runner.inspection.run_data import RunData
+
+_GAP = 0.02  # of the picture's width, for the time between two starts
+_MARKS = 400  # places of a lane, of which each has at most one mark
+_ROWS = 300  # of the table
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        time: When, in seconds since the epoch.
+        kind: `start`, `kill`, `end`, `save`, `evaluation`, `decision` or `test`.
+        said: What it was.
+        at: Its place on the picture, 0 to 1.
+    """
+
+    time: float
+    kind: str
+    said: str
+    at: float = 0.0
+
+    @property
+    def when(self) -> str:
+        """The date and time, in this machine's zone."""
+        return stamp(self.time)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """A start, from one place of the picture to another."""
+
+    begin: float
+    end: float
+    state: str
+    said: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """What to draw, and all events by time; `more` are left out."""
+
+    bars: Sequence[Bar]
+    marks: Sequence[Event]
+    events: Sequence[Event]
+    more: int
+
+
+def of(run: RunData) -> Timeline:
+    """The timeline of a run; empty if its starts are not known."""
+    starts = run.ledger.starts if run.ledger else []
+    events = sorted([*_starts(starts), *_rows(run), *_saves(run)], key=lambda event: event.time)
+    axis = _Axis(starts)
+    placed = [dataclasses.replace(each, at=axis.place(each.time)) for each in events]
+    marks: dict[tuple[str, int], Event] = {}
+    for each in placed:
+        if starts and each.kind not in ("start", "end"):
+            marks[each.kind, round(each.at * _MARKS)] = each
+    few = placed
+    if len(placed) > _ROWS:  # the many are on the picture, and in the files
+        few = [each for each in placed if each.kind not in ("save", "evaluation")][:_ROWS]
+    bars = [
+        Bar(axis.place(each.began), axis.place(each.ended), each.state, _about(n, each))
+        for n, each in enumerate(starts, 1)
+    ]
+    return Timeline(bars, list(marks.values()), few, len(placed) - len(few))
+
+
+def stamp(seconds: float) -> str:
+    """`2026-11-23 01:02:03`, in this machine's zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+class _Axis:
+    """From times to places: starts get room by their length, the time between them a little."""
+
+    def __init__(self, starts: Sequence[goodput.Start]) -> None:
+        gap = min(_GAP, 0.4 / max(len(starts), 1))
+        total = sum(each.ended - each.began for each in starts) or 1.0
+        room = 1 - gap * max(len(starts) - 1, 0)
+        self._parts: list[tuple[float, float, float, float]] = []
+        at = 0.0
+        for each in starts:
+            end = at + room * (each.ended - each.began) / total
+            self._parts.append((each.began, each.ended, at, end))
+            at = end + gap
+
+    def place(self, when: float) -> float:
+        place = 0.0
+        for began, ended, at, end in self._parts:
+            if when < began:
+                break
+            share = min((when - began) / (ended - began), 1.0) if ended > began else 0.0
+            place = at + share * (end - at)
+        return min(place, 1.0)
+
+
+def _about(number: int, start: goodput.Start) -> str:
+    steps = "" if start.first is None else f" from step {start.first:,}"
+    steps += "" if start.step is None else f" to {start.step:,}"
+    long = goodput.shown(start.ended - start.began)
+    ended = "killed" if start.state == "lost" else start.state
+    return f"start {number}{steps}: {ended} after {long}"
+
+
+def _starts(starts: Sequence[goodput.Start]) -> Iterator[Event]:
+    for number, each in enumerate(starts, 1):
+        first = "" if each.first is None else f", from step {each.first:,}"
+        lost = f", {text.counted(each.thrown_away, 'step')} lost" if each.thrown_away else ""
+        yield Event(each.began, "start", f"start {number}{first}{lost}")
+        step = "" if each.step is None else f" at step {each.step:,}"
+        if each.state == "lost":
+            yield Event(each.ended, "kill", f"killed{step}, or somewhat later")
+        elif each.state != "running":
+            yield Event(each.ended, "end", f"{each.state}{step}")
+
+
+def _rows(run: RunData) -> Iterator[Event]:
+    rows: Iterable[tuple[str, records.Record]] = [("", row) for row in run.history]
+    others = [(name, row) for name, found in run.evaluators.items() for row in found]
+    for source, row in [*rows, *others]:
+        yield _event(row, f" by {source}" if source else "")
+
+
+def _event(row: Any, by: str) -> Event:
+    at = f"step {row.step:,}"
+    match row:
+        case records.Evaluation():
+            return Event(row.time, "evaluation", f"evaluation of {at}{by}, {row.seconds:.1f} s")
+        case records.Test():
+            return Event(
+                row.time, "test", f"test of the {row.weights} weights, step {row.tested:,}"
+            )
+        case records.Rollback():
+            said = f"{row.reason}: back to {at}, found at {row.found:,}; rate times {row.rate:g}"
+            return Event(row.time, "decision", said)
+        case records.Stop():
+            return Event(row.time, "decision", f"stopped at {at} by {row.source}: {row.reason}")
+        case records.Drop():
+            said = f"{row.source} dropped the learning rate to {row.scale:g} of the schedule, {at}"
+            return Event(row.time, "decision", said)
+        case _:
+            return Event(row.time, "decision", f"{row.checkpoint} left out{by}: {row.reason}")
+
+
+def _saves(run: RunData) -> Iterator[Event]:
+    """The checkpoints that are still there."""
+    for path in run.folder.glob("ckpt-*.index"):
+        number = path.stem.removeprefix("ckpt-")
+        if number.isdigit():
+            try:
+                when = path.stat().st_mtime
+            except OSError:  # just removed
+                continue
+            yield Event(when, "save", f"checkpoint of step {int(number):,}")
