@@ -104,6 +104,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     )
     _add_study(parser)
     _add_seeing(parser)
+    _add_log(parser)
     group = parser.add_argument_group("begin", "runner --mode=init --like=images my_project")
     group.add_argument(
         "--like",
@@ -209,6 +210,18 @@ def _add_seeing(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="for report: write the page again every so many seconds, 10 by default, until the run "
         "has ended",
+    )
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "log elsewhere", "runner --mode=log --to=mlflow --model_dir=runs/digits"
+    )
+    group.add_argument(
+        "--to",
+        metavar="LOGGERS",
+        help="for log: mlflow, wandb, csv, separated by commas; what they have already is not "
+        "logged again",
     )
 
 

@@ -10,6 +10,7 @@ from runner import command_line, modes
 from runner.errors import ConfigError
 from runner.help import completion, topics
 from runner.internals import standard_library
+from runner.loggers import feed, log
 from runner.projects import create
 from runner.studies import space
 
@@ -100,7 +101,7 @@ def _take_folders(flags: argparse.Namespace, rest: Sequence[str]) -> list[str]:
 def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
     """The flags of a mode that is about runs, which have their configuration."""
     known = {"mode", "model_dir", "alsologtostderr", *modes.MODES[flags.mode].takes}
-    known |= {"dry_run"} if flags.mode == "ensemble" else set()
+    known |= {"dry_run"} if flags.mode in ("ensemble", "log") else set()
     if idle := [name for name, value in vars(flags).items() if value and name not in known]:
         raise ConfigError(
             f"--{idle[0]} has no effect with --mode={flags.mode}: each run has its own "
@@ -120,6 +121,8 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
     seconds_of_watch(flags)
     if flags.mode == "report" and not (flags.output or ".html").endswith((".html", ".htm")):
         raise ConfigError(f"--output={flags.output}: must end with .html")
+    if flags.mode == "log":
+        log.names(flags.to or "")
     _check_folder(flags)
     return flags
 
@@ -274,6 +277,7 @@ def _complete(line: str) -> None:
         "--checkpoint": ["latest", "best", "all"],
         "--completion": list(completion.SCRIPTS),
         "--like": create.LIKE,
+        "--to": feed.NAMES,
     }
     needs = {name: each.nargs is None for name, each in _flags().items()}
     print("\n".join(completion.candidates(line, needs, choices)))

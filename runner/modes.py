@@ -161,6 +161,16 @@ def compare(request: Request) -> Outcome:
     return Outcome(compare.compare(request.runs, request.output))
 
 
+def log(request: Request) -> Outcome:
+    """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
+    from runner.loggers import log
+
+    _check_folder(request.model_dir)
+    to = log.names(str(request.flags.get("to") or ""))
+    with _plainly():
+        return Outcome(log.log(request.model_dir, to, dry_run=request.dry_run))
+
+
 def _warm_up(flags: Mapping[str, Any]) -> None:
     from runner.studies import warm
 
@@ -204,6 +214,7 @@ _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
 _TABLES = ("sort", "where", "columns")
 OWN_FLAGS = (
     *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", "steps", "watch"),
+    "to",
     *_STUDIES,
     *_TABLES,
 )
@@ -258,6 +269,7 @@ MODES: Mapping[str, Mode] = {
         takes=("output", "runs", "watch"),
         configured=False,
     ),
+    "log": Mode(log, trains=False, evaluates=False, takes=("to",), configured=False),
     "find_rate": Mode(
         find_rate,
         trains=False,

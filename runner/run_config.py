@@ -627,6 +627,15 @@ class RunConfig(base_config.Config):
         resume=REPORTS,
         read="elsewhere",
     )
+    loggers: tuple[str, ...] = setting(
+        (),
+        "Where else the run is logged, each by a process of its own, for which training never "
+        "waits: `mlflow` and `wandb`, which need the extras of those names, and `csv`, tables in "
+        "`loggers/`.",
+        allowed=some_of("mlflow", "wandb", "csv", or_none=True),
+        resume=REPORTS,
+        read="elsewhere",
+    )
     stopping_rules: tuple[FunctionConfig, ...] = setting(
         (),
         "Asked after each evaluation: `rule(evaluations)`, all of them so far as pairs of step and "

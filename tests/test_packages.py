@@ -12,8 +12,8 @@ RUNNER = ROOT / "runner"
 # From the bottom up; each imports only from those before it.
 PACKAGES = [
     "core", "internals", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
-    "reporting", "verification", "run_folder", "evaluation", "prediction", "training", "export",
-    "runs", "ensembles", "studies", "inspection", "help", "projects", "face",
+    "reporting", "verification", "run_folder", "loggers", "evaluation", "prediction", "training",
+    "export", "runs", "ensembles", "studies", "inspection", "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used
@@ -39,6 +39,7 @@ WITHOUT_TENSORFLOW = [
     "runner.run_folder.status",
     "runner.run_folder.claim",
     "runner.run_folder.watch",
+    "runner.loggers.follow",
     "runner.studies.publish",
     "runner.studies.pictures",
     "runner.inspection.rows",

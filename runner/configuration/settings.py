@@ -128,15 +128,15 @@ def one_of(*choices: str) -> Allowed:
     return Allowed(needs, mistake)
 
 
-def some_of(*choices: str) -> Allowed:
-    """One or more of several strings, each once."""
+def some_of(*choices: str, or_none: bool = False) -> Allowed:
+    """One or more of several strings, each once; `or_none`: or no one."""
     needs = f"must be a tuple of {', '.join(map(repr, choices))}, each at most once"
 
     def mistake(value: Any) -> str:
         unknown = [each for each in value if each not in choices]
         if unknown:
             return f"{needs}{spelling.did_you_mean(str(unknown[0]), choices)}"
-        return "" if value and len(set(value)) == len(value) else needs
+        return "" if (value or or_none) and len(set(value)) == len(value) else needs
 
     return Allowed(needs, mistake)
 

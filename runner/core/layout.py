@@ -36,6 +36,7 @@ INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
 REPLAY = "replay"
+LOGGERS = "loggers"  # what loggers were given, and what went wrong
 ENSEMBLE = "ensemble.json"
 ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
 
@@ -55,7 +56,10 @@ _FILES = (
     *(PARAMS, GIN, RUN, STATUS, STEP, CLAIM, CHECKPOINT),
     *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
-_FOLDERS = (TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED, EXPORT, PREDICTIONS, REPLAY)
+_FOLDERS = (
+    *(TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED),
+    *(EXPORT, PREDICTIONS, REPLAY, LOGGERS),
+)
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 
 

@@ -6,6 +6,7 @@ from runner import config
 from runner.configuration import printing, unused_values
 from runner.core import closing, console, schedule
 from runner.history import policies, records
+from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
 from runner.run_folder import session, status
 from runner.runs import notifications, open_run, training_run, user_actions
@@ -16,6 +17,7 @@ from runner.training import controller
 def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     run, folder = request.config.run, request.model_dir
+    feed.check_installed(run.loggers, "RunConfig.loggers")
     command = request.command("train_and_eval" if evaluates else "train")
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
@@ -48,6 +50,7 @@ def _train(
         request = dataclasses.replace(request, eval_actions=[*request.eval_actions, heard])
         run = open_run.open_run(request, plan, beat=start.at, spent=start.spent)
         start.accept()
+        launch.start(experiment.run.loggers, request.model_dir)
         start.resumed(run.step)
         report = unused_values.Report(
             reads, note=console.say, record=lambda paths: start.note(unread=paths)

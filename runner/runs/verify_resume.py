@@ -101,6 +101,7 @@ def shortening(train_steps: int) -> list[str]:
     steps = min(_STEPS, train_steps)
     values = [f"trainer.{name}={max(1, steps // n)}" for name, n in _SHARES.items()]
     values += [f"run.epochs.{name}=0" for name in _IN_EPOCHS]
+    values.append("run.loggers=[]")
     return [f"--params_override={','.join(values)}"]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from runner.core import console, layout, text
 from runner.errors import ConfigError, RunnerError
+from runner.loggers import feed, launch
 from runner.run_folder import claim
 from runner.runs.request import Request
 from runner.studies import checks, plan, progress, publish, space, trial, warm, worker
@@ -37,6 +38,7 @@ def study(request: Request) -> dict[str, Any]:
     folder = request.model_dir
     if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
         raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
+    feed.check_installed(request.config.run.loggers, "RunConfig.loggers")
     planned = plan.of(request.config)
     there = trial.all_of(folder)
     checks.check(request, planned, reads=not there)
@@ -48,6 +50,7 @@ def study(request: Request) -> dict[str, Any]:
         workshop.run()
     request.stop.check()
     results = _results(folder, workshop.trials)
+    launch.start(request.config.run.loggers, folder)
     if workshop.why_set_aside and (left := workshop.left):
         raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
     return results

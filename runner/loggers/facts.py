@@ -1,0 +1,213 @@
+"""What loggers are told about a run or a study besides its rows, without secrets."""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from runner.core import files, layout, secrets
+from runner.errors import RunnerError
+from runner.run_folder import claim_file, status
+
+Value = bool | int | float | str
+
+
+class Facts(NamedTuple):
+    """What is known of a run or a study.
+
+    Attributes:
+        folder: Its folder, whose name is its name.
+        study: The folder of the study that it is a trial of; None if it is none.
+        is_study: Whether it is a study.
+        parameters: The configuration: paths (`trainer.train_steps`) and values, without what is
+            empty; of a trial also `trial.<name>`, what varies.
+        tags: Short facts: where, with which code and packages.
+        labels: `RunConfig.tags`.
+        notes: `RunConfig.notes`.
+        state: `running`, `paused`, or how it ended.
+        reason: Why.
+        files: Small files that are kept with it.
+        best: The folder of the best checkpoint; None if there is none, or more may come.
+    """
+
+    folder: Path
+    study: Path | None
+    is_study: bool
+    parameters: Mapping[str, Value]
+    tags: Mapping[str, str]
+    labels: Sequence[str]
+    notes: str
+    state: str
+    reason: str
+    files: Sequence[Path]
+    best: Path | None
+
+    @property
+    def group(self) -> str:
+        """The name of the folder that it is in: what loggers call an experiment or a project."""
+        return (self.study or self.folder).resolve().parent.name or "runs"
+
+    @property
+    def entry(self) -> tuple[str, str, int]:
+        """For a ledger: a digest of all that a logger is told of."""
+        told = [*self.parameters.items(), *self.tags.items(), *self.labels, self.notes]
+        return "facts", "", zlib.crc32(repr(told).encode())
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.folder.resolve().name
+
+
+def of(folder: Path, *, whole: bool) -> Facts:
+    """The facts of the run or study in a folder.
+
+    Args:
+        folder: Its folder.
+        whole: Whether the best checkpoint counts even if training goes on or will go on.
+
+    Raises:
+        RunnerError: there is none, or its files are damaged.
+    """
+    if is_study(folder):
+        return _of_study(folder)
+    if not (folder / layout.PARAMS).exists():
+        raise RunnerError(f"{folder} holds neither a run nor a study")
+    values = _configuration(folder / layout.PARAMS)
+    starts = (files.read_json(folder / layout.RUN) or {}).get("starts") or [{}]
+    seen = status.read(folder)
+    state, reason = _state(seen)
+    trial = files.read_json(folder / layout.TRIAL) or {}
+    best = folder / layout.BEST
+    ended = whole or state in ("done", "stopped", "diverged", "failed")
+    run = values.get("run") or {}
+    return Facts(
+        folder=folder,
+        study=folder.resolve().parents[1] if trial else None,
+        is_study=False,
+        parameters={**dict(_flat(values)), **_of_trial(trial)},
+        tags=_tags(folder, starts[-1], state, reason),
+        labels=list(run.get("tags") or ()),
+        notes=str(run.get("notes") or ""),
+        state=state,
+        reason=reason,
+        files=[] if _holds_secrets(values) else _there(folder, layout.PARAMS, layout.GIN),
+        best=best if ended and (best / layout.INFO).exists() else None,
+    )
+
+
+def is_study(folder: Path) -> bool:
+    """Whether there is a study in a folder."""
+    return (folder / layout.TRIALS).is_dir()
+
+
+def _of_study(folder: Path) -> Facts:
+    seen = [status.read(each) for each in layout.trials(folder)]
+    running = any((each / layout.CLAIM).exists() for each in layout.trials(folder))
+    state = "running" if running else "done"
+    tables = _there(folder, layout.STUDY, layout.TRIALS_TABLE, layout.TRIALS_PARQUET)
+    return Facts(
+        folder=folder,
+        study=None,
+        is_study=True,
+        parameters={},
+        tags={
+            "runner.folder": str(folder.resolve()),
+            "runner.state": state,
+            "runner.trials": str(len(seen)),
+        },
+        labels=(),
+        notes="",
+        state=state,
+        reason="",
+        files=[*tables, *sorted((folder / layout.PLOTS).glob("*"))],
+        best=None,
+    )
+
+
+def has_ended(folder: Path, holder: claim_file.Holder | None) -> bool:
+    """Whether the start of a run that held the folder when `holder` was read has ended."""
+    if is_study(folder):
+        return True
+    seen, claim = status.read(folder), folder / layout.CLAIM
+    if seen is None or seen.ended or (found := claim_file.look(claim)) is None:
+        return True
+    return found.holder != holder or claim_file.abandoned(claim)
+
+
+def holder(folder: Path) -> claim_file.Holder | None:
+    """Who holds a folder."""
+    found = claim_file.look(folder / layout.CLAIM)
+    return found.holder if found else None
+
+
+def _configuration(path: Path) -> Mapping[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RunnerError(f"{path} is damaged") from error
+    if not isinstance(values, Mapping):
+        raise RunnerError(f"{path} is damaged")
+    masked: Mapping[str, Any] = secrets.masked_all(values, list(secrets.held(values)))
+    return masked
+
+
+def _there(folder: Path, *names: str) -> list[Path]:
+    return [path for name in names if (path := folder / name).is_file()]
+
+
+def _holds_secrets(masked: Mapping[str, Any]) -> bool:
+    return secrets.MASK in json.dumps(masked, default=str)
+
+
+def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Value]]:
+    """Paths and values; a list becomes its JSON."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _flat(value, f"{path}.{key}".removeprefix("."))
+    elif isinstance(values, list):
+        if values:
+            yield path, json.dumps(values, default=str)
+    elif isinstance(values, bool | int | float):
+        yield path, values
+    elif values not in (None, ""):
+        yield path, str(values)
+
+
+def _of_trial(trial: Mapping[str, Any]) -> dict[str, Value]:
+    """What varies: the parameters, the seed and the fold of a trial."""
+    own = {name: trial[name] for name in ("number", "seed", "fold") if name in trial}
+    own |= dict(trial.get("parameters") or {})
+    return {f"trial.{name}": value for name, value in _flat(own)}
+
+
+def _state(seen: status.Status | None) -> tuple[str, str]:
+    if seen is None:
+        return "running", ""
+    if seen.state == "stopped" and seen.reason.startswith(status.PAUSED):
+        return "paused", seen.reason
+    return seen.state, seen.reason
+
+
+def _tags(folder: Path, start: Mapping[str, Any], state: str, reason: str) -> dict[str, str]:
+    """Of the newest start; run.json has no secrets."""
+    code = start.get("code") or {}
+    found = {
+        "runner.folder": str(folder.resolve()),
+        "runner.state": state,
+        "runner.reason": reason,
+        "runner.mode": start.get("mode"),
+        "runner.host": start.get("host"),
+        "runner.command": " ".join(map(str, start.get("command") or ())),
+        "runner.python": start.get("python"),
+        "runner.commit": code.get("commit"),
+        "runner.dirty": code and ("yes" if code.get("diff") else "no"),
+        "runner.devices": ", ".join(start.get("devices") or ()),
+        "runner.changed": "; ".join(start.get("changed") or ()),
+    }
+    for package, version in (start.get("versions") or {}).items():
+        found[f"runner.version.{package}"] = version
+    return {name: str(value) for name, value in found.items() if value}

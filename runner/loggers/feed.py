@@ -1,0 +1,187 @@
+"""Gives loggers what a folder has and they have not: rows, configuration, the best checkpoint."""
+
+import contextlib
+import importlib.util
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from runner.core import layout
+from runner.errors import ConfigError
+from runner.loggers import facts as facts_
+from runner.loggers import ledger, rows, to_csv, to_mlflow, to_wandb
+
+
+class Logger(Protocol):
+    """One run as a logger has it."""
+
+    @property
+    def place(self) -> str:
+        """Its id there."""
+
+    def describe(self, facts: facts_.Facts) -> None:
+        """Logs the configuration and what else is known."""
+
+    def log(self, found: Sequence[rows.Row]) -> None:
+        """Logs rows."""
+
+    def keep(self, path: Path, digest: str) -> None:
+        """Keeps a file or a folder."""
+
+    def close(self) -> None:
+        """Says how the run ended, and waits until all has arrived."""
+
+
+class Kind(NamedTuple):
+    """A kind of logger that has a library of its own.
+
+    Attributes:
+        make: Begins or goes on with a run.
+        target: Says where to.
+    """
+
+    make: Callable[[facts_.Facts, ledger.Ledger], Logger]
+    target: Callable[[], str]
+
+
+KINDS: Mapping[str, Kind] = {
+    to_mlflow.NAME: Kind(to_mlflow.Mlflow, to_mlflow.target),
+    to_wandb.NAME: Kind(to_wandb.Wandb, to_wandb.target),
+}
+NAMES = (*KINDS, to_csv.NAME)
+
+
+def check_installed(names: Sequence[str], where: str) -> None:
+    """Raises ConfigError if the library of a logger is missing; `where` it was asked for."""
+    for name in names:
+        if name in KINDS and importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"{where}: {name} is not installed: pip install 'experiment-runner[{name}]'"
+            )
+
+
+class Feed:
+    """One run or study, and one logger.
+
+    Args:
+        folder: The run's or the study's.
+        name: The logger's.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._kind = KINDS[name]
+        self._ledger = ledger.Ledger(folder, name, self._kind.target())
+        self._reader: rows.Reader | None = None
+        self._logger: Logger | None = None
+
+    @property
+    def place(self) -> str:
+        """The run's id there; empty if there was nothing to log."""
+        return str(self._ledger.get("run", "id") or "")
+
+    @property
+    def missing(self) -> int:
+        """How many rows are not logged."""
+        return len(self._new(rows.Reader(self._folder).take()))
+
+    def give(self, *, whole: bool) -> int:
+        """Logs what is new; returns how many rows.
+
+        Args:
+            whole: Whether the best checkpoint is kept even if training goes on or will go on.
+        """
+        facts = facts_.of(self._folder, whole=whole)
+        kept = [(path, _digest(path)) for path in facts.files]
+        if facts.best:
+            kept.append((facts.best, _digest(facts.best / layout.INFO)))
+        reader, self._reader = self._reader or rows.Reader(self._folder), None
+        new = self._new(reader.take())
+        news = facts.entry, *(("artifact", path.name, digest) for path, digest in kept)
+        if self._logger is None and not new and all(map(self._ledger.has, news)):
+            self._reader = reader
+            return 0
+        self._logger = logger = self._logger or self._kind.make(facts, self._ledger)
+        if not self._ledger.has(facts.entry):
+            logger.describe(facts)
+        logger.log(new)
+        for path, digest in kept:
+            logger.keep(path, digest)
+        self._reader = reader
+        return len(new)
+
+    def close(self) -> None:
+        """Says how the run ended; all that was given has arrived when this returns."""
+        if self._logger:
+            self._logger.describe(facts_.of(self._folder, whole=False))
+            logger, self._logger = self._logger, None
+            logger.close()
+
+    def _new(self, found: Sequence[rows.Row]) -> list[rows.Row]:
+        return [row for row in found if not self._ledger.has(row.entry)]
+
+
+class Tables:
+    """The same for CSV, which is written whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written: list[ledger.Entry] = []
+        self.place = str(folder / layout.LOGGERS)
+
+    @property
+    def missing(self) -> int:
+        """How many rows there are."""
+        return len(rows.Reader(self._folder).take())
+
+    def give(self, *, whole: bool) -> int:
+        """Writes the tables if anything is new; returns how many rows they have."""
+        del whole
+        found = rows.Reader(self._folder).take()
+        entries = [row.entry for row in found]
+        if entries != self._written:
+            to_csv.write(self._folder, found)
+            self._written = entries
+        return len(found)
+
+    def close(self) -> None:
+        """Does nothing: the tables are whole."""
+
+
+def of(folder: Path, name: str) -> Feed | Tables:
+    """The feed for a logger."""
+    return Tables(folder) if name == to_csv.NAME else Feed(folder, name)
+
+
+def all_of(folder: Path, name: str, *, whole: bool, rehearses: bool = False) -> dict[str, Any]:
+    """Logs a run, or a study: each trial, then what they say together.
+
+    Args:
+        folder: Its folder.
+        name: The logger's.
+        whole: As of `Feed.give`.
+        rehearses: Only count what would be logged.
+
+    Returns:
+        For JSON: how many `rows` were logged, and the `run`, or the table's folder.
+    """
+    is_study = facts_.is_study(folder)
+    trials = [each for each in layout.trials(folder) if (each / layout.PARAMS).exists()]
+    count, place = 0, ""
+    for each in [*(trials if is_study else ()), folder]:
+        if is_study and each == folder and name == to_csv.NAME:
+            break
+        if rehearses:
+            count += of(each, name).missing
+            continue
+        with ledger.alone(each, name):
+            made = of(each, name)
+            with contextlib.closing(made):
+                count += made.give(whole=whole)
+            place = made.place
+    return {"rows": count} if rehearses else {"rows": count, "run": place}
+
+
+def _digest(path: Path) -> str:
+    return f"{zlib.crc32(path.read_bytes()):08x}"

@@ -1,0 +1,123 @@
+"""A process that logs a run while it trains: `python -m runner.loggers.follow NAME FOLDER`.
+
+It only reads what the run writes, and ends by itself soon after the run has. No TensorFlow.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from runner.core import layout, secrets
+from runner.loggers import facts, feed, ledger
+
+_LOOK_SECONDS = 0.5
+_PAUSE_SECONDS = 2.0
+_SHARE = 20  # pauses are this many times as long as the work before them
+_LONGEST_PAUSE = 60.0
+_LAST_TRIES = 3  # once the run has ended
+_HANGS_SECONDS = 1800.0
+
+
+class Log:
+    """Lines in `loggers/<name>.log`; the same one is not said twice in a row."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path = folder / layout.LOGGERS / f"{name}.log"
+        self._said = ""
+
+    def say(self, line: str) -> None:
+        """Adds a line."""
+        line = secrets.masked(" ".join(line.split()))[:500]
+        if line != self._said:
+            self._said = line
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+
+def main() -> int:
+    """Logs until the run has ended and all is logged; the exit code."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    log = Log(folder, name)
+    try:
+        return _followed(folder, name, log)
+    except Exception as error:
+        log.say(f"{_described(error)}; {_later(folder, name)}")
+        return 1
+
+
+def _followed(folder: Path, name: str, log: Log) -> int:
+    holder, tries = facts.holder(folder), 0
+    alive = _Alive(log)
+    with _turn(folder, name):
+        made = None
+        while True:
+            alive.beat()
+            over, begin = facts.has_ended(folder, holder), time.monotonic()
+            try:
+                if facts.is_study(folder):
+                    feed.all_of(folder, name, whole=False)
+                    return 0
+                made = made or feed.of(folder, name)
+                made.give(whole=False)
+                if over:
+                    made.close()
+                    return 0
+            except Exception as error:
+                log.say(f"{_described(error)}; {_later(folder, name)}")
+                made, tries = None, tries + over
+                if tries >= _LAST_TRIES:
+                    return 1
+            taken = time.monotonic() - begin
+            longest = _PAUSE_SECONDS if over else _LONGEST_PAUSE
+            pause = min(max(_PAUSE_SECONDS, _SHARE * taken), longest)
+            end = time.monotonic() + pause
+            while time.monotonic() < end and (over or not facts.has_ended(folder, holder)):
+                alive.beat()
+                time.sleep(_LOOK_SECONDS)
+
+
+def _turn(folder: Path, name: str) -> contextlib.AbstractContextManager[None]:
+    """Waits until the process of the start before has logged the rest; a study's takes turns."""
+    if facts.is_study(folder):
+        return contextlib.nullcontext()
+    return ledger.alone(folder, name)
+
+
+class _Alive:
+    """Ends the process if nothing comes of it for too long, as libraries that hang do."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.beat()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def beat(self) -> None:
+        """Says that it goes on."""
+        self._beat = time.monotonic()
+
+    def _watch(self) -> None:
+        while time.monotonic() - self._beat < _HANGS_SECONDS:
+            time.sleep(_LOOK_SECONDS)
+        self._log.say(f"nothing has come back for {_HANGS_SECONDS / 60:.0f} minutes: ended")
+        os._exit(1)
+
+
+def _described(error: Exception) -> str:
+    said = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {said}"
+
+
+def _later(folder: Path, name: str) -> str:
+    return f"what is missing is logged by --mode=log --to={name} --model_dir={folder}"
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # whatever threads a library has left

@@ -1,0 +1,65 @@
+"""`--mode=log`: what a run or a study has and a logger has not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import console, layout, secrets, text
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError, RunnerError
+from runner.loggers import facts, feed
+
+
+def names(given: str) -> list[str]:
+    """The loggers that `--to` names.
+
+    Raises:
+        ConfigError: none, or an unknown one.
+    """
+    found = [each.strip() for each in given.split(",") if each.strip()]
+    known = ", ".join(feed.NAMES)
+    if not found:
+        raise ConfigError(f"--to is missing: where to log: {known}")
+    for name in found:
+        if name not in feed.NAMES:
+            raise ConfigError(
+                f"--to={given}: {name} is not a logger; there are {known}"
+                f"{did_you_mean(name, feed.NAMES)}"
+            )
+    return list(dict.fromkeys(found))
+
+
+def log(folder: Path, to: Sequence[str], *, dry_run: bool = False) -> dict[str, Any]:
+    """Logs what is missing.
+
+    Args:
+        folder: The run's, or the study's.
+        to: The loggers.
+        dry_run: Only count the rows that are missing.
+
+    Returns:
+        For JSON: of each logger how many rows were logged, and the run's id.
+
+    Raises:
+        ConfigError: no run, or a library that is not installed.
+        RunnerError: a logger failed.
+    """
+    if not (facts.is_study(folder) or (folder / layout.PARAMS).exists()):
+        raise ConfigError(f"--model_dir={folder} holds neither a run nor a study")
+    feed.check_installed(to, f"--to={','.join(to)}")
+    logged: dict[str, Any] = {}
+    for name in to:
+        try:
+            logged[name] = feed.all_of(folder, name, whole=True, rehearses=dry_run)
+        except RunnerError as error:
+            raise RunnerError(f"{name}: {error}") from error
+        except Exception as error:
+            said = secrets.masked(" ".join(str(error).split()))[:500]
+            raise RunnerError(
+                f"{name}: {type(error).__name__}: {said}\n"
+                "what has arrived is noted; the same command goes on"
+            ) from error
+        rows = text.counted(logged[name]["rows"], "row")
+        console.say(f"{name}: {rows} {'to log' if dry_run else 'logged'}")
+    status = "rehearsed" if dry_run else "done"
+    return {"status": status, "logged": logged, "model_dir": str(folder)}

@@ -1,0 +1,184 @@
+"""The rows of a run's folder, as loggers get them, read again and again while they grow."""
+
+import bisect
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.core import files, layout
+from runner.errors import RunnerError
+from runner.history import history, records
+
+TRAINING = "train"
+VALIDATION = "validation"
+SYSTEM = "system"
+
+
+class Row(NamedTuple):
+    """Some numbers of one moment.
+
+    Attributes:
+        source: Where they are from: `train`, `validation`, `test`, `test-last`, `system`, or an
+            evaluator's folder, `eval-<name>`.
+        key: Tells it from the source's other rows. A row of the same key takes its place.
+        step: The training step.
+        time: In seconds since the epoch. Training rows have none of their own: theirs goes on from
+            the evaluation before, by their pace, and is the same whenever it is computed.
+        values: Names to numbers, which may not be finite.
+    """
+
+    source: str
+    key: str
+    step: int
+    time: float
+    values: Mapping[str, float]
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The values with the source in front: `train/training_loss`."""
+        return {f"{self.source}/{name}": value for name, value in self.values.items()}
+
+    @property
+    def entry(self) -> tuple[str, str, int]:
+        """For a ledger: the source, the key, and a digest of the values but for their pace."""
+        same = {name: x for name, x in self.values.items() if name not in records.PACE}
+        return self.source, self.key, zlib.crc32(json.dumps(same, sort_keys=True).encode())
+
+
+class Reader:
+    """The rows of one run.
+
+    Args:
+        folder: The run's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._training = _Tail(folder / layout.TRAINING_ROWS)
+        self._system = _Tail(folder / layout.SYSTEM_ROWS)
+        self._clock = _Clock(_begin(folder))
+
+    def take(self) -> list[Row]:
+        """Rows that are new or were not read before, by step; some may come again."""
+        training, anew = self._training.take(), self._training.anew
+        histories = {VALIDATION: self._folder, **_evaluators(self._folder)}
+        found = {source: _history(folder) for source, folder in histories.items()}
+        if anew:
+            self._clock = _Clock(_begin(self._folder))
+        self._clock.set(found[VALIDATION])
+        rows = [self._training_row(row) for row in training]
+        for source, each in found.items():
+            rows += _evaluated(source, each)
+        rows += [_system_row(row) for row in self._system.take()]
+        return sorted(rows, key=lambda row: row.step)
+
+    def _training_row(self, row: dict[str, Any]) -> Row:
+        try:
+            step, values = int(row.pop("step")), {name: float(x) for name, x in row.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RunnerError(
+                f"{self._folder / layout.TRAINING_ROWS} has a row that is not a training row"
+            ) from error
+        time = self._clock.at(step, values.get("steps_per_second", 0.0))
+        return Row(TRAINING, str(step), step, time, values)
+
+
+class _Tail:
+    """The rows of a file of JSON lines that grows, and may be cut.
+
+    Attributes:
+        anew: Whether `take` began at the file's beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0  # bytes
+        self._last = b""  # of them: a line
+        self.anew = True
+
+    def take(self) -> list[Any]:
+        """The rows since the last call; all of them if the file is not what it was."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read - len(self._last))
+                self.anew = not self._last or file.read(len(self._last)) != self._last
+                if self.anew:
+                    file.seek(0)
+                new = file.read()
+        except FileNotFoundError:
+            self._read, self._last = 0, b""
+            return []
+        whole = new[: new.rfind(b"\n") + 1]
+        lines = whole.splitlines(keepends=True)
+        try:
+            rows = files.parse_json_lines(lines, name=str(self._path))
+        except ValueError as error:
+            raise RunnerError(f"{error}: mend the line, or remove it") from error
+        self._read = len(whole) + (0 if self.anew else self._read)
+        self._last = lines[-1] if lines else b"" if self.anew else self._last
+        return rows
+
+
+class _Clock:
+    """When training steps were done, as far as the files tell."""
+
+    def __init__(self, begin: float) -> None:
+        self._step, self._time = 0, begin
+        self._steps: list[int] = []  # of the history's rows, in order
+        self._latest: list[float] = []  # of all up to each
+
+    def set(self, rows: Iterable[records.Record]) -> None:
+        """Sets it by the rows of a history, which have a time."""
+        at = sorted((row.step, getattr(row, "time", 0.0)) for row in rows)
+        self._steps, self._latest = [step for step, _ in at], []
+        for _, time in at:
+            self._latest.append(max(time, self._latest[-1] if self._latest else 0.0))
+
+    def at(self, step: int, pace: float) -> float:
+        """The time of a row, after those before it."""
+        before = bisect.bisect_left(self._steps, step) - 1
+        taken = max(step - self._step, 0) / pace if pace > 0 else 0.0
+        known = self._latest[before] if before >= 0 else 0.0
+        self._step, self._time = step, max(self._time + taken, known)
+        return self._time
+
+
+def _begin(folder: Path) -> float:
+    """When the run was first started."""
+    try:
+        return float((files.read_json(folder / layout.RUN) or {})["starts"][0]["started"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return folder.stat().st_mtime
+
+
+def _evaluators(folder: Path) -> dict[str, Path]:
+    return {each.name: each for each in layout.evaluators(folder)}
+
+
+def _history(folder: Path) -> list[records.Record]:
+    return history.read(folder / layout.HISTORY)
+
+
+def _evaluated(source: str, rows: Iterable[records.Record]) -> Iterable[Row]:
+    """The evaluations and tests of a history."""
+    for row in rows:
+        if isinstance(row, records.Evaluation) and row.is_own:
+            yield Row(source, _key(row.step, row.metrics), row.step, row.time, row.metrics)
+        elif isinstance(row, records.Test):
+            test = layout.TEST if row.weights == "best" else layout.TEST_LAST
+            own = source == VALIDATION
+            values = {name.removeprefix("test/"): x for name, x in row.metrics.items()}
+            at = test if own else f"{source}/{test}"
+            yield Row(at, _key(row.tested, values), row.tested, row.time, values)
+
+
+def _key(step: int, metrics: Mapping[str, float]) -> str:
+    """Of an evaluation, of which there may be several at a step, of different sets."""
+    return f"{step}-{zlib.crc32(json.dumps(sorted(metrics)).encode()):08x}"
+
+
+def _system_row(row: dict[str, Any]) -> Row:
+    time, step = float(row.pop("time")), int(row.pop("step"))
+    return Row(SYSTEM, f"{time}", step, time, {name: float(x) for name, x in row.items()})

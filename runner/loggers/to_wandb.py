@@ -1,0 +1,148 @@
+"""Weights & Biases: a run of ours is one of its runs; a study's trials are a group with a run more.
+
+How and where it logs is for its own environment to say (`WANDB_MODE`, `WANDB_PROJECT`,
+`WANDB_ENTITY`, `WANDB_BASE_URL` ...); its files are in our run's folder unless `WANDB_DIR` says
+otherwise.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import layout
+from runner.errors import RunnerError
+from runner.loggers import facts as facts_
+from runner.loggers import ledger as ledger_
+from runner.loggers.rows import Row
+
+NAME = "wandb"
+_STEP = "step"  # the name of the training step, which all charts are over
+_RUN, _SESSION, _COUNT = "run", "session", "count"
+
+
+def target() -> str:
+    """The mode and the server.
+
+    Raises:
+        RunnerError: nothing would be logged.
+    """
+    mode = os.environ.get("WANDB_MODE", "online")
+    if mode == "disabled" or os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1"):
+        raise RunnerError("W&B is disabled by the environment: nothing is logged")
+    return f"{mode} {os.environ.get('WANDB_BASE_URL', 'https://api.wandb.ai')}"
+
+
+class Wandb:
+    """One run of W&B's, new or as it was left.
+
+    What a session was given is noted when it has been finished, since only then it is certain to
+    have arrived. After a kill it is given again, with the same numbers: W&B counts rows itself, and
+    a server leaves out those that it has. The unfinished files of an offline session are removed.
+
+    Args:
+        facts: What is known of our run.
+        ledger: What W&B has of it.
+    """
+
+    def __init__(self, facts: facts_.Facts, ledger: ledger_.Ledger) -> None:
+        os.environ.setdefault("WANDB_SILENT", "true")
+        import wandb
+
+        self._library = wandb
+        self._ledger = ledger
+        self._facts = facts
+        self._pending: list[ledger_.Entry] = []
+        self._given: set[tuple[str, str, Any]] = set()
+        self._id = str(ledger.get(_RUN, "id") or uuid.uuid4().hex[:12])
+        ledger.put([(_RUN, "id", self._id)])
+        self._remove_unfinished()
+        self._count = int(ledger.get(_COUNT) or 0)
+        self._made = self._session()
+        ledger.put([(_SESSION, "open", Path(self._made.dir).parent.name)])
+
+    @property
+    def place(self) -> str:
+        """The run's id."""
+        return self._id
+
+    def _session(self) -> Any:
+        facts, trial = self._facts, self._facts.study
+        kind = "study" if facts.is_study else "trial" if trial else "run"
+        group = trial or (facts.folder if facts.is_study else None)
+        return self._library.init(
+            id=self._id,
+            project=os.environ.get("WANDB_PROJECT") or facts.group,
+            name=facts.name,
+            group=os.environ.get("WANDB_RUN_GROUP") or (group.resolve().name if group else None),
+            job_type=kind,
+            notes=facts.notes or None,
+            tags=list(facts.labels) or None,
+            dir=str(self._folder),
+            resume=None if self._is_offline else "allow",
+            settings=self._library.Settings(
+                console="off",
+                silent=True,
+                disable_git=True,
+                x_disable_stats=True,
+                x_disable_meta=True,
+            ),
+        )
+
+    @property
+    def _folder(self) -> Path:
+        return Path(os.environ.get("WANDB_DIR") or self._facts.folder / layout.LOGGERS)
+
+    @property
+    def _is_offline(self) -> bool:
+        return os.environ.get("WANDB_MODE") in ("offline", "dryrun")
+
+    def _remove_unfinished(self) -> None:
+        """Removes the files of an offline session that was killed: all in them comes again."""
+        left = str(self._ledger.get(_SESSION, "open") or "")
+        if left.startswith("offline-run-") and left.endswith(self._id):
+            shutil.rmtree(self._folder / "wandb" / left, ignore_errors=True)
+
+    def describe(self, facts: facts_.Facts) -> None:
+        """Sets the configuration, and the tags as a part of it."""
+        self._facts = facts
+        if facts.entry in self._given:
+            return
+        self._made.config.update({**facts.parameters, **facts.tags}, allow_val_change=True)
+        self._note(facts.entry)
+
+    def log(self, rows: Sequence[Row]) -> None:
+        """Logs rows."""
+        for row in rows:
+            if row.entry in self._given:
+                continue
+            if not self._count:
+                self._made.define_metric(_STEP, hidden=True)
+                self._made.define_metric("*", step_metric=_STEP)
+            self._made.log({**row.named, _STEP: row.step}, step=self._count)
+            self._count += 1
+            self._note(row.entry)
+
+    def keep(self, path: Path, digest: str) -> None:
+        """Keeps a file, or the files of a folder, as an artifact, unless it is there."""
+        entry = ("artifact", path.name, digest)
+        if self._ledger.has(entry) or entry in self._given:
+            return
+        kind = "model" if path.name == layout.BEST else "file"
+        made = self._library.Artifact(f"{path.stem}-{self._id}", type=kind)
+        made.add_dir(str(path)) if path.is_dir() else made.add_file(str(path))
+        self._made.log_artifact(made)
+        self._note(entry)
+
+    def close(self) -> None:
+        """Ends the session; W&B has all of it then."""
+        failed = self._facts.state in ("failed", "diverged")
+        self._made.finish(exit_code=1 if failed else 0)
+        closed = (_SESSION, "open", "")
+        self._ledger.put([*self._pending, (_COUNT, "", self._count), closed])
+
+    def _note(self, entry: ledger_.Entry) -> None:
+        self._pending.append(entry)
+        self._given.add(entry)
