@@ -12,13 +12,16 @@ from pathlib import Path
 
 from runner.core import layout, secrets
 from runner.loggers import facts, feed, ledger
+from runner.run_folder import watch
 
 _LOOK_SECONDS = 0.5
-_PAUSE_SECONDS = 2.0
-_SHARE = 20  # pauses are this many times as long as the work before them
-_LONGEST_PAUSE = 60.0
+_PAUSE_SECONDS = 5.0
+_SHARE = 100  # pauses are this many times as long as the work before them
+_LONGEST_PAUSE = 120.0
+_SILENT_SECONDS = 600.0
 _LAST_TRIES = 3  # once the run has ended
 _HANGS_SECONDS = 1800.0
+_LONGEST_REASON = 300
 
 
 class Log:
@@ -30,7 +33,7 @@ class Log:
 
     def say(self, line: str) -> None:
         """Adds a line."""
-        line = secrets.masked(" ".join(line.split()))[:500]
+        line = secrets.masked(" ".join(line.split()))
         if line != self._said:
             self._said = line
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,13 +55,12 @@ def main() -> int:
 
 
 def _followed(folder: Path, name: str, log: Log) -> int:
-    holder, tries = facts.holder(folder), 0
-    alive = _Alive(log)
+    run, tries, alive = _Run(folder), 0, _Alive(log)
     with _turn(folder, name):
         made = None
         while True:
             alive.beat()
-            over, begin = facts.has_ended(folder, holder), time.monotonic()
+            over, begin = run.is_over, time.monotonic()
             try:
                 if facts.is_study(folder):
                     feed.all_of(folder, name, whole=False)
@@ -70,6 +72,9 @@ def _followed(folder: Path, name: str, log: Log) -> int:
                     return 0
             except Exception as error:
                 log.say(f"{_described(error)}; {_later(folder, name)}")
+                with contextlib.suppress(Exception):
+                    if made:
+                        made.close()
                 made, tries = None, tries + over
                 if tries >= _LAST_TRIES:
                     return 1
@@ -77,7 +82,7 @@ def _followed(folder: Path, name: str, log: Log) -> int:
             longest = _PAUSE_SECONDS if over else _LONGEST_PAUSE
             pause = min(max(_PAUSE_SECONDS, _SHARE * taken), longest)
             end = time.monotonic() + pause
-            while time.monotonic() < end and (over or not facts.has_ended(folder, holder)):
+            while time.monotonic() < end and (over or not run.is_over):
                 alive.beat()
                 time.sleep(_LOOK_SECONDS)
 
@@ -87,6 +92,24 @@ def _turn(folder: Path, name: str) -> contextlib.AbstractContextManager[None]:
     if facts.is_study(folder):
         return contextlib.nullcontext()
     return ledger.alone(folder, name)
+
+
+class _Run:
+    """The start of a run that holds the folder now, or whatever else is in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._holder = facts.holder(folder)
+        self._status = watch.Glance(folder / layout.STATUS)
+        self._seen = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or shows no sign of life where locks cannot tell."""
+        if self._status.changed():
+            self._seen = time.monotonic()
+        silent = time.monotonic() - self._seen > _SILENT_SECONDS
+        return silent or facts.has_ended(self._folder, self._holder)
 
 
 class _Alive:
@@ -110,7 +133,7 @@ class _Alive:
 
 def _described(error: Exception) -> str:
     said = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {said}"
+    return f"{type(error).__name__}: {said[:_LONGEST_REASON]}"
 
 
 def _later(folder: Path, name: str) -> str:

@@ -61,6 +61,8 @@ class Wandb:
         self._remove_unfinished()
         self._count = int(ledger.get(_COUNT) or 0)
         self._made = self._session()
+        self._made.define_metric(_STEP, hidden=True)
+        self._made.define_metric("*", step_metric=_STEP)
         ledger.put([(_SESSION, "open", Path(self._made.dir).parent.name)])
 
     @property
@@ -118,9 +120,6 @@ class Wandb:
         for row in rows:
             if row.entry in self._given:
                 continue
-            if not self._count:
-                self._made.define_metric(_STEP, hidden=True)
-                self._made.define_metric("*", step_metric=_STEP)
             self._made.log({**row.named, _STEP: row.step}, step=self._count)
             self._count += 1
             self._note(row.entry)
