@@ -77,6 +77,9 @@ def _curves(run: RunData) -> Iterable[tuple[str, str, Points]]:
     """Chart, name and points of each curve."""
     for name, points in run.training.items():
         yield *_place("training", name, run.sets), points
+    for name, points in run.system.items():
+        if name != "time":
+            yield f"machine: {name}", "", points
     sources = {"": run.history, **run.evaluators}
     for source, rows in sources.items():
         for name, points in _of_evaluations(rows).items():

@@ -38,6 +38,7 @@ class RunData:
         history: The rows of history.jsonl, oldest first.
         evaluators: Those of the evaluators, by name.
         training: Each column of train.jsonl: the steps that have it, and its values, [rows].
+        system: Likewise, of the machine's samples.
         params: params.yaml.
         overview: overview.json.
         ledger: Where its time went; None if that cannot be told.
@@ -53,6 +54,7 @@ class RunData:
     history: Sequence[records.Record]
     evaluators: Mapping[str, Sequence[records.Record]]
     training: Mapping[str, Points]
+    system: Mapping[str, Points]
     params: Mapping[str, Any]
     overview: Mapping[str, Any]
     ledger: goodput.Ledger | None
@@ -156,6 +158,7 @@ def read(folder: Path, *, rows: bool = True) -> RunData:
             for each in layout.evaluators(folder)
         },
         training=_columns(_rows(folder / layout.TRAINING_ROWS, problems) if rows else ()),
+        system=_columns(_rows(folder / layout.SYSTEM_ROWS, problems) if rows else ()),
         params=_mapping(safely(folder / layout.PARAMS, lambda: _yaml(folder / layout.PARAMS), {})),
         overview=_mapping(
             safely(

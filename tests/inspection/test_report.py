@@ -253,3 +253,9 @@ def test_several_runs_share_charts_and_a_table(tmp_path, capsys):
     assert "task.same" not in html
     assert main.main(["--mode=report", f"--runs={tmp_path}", "--model_dir=x"]) == 2
     assert f"--runs={tmp_path}: no run has begun there" in capsys.readouterr().err
+
+
+def test_the_samples_of_the_machine_have_charts(tmp_path):
+    (tmp_path / "status.json").write_text("{}")
+    lines(tmp_path / "system.jsonl", [{"step": 3, "time": 1e9, "cpu": 0.5}])
+    assert [each["name"] for each in data_of(page_of(tmp_path))["charts"]] == ["machine: cpu"]
