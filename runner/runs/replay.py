@@ -179,8 +179,9 @@ def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, bef
         checkpoint_files.link(there[step], copied)
         checkpoint_files.unshare(copied)
         checkpoint_files.list_committed(folder, [there[step].name])
-    if (model_dir / layout.TRAINING_ROWS).exists():
-        files.copy(model_dir / layout.TRAINING_ROWS, folder / layout.TRAINING_ROWS)
+    for name in (layout.TRAINING_ROWS, layout.MODEL):
+        if (model_dir / name).exists():
+            files.copy(model_dir / name, folder / name)
     copy = history.History(folder / layout.HISTORY)
     for row in rows:
         copy.append(row)

@@ -119,7 +119,7 @@ def _seen_layers(model: Any, seen: dict[str, Values]) -> Iterator[None]:
                 seen[called] = _values(each)
 
     with contextlib.ExitStack() as stack:
-        for layer in keras_internals.layers(model):
+        for layer in (*keras_internals.layers(model), *getattr(model, "inner_layers", ())):
             stack.enter_context(_noting(layer, "call", functools.partial(note, layer.name)))
         yield
 

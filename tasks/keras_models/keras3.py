@@ -50,6 +50,11 @@ class Network(tf_keras.Model):
         return self._network()
 
     @property
+    def inner_layers(self) -> list[Any]:
+        """The layers of the Keras 3 model, which tf_keras does not know of."""
+        return [layer for layer in _layers(self.network) if layer is not self.network]
+
+    @property
     def output_names(self) -> Any:
         """The names of a functional model's outputs; None for others."""
         return getattr(self.network, "output_names", None)
