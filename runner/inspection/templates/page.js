@@ -88,7 +88,7 @@
     }
     grid.append(svg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
     if (options.label)
-      grid.append(svg("text", { x: left - 6, y: bottom + 16, "text-anchor": "end" }, options.label));
+      grid.append(svg("text", { x: right, y: height - 2, "text-anchor": "end" }, options.label));
     made.append(grid);
     return { made, across, up, left, right, top, bottom, width, height };
   };
@@ -261,7 +261,8 @@
     holder.replaceChildren(it.made);
   };
   const label = (it, names) => (names || []).forEach((name, n) => {
-    const short = name.length > 14 ? `${name.slice(0, 13)}…` : name;
+    const most = Math.max(6, Math.floor((it.across(1) - it.across(0)) / 6.5));
+    const short = name.length > most ? `${name.slice(0, most - 1)}…` : name;
     const text = svg("text", { x: it.across(n), y: it.bottom + 16, "text-anchor": "middle", class: "name" }, short);
     text.append(svg("title", {}, name));
     it.made.append(text);
