@@ -413,6 +413,15 @@ def test_a_model_with_a_training_step_of_its_own_is_refused(tmp_path):
             {"validation": tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).repeat()},
             "the validation data are endless",
         ),
+        (
+            {
+                "model": lambda: tf_keras.Sequential([tf_keras.layers.Dense(3)]),
+                "train": tf.data.Dataset.from_tensor_slices((X[:0], Y[:0])).batch(5),
+                "optimizer": "adam",
+                "loss": "mse",
+            },
+            "the tf.data.Dataset is empty",
+        ),
         ({"gin_params": ["TrainerConfig.train_step = 3"]}, "did you mean 'train_steps'"),
     ],
 )

@@ -135,7 +135,7 @@ def specs(examples: Examples) -> tuple[Any, tuple[Any, Any]]:
 def first(examples: Examples) -> Any:
     """The features of one example, [1, ...]."""
     if isinstance(examples, tf.data.Dataset):
-        x, _ = next(iter(examples))
+        x, _ = first_batch(examples)
     else:
         x = examples.x
     return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:1]), x)
