@@ -15,7 +15,8 @@ more help: --help=modes, --help=experiments, --help=digits.gin (one of them), --
 another section of the configuration), --help=RunConfig.seed (a field), --help=learning_rate (a
 search). With --gin_file and the like, fields are shown with the values that these set.
 
-The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr.
+The same command again resumes. The last line on stdout is the result as JSON; the rest is stderr,
+but for the tables of runs and compare.
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
 files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,

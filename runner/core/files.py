@@ -165,6 +165,11 @@ def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
     Raises:
         ValueError: a line is damaged; the message gives `name` and the line's number.
     """
+    written = [line for line in lines if line.strip()]
+    with contextlib.suppress(ValueError):  # all at once takes a third of the time
+        rows = json.loads(b"[" + b",".join(written) + b"]")
+        if len(rows) == len(written):
+            return list(rows)
     rows = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -3,18 +3,21 @@
 import dataclasses
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich import cells
 
 from runner.core import console, files, layout
-from runner.errors import ConfigError, DifferError
+from runner.errors import ConfigError, DifferError, RunnerError
 from runner.history import history, records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
 from runner.inspection.rows import Row
+
+Curves = dict[str, list[tuple[int, float]]]
+"""The steps and values of each metric's evaluations."""
 
 _CUT = 48  # characters of a value
 _SHOWN = 30  # differences of a section
@@ -43,11 +46,13 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
     sections = differences.sections(found)
     pairs = [parting.of(folders[0], other) for other in folders[1:]]
     out = console.Console(sys.stdout)
-    for line in _lines(folders, found, sections, pairs):
+    curves = [_evaluations(row) for row in found]
+    deciding = {row.objective.metric for row in found}
+    for line in _lines(folders, sections, _curves(folders, curves, deciding), pairs):
         out.say(line)
     results = _results(folders, sections, pairs)
     if output:
-        files.write_json(output, {**results, "curves": _series(found)})
+        files.write_json(output, {**results, "curves": _series(curves)})
     if results["equal"]:
         return results
     said = ", ".join(results["differ_in"])
@@ -77,17 +82,17 @@ def _results(
 
 def _lines(
     folders: Sequence[Path],
-    found: Sequence[Row],
     sections: Sequence[Section],
+    curves: Iterator[str],
     pairs: Sequence[parting.Parted],
 ) -> Iterator[str]:
-    names = [str(folder) for folder in folders]
+    names = [_clean(str(folder)) for folder in folders]
     for section in sections:
         if section.differences:
             yield "\n".join([*_table(section, names), ""])
     if same := [each.name for each in sections if not each.differences]:
         yield f"the same: {', '.join(same)}\n"
-    yield from _curves(found, names)
+    yield from curves
     for name, pair in zip(names[1:], pairs, strict=True):
         yield f"{names[0]} and {name}: {pair.sentence}"
         yield from (f"  {line}" for line in pair.lines)
@@ -115,28 +120,36 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
 
 
 def _cut(cell: str) -> str:
-    cell = "".join(each if each.isprintable() else "?" for each in cell)
+    cell = _clean(cell)
     return cell if len(cell) <= _CUT else f"{cell[: _CUT - 3]}..."
 
 
-def _series(found: Sequence[Row]) -> dict[str, list[list[list[float | str]]]]:
-    """For each metric that all runs have: each run's steps and values."""
-    every = [_evaluations(row) for row in found]
-    common = [name for name in every[0] if all(name in each for each in every)] if every else []
+def _clean(text: str) -> str:
+    """`text` without what would steer the terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _common(curves: Sequence[Curves]) -> list[str]:
+    """The metrics that all runs have."""
+    return [name for name in curves[0] if all(name in each for each in curves)]
+
+
+def _series(curves: Sequence[Curves]) -> dict[str, Any]:
+    """For each metric that all runs have: each run's steps and values, for JSON."""
     return {
         name: [
-            [[step, *records.plain({"": x}).values()] for step, x in each[name]] for each in every
+            [[step, *records.plain({"": x}).values()] for step, x in one[name]] for one in curves
         ]
-        for name in common
+        for name in _common(curves)
     }
 
 
-def _evaluations(row: Row) -> dict[str, list[tuple[int, float]]]:
+def _evaluations(row: Row) -> Curves:
     try:
         log = history.read(row.folder / layout.HISTORY)
-    except Exception:
+    except (OSError, RunnerError):  # which another line says
         return {}
-    found: dict[str, list[tuple[int, float]]] = {}
+    found: Curves = {}
     for each in log:
         if isinstance(each, records.Evaluation) and each.is_own:
             for name, value in each.metrics.items():
@@ -144,22 +157,21 @@ def _evaluations(row: Row) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def _curves(found: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    """Small pictures of the evaluations, on one scale for all runs."""
-    every = [_evaluations(row) for row in found]
-    deciding = [row.objective.metric for row in found if row.objective.metric]
-    common = [name for name in every[0] if all(name in each for each in every)]
-    common.sort(key=lambda name: name not in deciding)
-    for name in [each for each in common if len({str(one[each]) for one in every}) > 1][:_CURVES]:
-        values = [x for each in every for _, x in each[name] if math.isfinite(x)]
-        steps = [step for each in every for step, _ in each[name]]
+def _curves(
+    folders: Sequence[Path], curves: Sequence[Curves], deciding: Collection[str]
+) -> Iterator[str]:
+    """Small pictures of the evaluations that differ, on one scale for all runs."""
+    width = max(cells.cell_len(str(folder)) for folder in folders)
+    differing = [name for name in _common(curves) if len({str(one[name]) for one in curves}) > 1]
+    for name in sorted(differing, key=lambda name: name not in deciding)[:_CURVES]:
+        values = [x for one in curves for _, x in one[name] if math.isfinite(x)]
+        steps = [step for one in curves for step, _ in one[name]]
         if not values or len(set(steps)) < 2:
             continue
-        low, high = min(values), max(values)
-        yield f"{name}, from {low:.4g} to {high:.4g}, step {min(steps):,} to {max(steps):,}"
-        width = max(map(cells.cell_len, names))
-        for label, each in zip(names, every, strict=True):
-            yield f"  {label:{width}}  {_bars(each[name], (min(steps), max(steps)), (low, high))}"
+        extent, low, high = (min(steps), max(steps)), min(values), max(values)
+        yield f"{name}, from {low:.4g} to {high:.4g}, step {extent[0]:,} to {extent[1]:,}"
+        for folder, one in zip(folders, curves, strict=True):
+            yield f"  {_clean(str(folder)):{width}}  {_bars(one[name], extent, (low, high))}"
         yield ""
 
 

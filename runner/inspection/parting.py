@@ -6,7 +6,7 @@ have tensor by tensor.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Parted:
     def sentence(self) -> str:
         """In a sentence."""
         if self.is_same:
-            return "the same, bit by bit"
+            return "nothing to compare" if self.same_until is None else "the same, bit by bit"
         if self.same_until is None:
             return "not the same at any step that both have"
         if self.step is None:
@@ -83,17 +83,28 @@ def of(first: Path, second: Path) -> Parted:
 
 def _compare_rows(first: Path, second: Path, found: _Found) -> None:
     """Notes the first difference of each kind of rows."""
-    parts: list[tensors.Part] = []
-    for kind, compare in (
-        (layout.TRAINING_ROWS, lambda: [comparison.training(first, second)]),
-        (layout.HISTORY, lambda: comparison.histories(first, second)),
-    ):
-        try:
-            parts += compare()
-        except (OSError, TypeError, KeyError, ValueError) as error:
-            found.note(None, f"{kind} cannot be compared: {error}")
-    for part in parts:
-        _note_rows(part, set(_steps(first, part.kind)) & set(_steps(second, part.kind)), found)
+    old, new = (
+        comparison.by_kind(
+            *(_rows(folder / name, found) for name in (layout.TRAINING_ROWS, layout.HISTORY))
+        )
+        for folder in (first, second)
+    )
+    for kind in old:
+        common = {row["step"] for row in old[kind]} & {row["step"] for row in new[kind]}
+        _note_rows(comparison.compare_rows(kind, old[kind], new[kind]), common, found)
+
+
+def _rows(path: Path, found: _Found) -> list[dict[str, Any]]:
+    """The rows of a log; what is no row is noted."""
+    try:
+        rows = files.read_json_lines(path)
+    except (OSError, ValueError) as error:
+        found.note(None, f"{path.name} cannot be compared: {error}")
+        return []
+    good = [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
+    if len(good) < len(rows):
+        found.note(None, f"{path}: {text.counted(len(rows) - len(good), 'line')} without a step")
+    return good
 
 
 def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
@@ -109,16 +120,6 @@ def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
     if missing:
         more = f", and {text.counted(len(missing) - 1, 'more step')}" if missing[1:] else ""
         found.note(None, f"{part.kind}: {missing[0]}{more}")
-
-
-def _steps(folder: Path, kind: str) -> Iterator[int]:
-    """The steps of a run's rows of one kind."""
-    is_training = kind == comparison.TRAINING_ROWS
-    for row in files.read_json_lines(
-        folder / (layout.TRAINING_ROWS if is_training else layout.HISTORY)
-    ):
-        if is_training or ("metrics" in row) == (kind == comparison.EVALUATIONS):
-            yield row["step"]
 
 
 def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:

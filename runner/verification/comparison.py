@@ -19,6 +19,7 @@ from runner.verification import tensors
 
 TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
 
+_NOTHING = object()
 _TIMES = ("time", "seconds", *records.PACE)
 
 
@@ -28,18 +29,31 @@ def compare(first: Path, second: Path) -> list[tensors.Part]:
     Raises:
         RunnerError: one of them has no checkpoint.
     """
+    names = (layout.TRAINING_ROWS, layout.HISTORY)
+    old, new = (
+        by_kind(*(files.read_json_lines(folder / name) for name in names))
+        for folder in (first, second)
+    )
     return [
         *tensors.compare(_newest(first), _newest(second)),
-        training(first, second),
-        *histories(first, second),
-        *best(first, second),
+        *(
+            compare_rows(kind, old[kind], new[kind])
+            for kind in old
+            if kind == TRAINING_ROWS or old[kind] or new[kind]
+        ),
+        *_best(first, second),
     ]
 
 
-def training(first: Path, second: Path) -> tensors.Part:
-    """The training rows of two runs."""
-    logs = [_rows(folder / layout.TRAINING_ROWS) for folder in (first, second)]
-    return compare_rows(TRAINING_ROWS, *logs)
+def by_kind(
+    training: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of train.jsonl and of history.jsonl."""
+    return {
+        TRAINING_ROWS: list(training),
+        EVALUATIONS: [row for row in history if "metrics" in row],
+        DECISIONS: [row for row in history if "metrics" not in row],
+    }
 
 
 def compare_rows(
@@ -85,20 +99,7 @@ def _newest(model_dir: Path) -> Path:
     return path
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return list(files.read_json_lines(path))
-
-
-def histories(first: Path, second: Path) -> Iterator[tensors.Part]:
-    """Evaluations and decisions, if there are any."""
-    logs = [_rows(folder / layout.HISTORY) for folder in (first, second)]
-    for kind, decides in ((EVALUATIONS, False), (DECISIONS, True)):
-        old, new = ([row for row in log if ("metrics" not in row) == decides] for log in logs)
-        if old or new:
-            yield compare_rows(kind, old, new)
-
-
-def best(first: Path, second: Path) -> Iterator[tensors.Part]:
+def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
     """The best checkpoints, if either run has any."""
     found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
@@ -128,15 +129,19 @@ def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping
 def _fields(
     step: int, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tensors.Difference]:
-    values = _written(old), _written(new)
+    values = _values(old), _values(new)
     for name in dict.fromkeys([*values[0], *values[1]]):
-        one, other = (fields.get(name, "nothing") for fields in values)
-        if one != other:
-            what = f"{one} in the first run, {other} in the second"
+        one, other = (fields.get(name, _NOTHING) for fields in values)
+        if repr(one) != repr(other):  # equal text is equal bits
+            what = f"{_shown(one)} in the first run, {_shown(other)} in the second"
             yield tensors.Difference(f"step {step}, {name}", what, step)
 
 
-def _written(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row's fields without its times, as JSON: equal text is equal bits."""
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's fields without its times."""
     fields = {name: value for name, value in row.items() if name not in ("metrics", *_TIMES)}
-    return {name: json.dumps(value) for name, value in {**fields, **row.get("metrics", {})}.items()}
+    return {**fields, **row.get("metrics", {})}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _NOTHING else json.dumps(value)
