@@ -40,7 +40,7 @@ _runner_complete() {
 compdef _runner_complete runner
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
-_FOLDERS = ("model_dir", "config_file", "checkpoint")
+_FOLDERS = ("model_dir", "config_file", "checkpoint", "runs")
 
 
 def script(shell: str) -> str:
@@ -69,6 +69,8 @@ def candidates(
     flag, equals, value = word.partition("=")
     if word.startswith("--gin."):
         found = _bindings(word.removeprefix("--gin."), "--gin.", _known(before))
+    elif "--mode=compare" in before and not word.startswith("-"):
+        found = [each for each in _files(word, "*") if each.endswith("/")]
     elif not equals:
         found = [f"{name}=" if needs else name for name, needs in flags.items()]
         found += ["--gin."]

@@ -20,6 +20,7 @@ Curves = dict[str, list[tuple[int, float]]]
 """The steps and values of each metric's evaluations."""
 
 _CUT = 48  # characters of a value
+_LONGEST = 60  # of a name
 _SHOWN = 30  # differences of a section
 _CURVES = 4
 _BARS = "▁▂▃▄▅▆▇█"
@@ -105,7 +106,7 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
     """A line for each difference: its name, the value of each run, and how far they are apart."""
     shown = section.differences[:_SHOWN]
     lines = [[section.name, *names, ""]]
-    lines += [[_cut(each.name), *map(_cut, each.values), each.note] for each in shown]
+    lines += [[_path(each.name), *map(_cut, each.values), each.note] for each in shown]
     widths = [max(map(cells.cell_len, column)) for column in zip(*lines, strict=True)]
     made = [
         "  ".join(
@@ -117,6 +118,12 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
     if more := len(section.differences) - len(shown):
         made.append(f"and {more:,} more: --output=differences.json has them all")
     return made
+
+
+def _path(name: str) -> str:
+    """A name, whose end says most."""
+    name = _clean(name)
+    return name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
 
 
 def _cut(cell: str) -> str:

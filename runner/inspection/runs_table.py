@@ -110,7 +110,7 @@ def pace(rate: float | None) -> str:
 
 
 def _plain(value: Any) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", [], ()):
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}" if math.isfinite(value) else str(value)

@@ -69,6 +69,8 @@ def completed(capsys, line):
         ("runner --help=digits_c", ["--help=digits_cnn.gin"]),
         ("runner --help=RunConfig.see", ["--help=RunConfig.seed"]),
         ("runner --config_file=mine/", ["--config_file=mine/too.gin"]),
+        ("runner --mode=compare mi", ["mine/"]),
+        ("runner --mode=ensemble --runs=mine/t", ["--runs=mine/too.gin"]),
         ("runner --nothing_of_the_kind", []),
         ("runner --gin.Nothing.x", []),
         ("runner --gin_file=nowhere/", []),
