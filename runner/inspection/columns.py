@@ -21,6 +21,7 @@ FACTS: Mapping[str, Value] = {
     "step": lambda row: row.step,
     "seconds": lambda row: row.seconds,
     "steps_per_second": lambda row: row.rate,
+    "goodput": lambda row: row.goodput,
     "started": lambda row: None if row.started is None else when(row.started),
     "starts": lambda row: row.starts,
     "evaluations": lambda row: row.evaluations,

@@ -5,6 +5,7 @@ Each file is read on its own: where one is damaged, the others still count.
 
 import contextlib
 import json
+import math
 import re
 import statistics
 import types
@@ -15,7 +16,7 @@ from typing import Any
 from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.history import best_evaluation, history, policies, records
-from runner.inspection import resolved
+from runner.inspection import goodput, resolved
 from runner.inspection.folders import Found
 from runner.run_folder import status
 
@@ -53,7 +54,13 @@ def read(found: Found, values: resolved.Values) -> dict[str, Any]:
     """
     problems: list[str] = []
     folder = found.folder
-    facts: dict[str, Any] = {"status": None, "attempts": [], "trial": None, "starts": []}
+    facts: dict[str, Any] = {
+        "status": None,
+        "attempts": [],
+        "trial": None,
+        "starts": [],
+        "seconds": 0.0,
+    }
     with _noting(problems):
         seen = status.read(folder)
         facts["status"] = seen and [seen.state, int(seen.step), seen.reason, seen.heartbeat]
@@ -73,8 +80,10 @@ def read(found: Found, values: resolved.Values) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         gin = (folder / layout.GIN).read_text(encoding="utf-8", errors="replace")
         facts["task"] = match[1] if (match := _TASK.search(gin)) else ""
-    times = [row.time for row in rows if hasattr(row, "time")]
-    facts["seconds"] = _seconds(facts["starts"], facts["status"], times)
+    with contextlib.suppress(*_DAMAGE):  # which is noted above
+        ledger = goodput.of(folder)
+        share = None if math.isnan(ledger.share) else ledger.share
+        facts.update(seconds=ledger.seconds, goodput=share)
     return {**facts, "problems": problems}
 
 
@@ -172,20 +181,3 @@ def tail(path: Path, size: int = _TAIL) -> list[dict[str, Any]]:
     if not lines and len(text) < end:
         return tail(path, 8 * size)
     return [json.loads(line) for line in lines]
-
-
-def _seconds(
-    starts: Sequence[Sequence[Any]], seen: Sequence[Any] | None, times: Sequence[float]
-) -> float:
-    """How long the starts of a run have taken together.
-
-    One that was killed counts up to the last sign of life that is left of it.
-    """
-    total = 0.0
-    for number, (began, ended, _) in enumerate(starts):
-        after = starts[number + 1][0] if number + 1 < len(starts) else float("inf")
-        signs = [time for time in times if began <= time <= after]
-        if seen and number + 1 == len(starts):
-            signs.append(seen[3])
-        total += max(0.0, (ended or max(signs, default=began)) - began)
-    return total

@@ -44,6 +44,7 @@ class Row:
         starts: How often it was started.
         seconds: How long these starts took together.
         rate: Training steps a second, of late; None if that is unknown.
+        goodput: The share of that time that was training; None if that is unknown.
         host: The machine of its last start.
         task: The name of its task's configuration.
         study: The folder of the study whose trial it is, seen from the same one; or empty.
@@ -72,6 +73,7 @@ class Row:
     starts: int = 0
     seconds: float = 0.0
     rate: float | None = None
+    goodput: float | None = None
     host: str = ""
     task: str = ""
     study: str = ""
@@ -159,6 +161,7 @@ def _of_facts(
         starts=len(starts),
         seconds=known["seconds"],
         rate=known.get("rate"),
+        goodput=known.get("goodput"),
         host=starts[-1][2] if starts else "",
         task=known.get("task", ""),
         study=_name(found.folder.parent.parent, root) if is_trial else "",

@@ -38,6 +38,7 @@ def shown(columns: Columns, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     if not names:
         found += [f"train.{name}" for name in columns.metrics["train"] if "loss" in name][:1]
     found += ["seconds", "steps_per_second"]
+    found += ["goodput"] if any(row.goodput is not None for row in rows) else []
     last = [name for name in ("tags", "notes", "reason") if any(FACTS[name](row) for row in rows)]
     return found, [*columns.special, *last]
 
@@ -99,6 +100,8 @@ def _form(name: str) -> Callable[[Any], str]:
         return lambda value: "-" if value is None else f"{value:,}"
     if name == "steps_per_second":
         return pace
+    if name == "goodput":
+        return lambda value: "-" if value is None else f"{value:.0%}"
     return _plain
 
 

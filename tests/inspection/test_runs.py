@@ -91,6 +91,14 @@ def test_values_that_only_one_optimizer_has_are_not_special(shown, runs):
     assert [line[-1] for line in table[1:]] == ["adam", "sgd"]
 
 
+def test_the_share_of_training_is_a_column_where_it_is_known(shown, runs):
+    folders_of_runs.make(runs / "a", start={"spent": {"training": 45.0, "start": 15.0}})
+    folders_of_runs.make(runs / "b")
+    table, _ = shown()
+    assert [line[-1] for line in table] == ["goodput", "75%", "-"]
+    assert names(shown("--where=goodput > 0.7")[0]) == ["a"]
+
+
 def test_tags_and_notes_are_shown_and_asked_for(shown, runs):
     folders_of_runs.make(runs / "a", tags=["base", "old"], notes="the first")
     folders_of_runs.make(runs / "b", tags=["new"])
