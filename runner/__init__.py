@@ -68,7 +68,7 @@ def load(
 
 
 def run(
-    config: "Experiment",
+    config: "Experiment | None",
     model_dir: str | Path | None,
     mode: str,
     *,
@@ -82,14 +82,17 @@ def run(
     profile_steps: tuple[int, int] | None = None,
     train_actions: Sequence[Callable[..., Any]] = (),
     eval_actions: Sequence[Callable[..., Any]] = (),
+    runs: Sequence[str | Path] = (),
+    select: int = 0,
+    metric: str = "",
 ) -> dict[str, Any]:
     """Does what the command `runner --mode=...` does.
 
     Args:
-        config: What `load` returned.
+        config: What `load` returned; None for `ensemble`, whose runs have theirs.
         model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`.
-        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict`, `export` or
-            `find_rate`.
+        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict`, `export`, `find_rate`
+            or `ensemble`.
         checkpoint: What `eval` evaluates, `predict` uses and `export` exports: `latest`, `best`, a
             step, or a path; empty: the latest, and for `export` the best if there is one.
         data: What `predict` predicts: `validation` (the default), `train`, `test`, or the name of
@@ -105,12 +108,15 @@ def run(
             returns a string stops the run with that reason.
         eval_actions: The same, with the results of each evaluation; but nothing stops `eval`
             before it has evaluated what it was asked to.
+        runs: The folders of an ensemble's members; none: the trials of the study in `model_dir`.
+        select: How many members an ensemble chooses; 0: it averages all.
+        metric: What it chooses them by, such as `brier_score:lower`.
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
         (the newest), `best` (`step` and `metrics`, or None) and `model_dir`. Of `export`:
         `checkpoint`, its `metrics`, and `exports`, one for each format. Of `predict`: `output`,
-        `examples`, `seconds` and `examples_per_second`.
+        `examples`, `seconds` and `examples_per_second`. Of `ensemble`: what ensemble.json holds.
 
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
@@ -123,7 +129,7 @@ def run(
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
     with in_python.arguments_for_flags(), signals.served() as stop:
         request = Request(
-            config,
+            config,  # type: ignore[arg-type]
             Path(model_dir or ""),
             checkpoint,
             data=data,
@@ -135,6 +141,9 @@ def run(
             profile_steps=profile_steps,
             train_actions=tuple(train_actions),
             eval_actions=tuple(eval_actions),
+            runs=[Path(each) for each in runs],
+            select=select,
+            metric=metric,
             stop=stop,
         )
         return modes.run(mode, request).results

@@ -111,8 +111,7 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
         steps_of(flags)
     if flags.select is not None and flags.select < 1:
         raise ConfigError(f"--select={flags.select}: must be 1 or more, the members to choose")
-    if flags.metric and not flags.select:
-        raise ConfigError("--metric is what --select chooses by: give --select, too")
+    modes.check_choice(flags.select or 0, flags.metric or "")
     if (
         flags.mode == "compare"
         and len([each for each in (flags.runs or "").split(",") if each]) < 2

@@ -18,7 +18,7 @@ step is reached at once, and every input pipeline computes its own share of the 
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -117,6 +117,17 @@ class FoldedData(DataConfig):
     `fold` and `fold_seed`. `num_examples` counts both sides. A task calls `chosen`.
     """
 
+    # Which fields say where the examples come from. Of a study's folds, validation data have those
+    # of the training data. Subclasses add theirs.
+    SOURCE_FIELDS: ClassVar[tuple[str, ...]] = (
+        "input_path",
+        "tfds_name",
+        "tfds_split",
+        "tfds_data_dir",
+        "num_examples",
+        "fold_seed",
+    )
+
     folds: int = setting(
         0,
         "Into how many parts the examples are divided for cross-validation; 0: they are not.",
@@ -185,7 +196,7 @@ class FoldedData(DataConfig):
     def stated(self) -> int:
         """As in `DataConfig`, of this side; examples in groups have to be counted otherwise."""
         side = self.side()
-        return side.count(self.num_examples) if side else self.num_examples
+        return side.count(self.num_examples) if side and self.num_examples else self.num_examples
 
 
 def place(

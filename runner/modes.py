@@ -104,6 +104,9 @@ def find_rate(request: Request) -> Outcome:
 
 def ensemble(request: Request) -> Outcome:
     """Averages what several runs predict, and scores the mean beside each of them."""
+    if request.config is not None:
+        raise ConfigError("an ensemble's runs have their own configurations: give None instead")
+    check_choice(request.select, request.metric)
     from runner.ensembles import ensemble
 
     _check_folder(request.model_dir)
@@ -298,10 +301,12 @@ def run(mode: str, request: Request) -> Outcome:
     if mode not in MODES:
         raise ConfigError(unknown(mode, f"mode = {mode!r}"))
     row = MODES[mode]
+    for flag in ("data", "output", "overwrite", "runs", "select", "metric"):
+        check_taken(mode, flag, getattr(request, flag))
     if not row.configured:
         return row.function(request)
-    for flag in ("data", "output", "overwrite"):
-        check_taken(mode, flag, getattr(request, flag))
+    if request.config is None:
+        raise ConfigError(f"{mode} needs a configuration: give what runner.load returns")
     if row.has_folder:
         _check_folder(request.model_dir)
     from runner import config
@@ -370,6 +375,14 @@ def check_taken(mode: str, flag: str, given: object) -> None:
     if given and flag not in MODES[mode].takes:
         able = ", ".join(name for name, row in MODES.items() if flag in row.takes)
         raise ConfigError(f"--{flag} is for --mode={able}, not --mode={mode}")
+
+
+def check_choice(select: int, metric: str) -> None:
+    """Refuses a metric that nothing is chosen by, or fewer than no members."""
+    if select < 0:
+        raise ConfigError(f"--select={select}: must be 1 or more, the members to choose")
+    if metric and not select:
+        raise ConfigError("--metric is what --select chooses by: give --select, too")
 
 
 def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:

@@ -418,6 +418,20 @@ class StudyConfig(base_config.Config):
         resume=REPORTS,
         read="elsewhere",
     )
+    best: int = setting(
+        0,
+        "Once all configurations have been trained, this many of the best are trained with "
+        "`seeds_of_best`, too, as for a hyper-deep ensemble; 0: none.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    seeds_of_best: tuple[int, ...] = setting(
+        (),
+        "The further seeds of the `best` configurations.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
     folds: int = setting(
         0,
         "Each is trained on this many folds of the training data; 0: on all of them.",

@@ -214,6 +214,10 @@ class QuestionAnsweringTask(base_task.Task):
         logits = tf.transpose(tf.cast(outputs, tf.float32), [0, 2, 1])
         return tf.nn.softmax(logits)
 
+    def averaged_labels(self, labels: Features) -> tf.Tensor:
+        """The right start and end, [batch, 2]; of windows that do not tell, negative."""
+        return tf.stack([labels["start"], labels["end"]], axis=1)
+
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
         """Logits [batch, 1 + tokens, 2] with these probabilities."""
         return tf.transpose(tf.math.log(tf.maximum(averaged, 1e-12)), [0, 2, 1])

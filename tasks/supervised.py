@@ -41,6 +41,8 @@ class SupervisedData(inputs.FoldedData):
     classes.
     """
 
+    SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fold_group")
+
     input_path: str = setting(
         "",
         "An .npz file with x, y and, if wanted, sample_weight. It counts instead of a function.",

@@ -5,6 +5,7 @@ from typing import Any
 
 from official.core import config_definitions as cfg
 
+from runner.configuration import printing
 from runner.configuration.origins import Invalid
 from runner.errors import ConfigError
 
@@ -12,20 +13,48 @@ _SIDES = ("task.train_data", "task.validation_data")
 _SHARED = ("folds", "fold", "fold_seed", "fold_group")
 
 
-def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[str, int]:
+def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[str, Any]:
     """The values by their paths (as in `--params_override`) that make `fold` of `folds` validate.
+
+    The training data are what is divided: where the validation data have a source of their own,
+    that of the training data takes its place.
 
     Raises:
         ConfigError: the task's data cannot be divided.
     """
-    for path, data in _data(experiment.task):
+    task = experiment.task
+    for path, data in _data(task):
+        if data is None:
+            raise ConfigError(f"{type(task).__name__} has no {path}: a fold cannot validate")
         if not hasattr(data, "folds"):
             raise ConfigError(
-                f"{path} of {type(experiment.task).__name__} has no field 'folds': derive "
+                f"{path} of {type(task).__name__} has no field 'folds': derive "
                 f"{type(data).__name__} from runner.inputs.FoldedData (docs/folds.md)"
             )
     values = {"folds": folds, "fold": fold}
-    return {f"{path}.{name}": value for path in _SIDES for name, value in values.items()}
+    divided = {f"{path}.{name}": value for path in _SIDES for name, value in values.items()}
+    source = {
+        f"{_SIDES[1]}.{name}": printing.plain(getattr(task.train_data, name))
+        for name in _of_its_own(task)
+    }
+    return {**source, **divided}
+
+
+def left_out(experiment: cfg.ExperimentConfig) -> str:
+    """Which data do not take part in a cross-validation, in words; empty if all do."""
+    data = experiment.task.validation_data
+    own = [f"{name} = {getattr(data, name)!r}" for name in _of_its_own(experiment.task)]
+    return f"{_SIDES[1]} ({', '.join(own)})" if own else ""
+
+
+def _of_its_own(task: cfg.TaskConfig) -> list[str]:
+    """The fields in which the validation data come from elsewhere than the training data."""
+    train, validation = task.train_data, task.validation_data
+    return [
+        name
+        for name in getattr(train, "SOURCE_FIELDS", ())
+        if getattr(validation, name, None) != getattr(train, name)
+    ]
 
 
 def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
@@ -44,6 +73,11 @@ def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
             needs = f"must be {wanted!r}, as of {_SIDES[0]}, or training data would validate"
             yield Invalid(path, validation, name, needs)
             return
+    for side, data, own in ((_SIDES[0], train, "train"), (path, validation, "validation")):
+        for name in ("fold_part", "part"):
+            if getattr(data, name, "") not in ("", own):
+                needs = f"must be empty with folds, as it is for {own} data"
+                yield Invalid(side, data, name, needs)
 
 
 def _data(task: cfg.TaskConfig) -> list[tuple[str, Any]]:

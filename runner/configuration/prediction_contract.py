@@ -36,6 +36,11 @@ AVERAGED = "averaged"
 FROM_AVERAGED = "from_averaged"
 """A task that has `averaged` has this method: such a mean -> outputs, which can be scored."""
 
+AVERAGED_LABELS = "averaged_labels"
+"""A task may have this method: labels as the data have them -> the right class of each probability
+distribution that is averaged, whole numbers, negative where it is not known. Without it, what
+`prediction_label` returns, or all of them."""
+
 AVERAGED_CLASSES = "averaged_classes"
 """A task may have this method: the names of the classes on the last axis of what is averaged."""
 

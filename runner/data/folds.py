@@ -31,7 +31,12 @@ class Fold(NamedTuple):
         return f"{'' if self.validates else 'all but '}fold {self.fold} of {self.folds}"
 
     def count(self, size: int) -> int:
-        """How many of `size` examples are on this side; groups may make it another number."""
+        """How many of `size` examples are on this side; groups may make it another number.
+
+        Raises:
+            ConfigError: there are fewer examples than parts.
+        """
+        _check(size, self.folds)
         own = len(range(self.fold, size, self.folds))
         return own if self.validates else size - own
 
@@ -76,12 +81,16 @@ def divide(
         if len(counts) < folds:
             raise ConfigError(f"folds={folds}: there are only {len(counts)} groups to divide")
         return _placed(counts, folds, seed)[numbers]
-    if size < folds:
-        raise ConfigError(f"folds={folds}: there are only {size} examples to divide")
+    _check(size, folds)
     order = np.lexsort((_random(size, seed), classes))
     parts = np.empty(size, np.int64)
     parts[order] = np.arange(size) % folds
     return parts
+
+
+def _check(size: int, folds: int) -> None:
+    if size < folds:
+        raise ConfigError(f"folds={folds}: there are only {size} examples to divide")
 
 
 def _placed(counts: np.ndarray, folds: int, seed: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy import optimize
 Batches = Sequence[np.ndarray]
 _TINY = 1e-12  # a probability that a float32 softmax rounds to 0
 _HOTTEST = 20.0
+_BINS = 15
 
 
 def mean(members: Sequence[Batches]) -> list[np.ndarray]:
@@ -120,11 +121,11 @@ def select(
 
 
 def tempered(batches: Batches, temperature: float) -> list[np.ndarray]:
-    """Probabilities to the power of 1 / temperature, made to sum to 1 again."""
+    """Probabilities to the power of 1 / temperature, made to sum to 1 again; 0 stays 0."""
     found = []
     for part in batches:
         scaled = _log(part.astype(np.float64)) / temperature
-        powers = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+        powers = np.where(part > 0, np.exp(scaled - scaled.max(axis=-1, keepdims=True)), 0)
         found.append((powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32))
     return found
 
@@ -137,6 +138,35 @@ def likelihood(batches: Batches, labels: Sequence[np.ndarray]) -> float:
         of_label = np.take_along_axis(part, np.maximum(classes, 0)[..., np.newaxis], axis=-1)
         lost.append(-_log(of_label[..., 0].astype(np.float64))[known])
     return float(np.concatenate(lost).mean())
+
+
+def calibration(batches: Batches, labels: Sequence[np.ndarray]) -> dict[str, float]:
+    """How good probabilities are, where labels are not negative; each prediction counts once.
+
+    Brier's score is in [0, 2]. The calibration error is the mean distance of confidence from
+    accuracy over 15 equal bins of confidence, weighted by their sizes (Guo et al., 2017).
+    """
+    rows = []
+    for part, classes in zip(batches, labels, strict=True):
+        known = classes >= 0
+        held, right = part[known].astype(np.float64), classes[known]
+        of_label = np.take_along_axis(held, right[:, np.newaxis], axis=-1)[:, 0]
+        sure, best = held.max(axis=-1), held.argmax(axis=-1) == right
+        brier = (held**2).sum(axis=-1) - 2 * of_label + 1
+        rows.append(np.stack([-_log(of_label), brier, sure, best]))
+    likelihoods, briers, sure, best = np.concatenate(rows, axis=1)
+    bins = np.minimum(np.ceil(sure * _BINS), _BINS).astype(int)
+    off = np.bincount(bins, weights=best - sure, minlength=_BINS + 1)
+    return {
+        "negative_log_likelihood": float(likelihoods.mean()),
+        "brier_score": float(briers.mean()),
+        "expected_calibration_error": float(np.abs(off).sum() / len(sure)),
+    }
+
+
+def is_at_an_end(temperature: float) -> bool:
+    """Whether a temperature is the lowest or the highest that is tried."""
+    return abs(math.log(temperature)) > 0.99 * math.log(_HOTTEST)
 
 
 def temperature(batches: Batches, labels: Sequence[np.ndarray]) -> float:

@@ -38,9 +38,20 @@ class _Data(NamedTuple):
         numbers = chosen or range(len(self.predicted))
         return averaging.mean([self.predicted[number].parts for number in numbers])
 
+    @property
+    def labels(self) -> list[np.ndarray] | None:
+        """The classes, where predictions are probabilities of them; None if they are not."""
+        parts = [one.parts for one in self.predicted]
+        return self.predicted[0].labels if all(map(averaging.are_probabilities, parts)) else None
+
     def score(self, chosen: Sequence[int] = ()) -> dict[str, float]:
         """The metrics of that mean."""
-        return self.scorer.score(self.mean(chosen))
+        return self.scored(self.mean(chosen))
+
+    def scored(self, parts: Sequence[np.ndarray]) -> dict[str, float]:
+        """The task's metrics of some predictions, and how good they are as probabilities."""
+        labels, own = self.labels, self.scorer.score(parts)
+        return {**(averaging.calibration(parts, labels) if labels else {}), **own}
 
 
 def ensemble(request: Request) -> Outcome:
@@ -166,7 +177,7 @@ def _report(
     chosen: list[int] = []
     if request.select and fitted:
         chosen, made["selected"] = _selected(request.select, metric, data, fitted)
-    if fitted and "diversity" in made and fitted.predicted[0].labels:
+    if fitted and fitted.labels:
         made["temperature"] = _calibrated(data, fitted, chosen)
     return made
 
@@ -191,13 +202,13 @@ def _selected(
 
 
 def _calibrated(data: _Data, fitted: _Data, chosen: Sequence[int]) -> dict[str, Any]:
-    labels = fitted.predicted[0].labels
-    assert labels is not None
-    found = averaging.temperature(fitted.mean(chosen), labels)
+    assert fitted.labels is not None
+    found = averaging.temperature(fitted.mean(chosen), fitted.labels)
     return {
         "value": found,
         "of": "selected" if chosen else "mean",
-        "metrics": data.scorer.score(averaging.tempered(data.mean(chosen), found)),
+        "at_an_end": averaging.is_at_an_end(found),
+        "metrics": data.scored(averaging.tempered(data.mean(chosen), found)),
     }
 
 
@@ -228,6 +239,11 @@ def _lines(made: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"members disagree on {100 * said['disagreement']:.3g} % of predictions; "
             f"their divergence (KL) is {said['kl']:.3g} nats"
+        )
+    if made.get("temperature", {}).get("at_an_end"):
+        lines.append(
+            f"T={made['temperature']['value']:.3g} is at an end of the range that is searched: the "
+            "validation data do not determine it"
         )
     if "temperature" in made and made["data"] == _VALIDATION:
         what = "temperature and selection were" if weights else "the temperature was"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from runner import config
+from runner import config, inputs
 from runner.checkpoints import restore, selection
 from runner.config import Experiment
 from runner.configuration import printing
@@ -16,7 +16,7 @@ from runner.runs import predict
 
 _TRIALS = "trials"  # of a study's folder
 _ENDED = ("done", "stopped")
-_CHOOSE = {"input_path", "split", "held_out", "folds", "fold", "fold_seed", "fold_group"}
+_CHOOSE = {"split", "held_out", "folds", "fold"}  # beside what a source is
 
 
 class Member(NamedTuple):
@@ -71,10 +71,12 @@ def same_data(members: Sequence[Member], name: str) -> str:
     What matters is which examples there are, not how they are batched.
     """
     first, *others = members
-    wanted = printing.plain(predict.named_data(first.config, name).config)
+    data = predict.named_data(first.config, name).config
+    wanted = printing.plain(data)
+    source = getattr(data, "SOURCE_FIELDS", inputs.FoldedData.SOURCE_FIELDS)
     for other in others:
         found = printing.plain(predict.named_data(other.config, name).config)
-        for field in sorted(_CHOOSE & wanted.keys(), reverse=True):
+        for field in sorted({*source, *_CHOOSE} & wanted.keys(), reverse=True):
             if found.get(field) != wanted[field]:
                 return (
                     f"{field} of the {name} data is {wanted[field]!r} in {first.folder} and "

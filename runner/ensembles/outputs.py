@@ -107,8 +107,10 @@ def _predict(request: Request, built: evaluator.Evaluator, member: Member, name:
     def predict_step(features: Any, labels: Any) -> dict[str, Any]:
         outputs = built.task.inference_step(features, built.model)
         columns = {"averaged": tf.cast(built.task.averaged(outputs), tf.float32)}
-        if hasattr(built.task, prediction_contract.PREDICTION_LABEL):
-            labels = built.task.prediction_label(labels)
+        for name in (prediction_contract.AVERAGED_LABELS, prediction_contract.PREDICTION_LABEL):
+            if hasattr(built.task, name):
+                labels = getattr(built.task, name)(labels)
+                break
         plain = isinstance(labels, tf.Tensor) and labels.dtype.is_integer
         return {**columns, "label": labels} if plain else columns
 
@@ -130,9 +132,11 @@ def _predict(request: Request, built: evaluator.Evaluator, member: Member, name:
 
 
 def _of_classes(parts: list[np.ndarray], labels: list[np.ndarray]) -> list[np.ndarray] | None:
-    """Labels in the shape of the predictions; None unless each has a class."""
+    """Labels in the shape of the predictions; None unless each has one, and one is known."""
     sizes = [part.size // part.shape[-1] for part in parts]
     if parts[0].ndim < 2 or [label.size for label in labels] != sizes:
+        return None
+    if not any((label >= 0).any() for label in labels):
         return None
     pairs = zip(labels, parts, strict=True)
     return [label.reshape(part.shape[:-1]).astype(np.int64) for label, part in pairs]

@@ -11,6 +11,7 @@ from official.core import base_task
 from runner.data import batches
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
+from runner.prediction import predictor
 
 
 class _Played:
@@ -81,10 +82,7 @@ class Scorer:
         together = len(parts) == 1
         rest, begin = iter(parts), 0
         for batch in self._data:
-            local = self._strategy.experimental_local_results
-            flat = [local(each) for each in tf.nest.flatten(batch, expand_composites=True)]
-            for own in zip(*flat, strict=True):
-                inputs = tf.nest.pack_sequence_as(batch, own, expand_composites=True)
+            for inputs in predictor.of_replicas(self._strategy, batch):
                 size = int(batches.examples(inputs))
                 if not size:
                     continue

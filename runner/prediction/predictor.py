@@ -89,7 +89,7 @@ class Predictor:
                 inputs, outputs = self._next(iterator)
             except (StopIteration, tf.errors.OutOfRangeError):
                 return
-            yield Batch(self._parts(inputs), self._parts(outputs))
+            yield Batch(*(of_replicas(self._strategy, each) for each in (inputs, outputs)))
 
     def _predict_next(self, iterator: Any) -> tuple[Any, Any]:
         inputs = next(iterator)
@@ -114,13 +114,14 @@ class Predictor:
         columns = {**columns, **_labels(labels), **columns}  # their own `label` counts
         return tf.nest.map_structure(_whole_precision, columns)
 
-    def _parts(self, structure: Any) -> tuple[Any, ...]:
-        """Of each replica."""
-        local = self._strategy.experimental_local_results
-        return tuple(
-            tf.nest.map_structure(lambda each, number=number: local(each)[number], structure)
-            for number in range(self._strategy.num_replicas_in_sync)
-        )
+
+def of_replicas(strategy: tf.distribute.Strategy, structure: Any) -> tuple[Any, ...]:
+    """What each replica has of a distributed structure."""
+    local = strategy.experimental_local_results
+    return tuple(
+        tf.nest.map_structure(lambda each, number=number: local(each)[number], structure)
+        for number in range(strategy.num_replicas_in_sync)
+    )
 
 
 def groups(each: Iterable[Batch]) -> Iterator[list[Batch]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner import config
+from runner.configuration import folding
 from runner.errors import ConfigError, RunnerError
 from runner.runs.request import Request
 from runner.studies import plan, space, worker
@@ -28,7 +29,7 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
     for chosen in _chosen(planned):
         facts = {"parameters": chosen, "seed": planned.seeds[0], "fold": planned.folds[0]}
         try:
-            made = load(request, worker.arguments(facts, planned.options.folds))
+            made = load(request, worker.arguments(facts, divided(request, facts)))
         except ConfigError as error:
             problems.update(dict.fromkeys(str(error).splitlines()))
         else:
@@ -60,6 +61,20 @@ def _read(experiment: config.Experiment) -> None:
             raise
         except Exception:  # such as that of a task that wants its model first
             return
+
+
+def divided(request: Request, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a trial's fold validate, by path; empty without folds.
+
+    Raises:
+        ConfigError: the data cannot be divided.
+    """
+    study = request.config.run.study
+    if facts["fold"] is None or study is None:
+        return {}
+    own = {**facts, "fold": None}
+    made = load(request, worker.arguments(own)) if facts["parameters"] else request.config
+    return folding.parameters(made, study.folds, facts["fold"])
 
 
 def load(request: Request, arguments: list[str]) -> config.Experiment:

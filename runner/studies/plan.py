@@ -65,7 +65,13 @@ class Plan:
     @property
     def size(self) -> int:
         """How many trials there will be at most."""
-        return self._choices * len(self.seeds) * len(self.folds)
+        again = min(self.options.best, self._choices) * len(self._further)
+        return (self._choices * len(self.seeds) + again) * len(self.folds)
+
+    @property
+    def _further(self) -> Sequence[int]:
+        """The seeds that only the best configurations are trained with."""
+        return [int(each) for each in self.options.seeds_of_best if each not in self.seeds]
 
     @property
     def _choices(self) -> int:
@@ -74,11 +80,32 @@ class Plan:
 
     def wanted(self, there: Sequence[Trial]) -> Iterator[dict[str, Any]]:
         """The facts of the trials that are to be, as far as they can be known now."""
-        for number, chosen in enumerate(self._configurations(there)):
-            for fold in self.folds:
-                for seed in self.seeds:
-                    facts = {"parameters": dict(chosen), "seed": seed, "fold": fold}
-                    yield facts if self.is_grid else {**facts, CHOICE: number}
+        chosen = [*self._configurations(there)]
+        for number, each in enumerate(chosen):
+            yield from self._trials(number, each, self.seeds)
+        if self.options.best and len(chosen) == self._choices:
+            for number in self._best(chosen, there):
+                yield from self._trials(number, chosen[number], self._further)
+
+    def _trials(
+        self, number: int, chosen: Mapping[str, Any], seeds: Sequence[int]
+    ) -> Iterator[dict[str, Any]]:
+        for fold in self.folds:
+            for seed in seeds:
+                facts = {"parameters": dict(chosen), "seed": seed, "fold": fold}
+                yield facts if self.is_grid else {**facts, CHOICE: number}
+
+    def _best(self, chosen: Sequence[Mapping[str, Any]], there: Sequence[Trial]) -> list[int]:
+        """The numbers of the best configurations; none while one of all may still change."""
+        trials = self._by_configuration(there)
+        values = []
+        for number, each in enumerate(chosen):
+            own = trials.get(trial.configuration(each), ())
+            if not self._has_ended(own):
+                return []
+            if (value := self._value(own)) is not None and math.isfinite(value):
+                values.append((value, number))
+        return [number for _, number in sorted(values)[: self.options.best]]
 
     def _configurations(self, there: Sequence[Trial]) -> Iterator[Mapping[str, Any]]:
         if self.is_grid:
@@ -87,10 +114,7 @@ class Plan:
         for each in there:
             if CHOICE in each.more:
                 self._chosen.setdefault(each.more[CHOICE], each.parameters)
-        by_configuration = collections.defaultdict(list)
-        for each in there:
-            if each.seed in self.seeds and each.fold in self.folds:
-                by_configuration[each.configuration].append(each)
+        by_configuration = self._by_configuration(there)
         results: list[suggest.Result] = []
         for number in range(self._choices):
             if number not in self._chosen:
@@ -120,12 +144,23 @@ class Plan:
         while len(results) < needed:
             chosen = self._chosen[len(results)]
             trials = by_configuration.get(trial.configuration(chosen), ())
-            if len(trials) < len(self.seeds) * len(self.folds):
-                return None
-            if not all(map(self.is_final, trials)):
+            if not self._has_ended(trials):
                 return None
             results.append(suggest.Result(chosen, self._value(trials)))
         return results[:needed]
+
+    def _by_configuration(self, there: Sequence[Trial]) -> Mapping[str, Sequence[Trial]]:
+        """The trials that each configuration is judged by."""
+        found = collections.defaultdict(list)
+        for each in there:
+            if each.seed in self.seeds and each.fold in self.folds:
+                found[each.configuration].append(each)
+        return found
+
+    def _has_ended(self, trials: Sequence[Trial]) -> bool:
+        """Whether these are all of a configuration, and none is started again."""
+        ended = sum(map(self.is_final, trials))
+        return ended == len(trials) >= len(self.seeds) * len(self.folds)
 
     def _value(self, trials: Sequence[Trial]) -> float | None:
         """The mean over seeds and folds, lower being better; diverged trials are the worst."""
@@ -158,11 +193,7 @@ def of(experiment: "config.Experiment") -> Plan:
             "@StudyConfig()"
         )
     seeds = [int(each) for each in options.seeds] or [experiment.run.seed]
-    twice = [seed for seed, count in collections.Counter(seeds).items() if count > 1]
-    if twice:
-        raise ConfigError(f"StudyConfig.seeds names {', '.join(map(str, twice))} more than once")
-    if wrong := [seed for seed in seeds if not 0 <= seed < 2**32]:
-        raise ConfigError(f"StudyConfig.seeds: {wrong[0]} must be 0 or more and below 2**32")
+    _check_seeds("seeds", seeds)
     parameters = space.parse(options.vary)
     if any(each.name in ("RunConfig.seed", "run_config.RunConfig.seed") for each in parameters):
         raise ConfigError("--vary=RunConfig.seed: use --seeds, so that results are means over them")
@@ -175,12 +206,38 @@ def of(experiment: "config.Experiment") -> Plan:
             f"StudyConfig.strategy = {options.strategy!r} needs "
             "TrainerConfig.best_checkpoint_eval_metric, the metric that decides"
         )
+    _check_best(options, metric)
     objective = trial.Objective(metric, trainer.best_checkpoint_metric_comp == "higher")
     folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
     made = Plan(options, parameters, seeds, folds, objective, _rungs(experiment, objective))
     if made.size > space.MOST:
         raise ConfigError(f"that makes {made.size:,} trials, more than {space.MOST:,}")
     return made
+
+
+def _check_seeds(name: str, seeds: Sequence[int]) -> None:
+    twice = [seed for seed, count in collections.Counter(seeds).items() if count > 1]
+    if twice:
+        raise ConfigError(f"StudyConfig.{name} names {', '.join(map(str, twice))} more than once")
+    if wrong := [seed for seed in seeds if not 0 <= seed < 2**32]:
+        raise ConfigError(f"StudyConfig.{name}: {wrong[0]} must be 0 or more and below 2**32")
+
+
+def _check_best(options: "run_config.StudyConfig", metric: str) -> None:
+    """Raises ConfigError if the best configurations cannot be trained again."""
+    _check_seeds("seeds_of_best", [int(each) for each in options.seeds_of_best])
+    if bool(options.best) != bool(options.seeds_of_best):
+        raise ConfigError("StudyConfig.best and StudyConfig.seeds_of_best: give both, or neither")
+    if options.best and not metric:
+        raise ConfigError(
+            "StudyConfig.best needs TrainerConfig.best_checkpoint_eval_metric, the metric that "
+            "decides"
+        )
+    if options.best and options.stopping:
+        raise ConfigError(
+            f"StudyConfig.best cannot be combined with stopping = {options.stopping!r}: paused "
+            "trials may become the best later"
+        )
 
 
 def _rungs(experiment: "config.Experiment", objective: trial.Objective) -> Rungs | None:

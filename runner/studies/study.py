@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runner.configuration import folding
 from runner.core import console, layout, text
 from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
@@ -43,6 +44,8 @@ def study(request: Request) -> dict[str, Any]:
     there = trial.all_of(folder)
     checks.check(request, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
+    if planned.options.folds and (others := folding.left_out(request.config)):
+        console.say(f"folds divide the training data; {others} does not take part")
     if request.dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
     workshop = Workshop(request, planned, there)
@@ -189,9 +192,8 @@ class Workshop:
 
     def _start(self, one: Trial, step: int) -> None:
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
-        own = worker.arguments(
-            facts, self._plan.options.folds, threads=self._threads, pause_at=step
-        )
+        divided = checks.divided(self._request, facts)
+        own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
         taken = {job.gpu for job in self._jobs}
         gpu = next((each for each in self._room.gpus if each not in taken), None)
         command = [*self._request.arguments, *own]

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,21 +29,23 @@ _FEW_BEFORE_ANY_TRAINS = 2
 
 
 def arguments(
-    facts: Mapping[str, Any], folds: int, *, threads: int = 0, pause_at: int = 0
+    facts: Mapping[str, Any],
+    divided: Mapping[str, Any] = types.MappingProxyType({}),
+    *,
+    threads: int = 0,
+    pause_at: int = 0,
 ) -> list[str]:
     """The flags that make a trial's configuration of the study's.
 
     Args:
         facts: Those of trial.json.
-        folds: How many folds there are.
+        divided: What makes its fold validate, by path.
         threads: How many an op may use; 0: as configured.
         pause_at: Where it is to pause; 0: nowhere.
     """
     found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
     values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
-    if facts["fold"] is not None:
-        for data in ("train_data", "validation_data"):
-            values += [f"task.{data}.fold={facts['fold']}", f"task.{data}.folds={folds}"]
+    values += [f"{path}={json.dumps(value)}" for path, value in divided.items()]
     if pause_at:
         values.append(f"run.pause_at={pause_at}")
     if threads:

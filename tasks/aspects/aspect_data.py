@@ -41,6 +41,8 @@ class AspectData(inputs.FoldedData):
             too; they are stratified by polarity.
     """
 
+    SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
+
     fetch: tuple[fetching.RemoteFile, ...] = ()
     split: str = ""
     held_out: float = 0.2

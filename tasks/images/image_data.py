@@ -51,6 +51,8 @@ class ImageData(inputs.FoldedData):
             their labels are -1. Only its fields that say where the images are may be set.
     """
 
+    SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "subset", "fold_group")
+
     subset: str = ""
     image_size: tuple[int, ...] = ()
     split: str = ""

@@ -42,6 +42,8 @@ class QuestionData(inputs.FoldedData):
         cache_folder: a folder in which tokens are cached; empty: none.
     """
 
+    SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
+
     vocab_file: str = ""
     lower_case: bool = True
     max_context: int = 400

@@ -67,3 +67,17 @@ def test_the_temperature_undoes_what_made_probabilities_too_sure(members):
     unknown = [np.append(labels[0], -1), labels[1]]
     longer = [np.append(a[0], [[1, 0, 0, 0]], axis=0), a[1]]
     assert averaging.likelihood(longer, unknown) == averaging.likelihood(a, labels)
+
+
+def test_a_temperature_that_nothing_determines_is_at_an_end(members):
+    (a, *_), _ = members
+    right = [each.argmax(-1) for each in a]
+    assert averaging.is_at_an_end(averaging.temperature(a, right))
+    assert not averaging.is_at_an_end(1.5)
+
+
+def test_what_is_impossible_stays_so_at_any_temperature():
+    masked = [np.array([[0.6, 0.4, 0.0]])]
+    (hot,) = averaging.tempered(masked, 20.0)
+    assert hot[0, 2] == 0
+    np.testing.assert_allclose(hot.sum(), 1, rtol=1e-6)

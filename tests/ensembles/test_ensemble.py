@@ -2,13 +2,20 @@
 
 import json
 import shutil
+import signal
+import sys
+import time
 
 import numpy as np
 import pytest
+import questions
+import warm
 from image_files import write_npz
 
 import runner
 from runner import main
+from runner.ensembles import averaging
+from runner.errors import ConfigError
 
 SHORT = (
     "TrainerConfig.train_steps = 30",
@@ -69,6 +76,10 @@ def test_the_mean_is_scored_by_the_tasks_metrics_beside_its_members(runs, ensemb
     assert results["temperature"]["metrics"]["accuracy"] == mean["accuracy"]
     assert 0 < results["diversity"]["disagreement"] < 1
     assert "mean of 2" in said
+    kept = [np.load(each) for each in sorted((tmp_path / "together/ensemble").glob("*.npz"))]
+    parts = averaging.mean([[each["part0"]] for each in kept])
+    for name, value in averaging.calibration(parts, [kept[0]["label0"]]).items():
+        assert mean[name] == pytest.approx(value, rel=1e-5)  # the task's own are the same
     written = json.loads((tmp_path / "together/ensemble.json").read_text())
     assert written["mean"]["metrics"] == mean
 
@@ -157,8 +168,8 @@ def test_probabilities_of_a_users_models_are_averaged(
     _, results, _ = ensemble(f"--runs={tmp_path / 'run1'},{tmp_path / 'run2'}")
     alone = [runner.run(loaded, tmp_path / f"run{seed}", "eval")["metrics"] for seed in (1, 2)]
     for member, metrics in zip(results["members"], alone, strict=True):
-        for name, value in member["metrics"].items():
-            assert metrics[name] == pytest.approx(value, rel=1e-4)
+        for name, value in metrics.items():
+            assert member["metrics"][name] == pytest.approx(value, rel=1e-4)
     losses = [each["validation_loss"] for each in alone]
     assert results["mean"]["metrics"]["validation_loss"] < np.mean(losses)  # by convexity
 
@@ -211,3 +222,64 @@ def test_a_dry_run_writes_nothing(runs, ensemble, tmp_path):
     code, results, _ = ensemble(names(runs, 0, 1), "--dry_run")
     assert (code, results["status"]) == (0, "rehearsed")
     assert not (tmp_path / "together").exists()
+
+
+def test_a_temperature_at_the_end_of_its_range_is_pointed_out(runs, ensemble, monkeypatch):
+    monkeypatch.setattr(averaging, "temperature", lambda *_: 20.0)
+    _, results, said = ensemble(names(runs, 0, 1))
+    assert results["temperature"]["at_an_end"]
+    assert "T=20 is at an end of the range that is searched" in said
+
+
+def test_members_on_several_replicas_with_averaged_weights_score_as_their_runs_did(tmp_path):
+    own = (
+        "RuntimeConfig.distribution_strategy = 'mirrored'",
+        "RunConfig.logical_cpus = 2",
+        "OptimizationConfig.ema = @EMAConfig()",
+        "EMAConfig.average_decay = 0.9",
+        "validation/ImageData.global_batch_size = 100",
+    )
+    one = train(tmp_path / "one", *own)
+    folders = [one, shutil.copytree(one, tmp_path / "two")]
+    found = runner.run(None, tmp_path / "out", "ensemble", runs=folders, select=1)
+    for member, folder in zip(found["members"], folders, strict=True):
+        row = json.loads((folder / "best/info.json").read_text())
+        for name in ("accuracy", "negative_log_likelihood"):
+            assert member["metrics"][name] == pytest.approx(row[name], rel=1e-5)
+
+
+def test_sigterm_ends_it_and_the_next_start_predicts_only_what_is_missing(runs, ensemble, tmp_path):
+    out = tmp_path / "together"
+    command = [sys.executable, "-m", "runner", "--mode=ensemble", f"--model_dir={out}"]
+    process = warm.Popen([*command, names(runs, 0, 1, 2)])
+    while not list(out.glob("ensemble/*.npz")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    assert not (out / "ensemble.json").exists()
+    kept = len(list(out.glob("ensemble/*.npz")))
+    code, results, said = ensemble(names(runs, 0, 1, 2))
+    assert (code, said.count("predicting with")) == (0, 3 - kept)
+    assert results["mean"] == ensemble(names(runs, 0, 1, 2), out=tmp_path / "other")[1]["mean"]
+
+
+def test_question_answering_has_a_temperature_for_starts_and_ends(tmp_path, ensemble):
+    made = questions.experiment(questions.match_lstm())
+    runner.run(made, tmp_path / "one", "train_and_eval")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    _, results, _ = ensemble(f"--runs={tmp_path / 'one'},{tmp_path / 'two'}")
+    mean, tempered = results["mean"]["metrics"], results["temperature"]["metrics"]
+    assert tempered["negative_log_likelihood"] <= mean["negative_log_likelihood"]
+    assert mean["negative_log_likelihood"] == pytest.approx(mean["validation_loss"], rel=1e-3)
+
+
+def test_in_python_too_what_has_no_effect_is_refused(runs, tmp_path):
+    with pytest.raises(ConfigError, match="have their own configurations: give None"):
+        runner.run(runner.load("digits.gin"), runs, "ensemble")
+    with pytest.raises(ConfigError, match="--metric is what --select chooses by"):
+        runner.run(None, runs, "ensemble", metric="accuracy")
+    with pytest.raises(ConfigError, match="eval needs a configuration"):
+        runner.run(None, runs, "eval")
+    with pytest.raises(ConfigError, match="--select is for --mode=ensemble, not --mode=eval"):
+        runner.run(runner.load("digits.gin"), tmp_path, "eval", select=2)

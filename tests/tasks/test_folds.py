@@ -1,7 +1,6 @@
 """Cross-validation by the data of each task."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -12,9 +11,11 @@ from image_files import write_npz
 from official.core import config_definitions as cfg
 
 import runner
-from runner import inputs
+from runner import inputs, main
 from runner.configuration import folding
 from runner.errors import ConfigError
+from runner.runs.request import Request
+from runner.studies import checks, worker
 from tasks import aspect_sentiment, supervised
 from tasks.aspects import aspect_data
 from tasks.images import image_data, image_examples
@@ -150,8 +151,6 @@ def test_arrays_of_fit_are_divided_and_the_fold_validates(tmp_path):
     results = fit("SupervisedData.fold = 3")
     assert results["step"] == 8  # two epochs of 48 in batches of 12
     assert results["best"]["metrics"]["validation_loss"] > 0
-    lines = [json.loads(line) for line in (tmp_path / "run/history.jsonl").open()]
-    assert {line["examples"] for line in lines if "examples" in line} <= {12}
     again = fit("SupervisedData.fold = 3")
     assert (again["step"], again["metrics"]) == (8, results["metrics"])
     with pytest.raises(ConfigError, match=r"task.train_data.fold: 3 -> 2"):
@@ -209,6 +208,81 @@ def test_a_study_sets_folds_by_their_paths():
         folding.parameters(experiment, 5, 2)
 
 
+def written_articles(path, count):
+    """SQuAD's JSON of articles with one question each."""
+    asked = [(f"It is {n} .", [("What ?", [(str(n), 6)])]) for n in range(count)]
+    (all_of_them,) = questions.document(*asked)["data"]
+    articles = [{"paragraphs": [each]} for each in all_of_them["paragraphs"]]
+    return questions.written(path, {"data": articles})
+
+
+APART = {
+    "digits.gin": ("ImageData", lambda path, n: write_npz(path, n, classes=3)),
+    "aspects_tiny.gin": (
+        "AspectData",
+        lambda path, n: path.write_text(
+            "".join(f"s{k} $T$ .\na\n{('good', 'bad')[k % 2]}\n" for k in range(n))
+        ),
+    ),
+    "questions_tiny.gin": ("QuestionData", written_articles),
+    "supervised.gin": ("SupervisedData", lambda path, n: np.savez(path, x=X[:n], y=Y[:n])),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_path, monkeypatch):
+    kind, write = APART[name]
+    train, other = tmp_path / "train.npz", tmp_path / "other.npz"
+    write(train, 30), write(other, 7)
+    flags = {
+        "gin_file": [name],
+        "gin_params": [
+            f"train/{kind}.input_path = {str(train)!r}",
+            f"validation/{kind}.input_path = {str(other)!r}",
+            "TrainerConfig.train_steps = 2",
+            "TrainerConfig.steps_per_loop = 1",
+            "EpochsConfig.train = 0",
+            "RunConfig.tensorboard = False",
+        ],
+    }
+    if kind == "SupervisedData":
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "net.py").write_text(NET)
+        (tmp_path / "net.gin").write_text(
+            "from __gin__ import dynamic_registration\nimport net\ninclude 'supervised.gin'\n"
+            "SupervisedConfig.model = @net.build\n"
+        )
+        flags["gin_file"] = [str(tmp_path / "net.gin")]
+    study = runner.load(flags["gin_file"], flags["gin_params"], overrides=["run.study.folds=5"])
+    request = Request(study, tmp_path / "study", flags=flags)
+    assert "other.npz" in folding.left_out(study)
+    facts = {"parameters": {}, "seed": 0, "fold": 1}
+    made = checks.load(request, worker.arguments(facts, checks.divided(request, facts)))
+    assert made.task.validation_data.input_path == str(train)
+    assert (made.task.train_data.size(), made.task.validation_data.size()) == (24, 6)
+    assert runner.run(made, tmp_path / "run", "train_and_eval")["step"] == 2
+    again = runner.load(tmp_path / "run/config.gin")
+    assert (again.task.validation_data.fold, again.task.validation_data.folds) == (1, 5)
+
+
+NET = """
+import tf_keras
+
+
+def build():
+    made = tf_keras.Sequential([tf_keras.Input((4,)), tf_keras.layers.Dense(3, "softmax")])
+    made.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return made
+"""
+
+
+def test_more_folds_than_examples_are_refused_before_a_trial_starts(tmp_path, capsys):
+    flags = ["--mode=study", "--gin_file=digits.gin", f"--model_dir={tmp_path / 'study'}"]
+    assert main.main([*flags, "--folds=1798"]) == 2
+    assert "folds=1798: there are only 1797 examples to divide" in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -218,6 +292,10 @@ def test_a_study_sets_folds_by_their_paths():
             r"task.validation_data.fold = 0; must be 1, as of task.train_data, or training data",
         ),
         (["ImageData.folds = 5", "ImageData.fold = 5"], r"fold = 5; must be below folds = 5"),
+        (
+            ["ImageData.folds = 5", "validation/ImageData.fold_part = 'train'"],
+            r"fold_part = 'train'; must be empty with folds, as it is for validation data",
+        ),
         (["ImageData.folds = 1"], r"folds = 1; must be 2 or more, or 0 for no folds"),
         (
             ["ImageData.folds = 5", "TestConfig.data = @test/image_data.ImageData()",
