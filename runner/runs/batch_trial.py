@@ -15,7 +15,7 @@ from runner.data import batches
 from runner.devices import memory
 from runner.errors import ConfigError
 from runner.history import history
-from runner.runs import build
+from runner.runs import build, compiled_model
 from runner.runs.request import Request
 from runner.training import trainer
 
@@ -51,6 +51,7 @@ def measure(request: Request, size: int) -> dict[str, Any]:
 
 def _built(request: Request, size: int, folder: Path) -> trainer.Trainer:
     """A trainer whose data give batches of `size`."""
+    compiled_model.bring_optimizer(request.config)
     inside = dataclasses.replace(request, config=_resized(request.config, size), model_dir=folder)
     rows = history.History(folder / layout.HISTORY)
     built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)

@@ -14,7 +14,7 @@ from runner.errors import ConfigError, DivergedError
 from runner.history import history
 from runner.optimizers import learning_rate
 from runner.reporting import rate_curve
-from runner.runs import build
+from runner.runs import build, compiled_model
 from runner.runs.request import Request
 from runner.training import trainer
 
@@ -40,6 +40,7 @@ def find_rate(request: Request) -> dict[str, Any]:
         check_output(output, (".json", *rate_curve.PICTURES))
     steps = min(options.steps, _REHEARSED_STEPS) if request.dry_run else options.steps
     swept = _swept(request.config, steps)
+    compiled_model.bring_optimizer(swept)
     config.validate(swept, trains=True, evaluates=False)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)

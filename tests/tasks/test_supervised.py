@@ -137,6 +137,14 @@ def test_a_compiled_model_brings_loss_metrics_and_optimizer_which_the_configurat
     assert again["metrics"] == results["metrics"]
 
 
+def test_a_rate_and_a_batch_are_found_with_the_optimizer_of_a_compiled_model(mine):
+    sizes = ["FindBatchConfig.first = 10", "FindBatchConfig.largest = 10"]
+    quick = ["FindRateConfig.steps = 20", "FindBatchConfig.seconds = 0.01"]
+    loaded = mine(*sizes, *quick, model="compiled")
+    assert runner.run(loaded, None, "find_rate")["status"] == "done"
+    assert runner.run(loaded, None, "find_batch")["largest"] == 10
+
+
 def test_a_dataset_of_the_users_resumes_by_the_state_of_its_iterator(mine, tmp_path):
     params = [*PLAIN, "train/SupervisedData.global_batch_size = 7"]
     runner.run(mine(*params, train="dataset"), tmp_path / "once", "train")
