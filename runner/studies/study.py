@@ -210,6 +210,8 @@ class Workshop:
                     f"each trial in a fresh process, which takes seconds longer: {job.why_not}"
                 )
             self._fresh = True
+            if not job.is_stuck:
+                self._threads = 0  # which cannot be set where TensorFlow has been used
             return
         now = trial.read(job.one.folder)
         self.trials = [now if each.number == now.number else each for each in self.trials]

@@ -72,6 +72,7 @@ class Job:
     Attributes:
         one: The trial, as it was.
         why_not: Why it cannot be forked, where `end` has returned `warm.NOT_WARM`.
+        is_stuck: Whether that is because it hung.
     """
 
     def __init__(self, one: Trial, command: Sequence[str], *, gpu: str | None, fresh: bool) -> None:
@@ -81,7 +82,7 @@ class Job:
             "an imported module uses TensorFlow while it is imported, and forks would hang"
         )
         self._fresh = fresh
-        self._is_stuck = False
+        self.is_stuck = False
         self._began = time.monotonic()
         self._rows = watch.Glance(one.folder / layout.TRAINING_ROWS)
         self._rows.changed()
@@ -134,7 +135,7 @@ class Job:
         if self._fresh or quiet < _SILENT_SECONDS or self._output.stat().st_size:
             return
         if _processor_seconds(self.process.pid) < quiet / 10:
-            self._is_stuck = True
+            self.is_stuck = True
             self.why_not = (
                 f"the fork for trial {self.one.number} hung: in {quiet:.0f} s it printed nothing "
                 "and hardly used a processor"
@@ -152,7 +153,7 @@ class Job:
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
-        if self._is_stuck:
+        if self.is_stuck:
             code = warm.NOT_WARM
         if self.process.stdin:
             with contextlib.suppress(OSError):
