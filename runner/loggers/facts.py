@@ -29,7 +29,7 @@ class Facts(NamedTuple):
         notes: `RunConfig.notes`.
         state: `running`, `paused`, or how it ended.
         reason: Why.
-        files: Small files that are kept with it.
+        files: Small files that are kept with it, and a study's folder of plots.
         best: The folder of the best checkpoint; None if there is none, or more may come.
     """
 
@@ -108,6 +108,7 @@ def _of_study(folder: Path) -> Facts:
     seen = [status.read(each) for each in layout.trials(folder)]
     running = any((each / layout.CLAIM).exists() for each in layout.trials(folder))
     state = "running" if running else "done"
+    plots = folder / layout.PLOTS
     tables = _there(folder, layout.STUDY, layout.TRIALS_TABLE, layout.TRIALS_PARQUET)
     return Facts(
         folder=folder,
@@ -123,7 +124,7 @@ def _of_study(folder: Path) -> Facts:
         notes="",
         state=state,
         reason="",
-        files=[*tables, *sorted((folder / layout.PLOTS).glob("*"))],
+        files=[*tables, *([plots] if plots.is_dir() else [])],
         best=None,
     )
 

@@ -184,4 +184,11 @@ def all_of(folder: Path, name: str, *, whole: bool, rehearses: bool = False) -> 
 
 
 def _digest(path: Path) -> str:
-    return f"{zlib.crc32(path.read_bytes()):08x}"
+    """Changes with a file, or with any of a folder."""
+    if path.is_dir():
+        return _sum("".join(_digest(each) for each in sorted(path.iterdir())).encode())
+    return _sum(path.read_bytes())
+
+
+def _sum(content: bytes) -> str:
+    return f"{zlib.crc32(content):08x}"
