@@ -37,6 +37,19 @@ def main() -> None:
         print(json.dumps(compare(Path(scratch), texts)), flush=True)
 
 
+def many(count: int, *, rounds: int) -> dict[str, list[float]]:
+    """The seconds of `--mode=runs` over many folders, first and again, round by round."""
+    found: dict[str, list[float]] = {"first": [], "again": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch) / "runs", count, configuration())
+        flags = ("--mode=runs", f"--model_dir={scratch}/runs", "--sort=-accuracy")
+        for number in range(rounds):
+            os.environ["XDG_CACHE_HOME"] = f"{scratch}/cache-{number}"
+            for name in found:
+                found[name].append(_seconds(*flags))
+    return found
+
+
 def configuration() -> dict[str, str]:
     """The texts of params.yaml and config.gin of digits.gin."""
     from runner import config

@@ -13,6 +13,7 @@ from typing import Any
 
 import benchmark_memory as memory
 import benchmark_rounds as rounds
+import benchmark_runs
 import benchmark_studies
 from benchmark_figures import Comparison, Ratio
 
@@ -191,6 +192,13 @@ def studies(options: Options) -> Iterator[Comparison]:
         yield Comparison(what, "s", {"runner": found})
 
 
+def runs(options: Options) -> Iterator[Comparison]:
+    """The table of many runs: with nothing remembered of them, and again."""
+    for count, most in ((1000, 1), (10_000, 5)):
+        found = benchmark_runs.many(count, rounds=max(options.repeats // 3, 1))
+        yield Comparison(f"--mode=runs over {count:,} folders, at most {most}", "s", found)
+
+
 SECTIONS: dict[str, Section] = {
     "loop": loop,
     "fit": fit,
@@ -203,6 +211,7 @@ SECTIONS: dict[str, Section] = {
     "memory": resident,
     "growth": growth,
     "studies": studies,
+    "runs": runs,
 }
 
 
