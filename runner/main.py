@@ -108,7 +108,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
     if row and row.begin and not (given.print_config or given.dry_run):
-        row.begin(flags.values(given))
+        row.begin(vars(given))
     # Importing leaves no garbage; looking for it takes a quarter longer.
     with garbage.uncollected():
         from runner import config
