@@ -4,6 +4,7 @@ import argparse
 import re
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from runner import command_line, modes
@@ -112,10 +113,7 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
     if flags.select is not None and flags.select < 1:
         raise ConfigError(f"--select={flags.select}: must be 1 or more, the members to choose")
     modes.check_choice(flags.select or 0, flags.metric or "")
-    if (
-        flags.mode == "compare"
-        and len([each for each in (flags.runs or "").split(",") if each]) < 2
-    ):
+    if flags.mode == "compare" and len(runs_of(flags)) < 2:
         raise ConfigError("compare needs two runs: runner --mode=compare runs/a runs/b")
     seconds_of_watch(flags)
     if flags.mode == "report" and not (flags.output or ".html").endswith((".html", ".htm")):
@@ -217,6 +215,18 @@ def profile_steps(given: argparse.Namespace) -> tuple[int, int] | None:
     if given.profile_steps is None:
         return None
     return _range("--profile_steps", given.profile_steps)
+
+
+def runs_of(given: argparse.Namespace) -> list[Path]:
+    """The folders of `--runs`, whose names may have commas, as those of a study's trials have."""
+    found: list[Path] = []
+    parts = [each for each in (given.runs or "").split(",") if each]
+    while parts:
+        ends = range(len(parts), 0, -1)
+        length = next((n for n in ends if Path(",".join(parts[:n])).is_dir()), 1)
+        found.append(Path(",".join(parts[:length])))
+        parts = parts[length:]
+    return found
 
 
 def steps_of(given: argparse.Namespace) -> tuple[int, int]:

@@ -100,7 +100,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             stop=stop,
             like=given.like,
             steps=flags.steps_of(given) if "steps" in row.takes else (0, 0),
-            runs=[Path(each) for each in (given.runs or "").split(",") if each],
+            runs=flags.runs_of(given),
             select=given.select or 0,
             metric=given.metric or "",
             watch=flags.seconds_of_watch(given),

@@ -57,6 +57,15 @@ def test_a_run_and_its_copy_are_equal(compared, pair):
     assert f"{pair[0]} and {pair[1]}: the same, bit by bit" in shown
 
 
+def test_trials_are_named_as_a_study_names_them(compared, trained, tmp_path):
+    """Their names have commas, which part the folders of --runs, too."""
+    names = [tmp_path / f"000{n}-rate=0.1,seed=0" for n in (0, 1)]
+    for name in names:
+        shutil.copytree(trained, name)
+    _, last = compared(f"--runs={names[0]},{names[1]}", code=0)
+    assert last["runs"] == [str(name) for name in names]
+
+
 def test_a_single_bit_of_a_checkpoint_is_found_and_its_variable_named(compared, pair):
     flip(pair[1] / "ckpt-40", f"model/layer_with_weights-0/kernel{tensor_bundle.VALUE}")
     shown, last = compared(*pair, code=5)
