@@ -129,7 +129,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="NAME",
         help="for predict and ensemble: validation (the default), train, test, or the name of an "
-        "evaluation set",
+        "evaluation set; for eval: test, which tests the best weights",
     )
     group.add_argument(
         "--output",

@@ -223,7 +223,7 @@ OWN_FLAGS = (
 )
 MODES: Mapping[str, Mode] = {
     "train": Mode(train, trains=True, evaluates=False, profiles=True),
-    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint",)),
+    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint", "data")),
     "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
     "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),

@@ -166,6 +166,13 @@ class TestConfig(base_config.Config):
         None, "Given to the task's `build_inputs`; None: nothing is tested."
     )
     last: bool = setting(False, "Whether the last weights are tested, too.")
+    at_end: bool = setting(
+        True,
+        "Whether a run tests when it has ended; if not, `--mode=eval --data=test` can. A study's "
+        "trials do not: the study tests those of the configuration that it chooses.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
 
 
 @dataclasses.dataclass
@@ -487,8 +494,9 @@ class StudyConfig(base_config.Config):
     stopping: str = setting(
         "",
         "Which trials pause early, at rungs, and go on only if they do well: `asha`, `hyperband`, "
-        "`median`; empty: none. Not with `tpe` and `cma_es`.",
-        allowed=one_of("", "asha", "hyperband", "median"),
+        "`median`; empty: none. With `pbt` (population based training) all pause, and the worst go "
+        "on from checkpoints of the best, with other values. Not with `tpe` and `cma_es`.",
+        allowed=one_of("", "asha", "hyperband", "median", "pbt"),
         resume=REPORTS,
         read="elsewhere",
     )
@@ -503,8 +511,17 @@ class StudyConfig(base_config.Config):
     factor: int = setting(
         3,
         "Each rung is this many times as far as the one before, and one of this many trials goes "
-        "on from it. With `median`, rungs are evenly spaced, and the better half goes on.",
+        "on from it. With `median`, rungs are evenly spaced, and the better half goes on. With "
+        "`pbt`, too, and one of this many members is replaced.",
         allowed=number(at_least=2),
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    resample: float = setting(
+        0.25,
+        "With `pbt`, how often a value is drawn anew; else it becomes a fifth more or less, or its "
+        "neighbour in a list.",
+        allowed=number(at_least=0, at_most=1),
         resume=REPORTS,
         read="elsewhere",
     )

@@ -21,7 +21,7 @@ def build(
     built: evaluator.Evaluator,
     folder: Path,
     *,
-    best_folders: Iterable[str],
+    best_folders: Iterable[Path],
     rows: history.History,
 ) -> "FinalTest | None":
     """The final test, recorded in `folder`; None if no test data are configured."""
@@ -43,7 +43,7 @@ class FinalTest:
         config: The experiment.
         built: The evaluator; it holds the last weights at the end.
         folder: The run's, or the evaluator's own.
-        best_folders: The names of the folders of best checkpoints in it; the first is tested.
+        best_folders: The folders of best checkpoints; what is in the first is tested.
         rows: The history in `folder`.
     """
 
@@ -53,7 +53,7 @@ class FinalTest:
         built: evaluator.Evaluator,
         folder: Path,
         *,
-        best_folders: Iterable[str],
+        best_folders: Iterable[Path],
         rows: history.History,
     ) -> None:
         data = config.run.test.data
@@ -61,7 +61,7 @@ class FinalTest:
         self._evaluator = built
         self._dataset = evaluation_sets.dataset(config, built.task, data, "TestConfig.data")
         self._folder = folder
-        self._best = next((folder / name for name in best_folders), None)
+        self._best = next(iter(best_folders), None)
         self._rows = rows
         self._pictures = evaluation_log.drawing(config, built.task)
 

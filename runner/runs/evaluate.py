@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.checkpoints import selection
+from runner.checkpoints import checkpoint_files, selection
 from runner.configuration import functions
 from runner.core import closing, console, layout
 from runner.errors import ConfigError, RunnerError
@@ -16,7 +16,9 @@ from runner.runs.request import Outcome, Request, Results, results
 
 
 def evaluate(request: Request) -> Outcome:
-    """Evaluates the checkpoints that the request names."""
+    """Evaluates the checkpoints that the request names, or tests the run."""
+    if request.data:
+        return _tested(request)
     experiment, model_dir = request.config, request.model_dir
     plan = policies.of(experiment)
     paths = selection.select(model_dir, request.checkpoint, best=list(plan.best_folders))
@@ -42,6 +44,28 @@ def evaluate(request: Request) -> Outcome:
     return Outcome(made, run.evaluator)
 
 
+def _tested(request: Request) -> Outcome:
+    """Tests a run's best weights, once, in the folder of an evaluator of its own."""
+    model_dir, given = request.model_dir, f"--data={request.data}"
+    if request.data != layout.TEST:
+        raise ConfigError(
+            f"{given}: eval takes --data=test; without it, the validation data and the evaluation "
+            "sets are evaluated"
+        )
+    if request.checkpoint:
+        raise ConfigError(f"{given} tests the best weights: leave out --checkpoint")
+    if request.config.run.test.data is None:
+        raise ConfigError(f"{given}: there are no test data (TestConfig.data)")
+    if checkpoint_files.latest(model_dir) is None:
+        raise ConfigError(f"there is no checkpoint to test in {model_dir}")
+    plan = policies.of(request.config)
+    with _evaluator(request, plan, layout.TEST, keeps_best=False) as run:
+        tested = run.test()
+    made = results("done", [], None, model_dir, test=tested, limited=request.limits)
+    made["step"] = max(each["step"] for each in tested.values())
+    return Outcome(made, run.evaluator)
+
+
 def continuous_eval(request: Request) -> Outcome:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
     plan = policies.of(request.config)
@@ -55,7 +79,9 @@ def continuous_eval(request: Request) -> Outcome:
             note=console.say,
         )
         reason = run.follow(training)
-        tested = run.test() if training.state in ("done", "stopped") else {}
+        tested = {}
+        if training.state in ("done", "stopped") and request.config.run.test.at_end:
+            tested = run.test()
     made = results(
         "stopped" if reason else "done",
         [row for row in run.history.evaluations if row.is_own],

@@ -62,8 +62,10 @@ class EvaluatorRun:
             actions=request.eval_actions,
             keeps_best=keeps_best,
         )
+        own = folder if keeps_best else self._model_dir
+        best = [own / name for name in plan.best_folders]
         self._final_test = final_test.build(
-            config, self.evaluator, folder, best_folders=plan.best_folders, rows=self.history
+            config, self.evaluator, folder, best_folders=best, rows=self.history
         )
 
     def evaluate(self, path: Path) -> None:

@@ -57,7 +57,7 @@ def open_run(
     outputs = evaluations.Outputs(folder, state.history, boards, line)
     tested = None
     if evaluates:
-        best = plan.best_folders
+        best = [folder / name for name in plan.best_folders]
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
     return training_run.TrainingRun(
         state=state,

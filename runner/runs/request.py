@@ -56,7 +56,7 @@ class Request:
         checkpoint: What is evaluated, exported or predicted with: see
             `runner.checkpoints.selection`; empty: what the mode takes by default.
         data: What `predict` predicts: `validation`, `train`, `test` or the name of an evaluation
-            set; empty: `validation`.
+            set; empty: `validation`. For `eval`: `test`; empty: what training evaluates.
         output: Where `predict` writes; None: in the run's folder. Where a mode that has no folder
             keeps its results; None: nowhere.
         overwrite: Whether `predict` replaces its output.

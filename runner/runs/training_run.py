@@ -140,9 +140,10 @@ class TrainingRun:
 
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for, after the run has ended at `step`."""
+        if self.final_test is None or not self.state.config.run.test.at_end:
+            return {}
         with self.spent.on("evaluation"):
-            path = self.state.store.path(step)
-            return self.final_test.run(step, path) if self.final_test else {}
+            return self.final_test.run(step, self.state.store.path(step))
 
     def _save(self) -> Path:
         """Commits, and returns the checkpoint once it is on disk."""
@@ -197,7 +198,7 @@ class TrainingRun:
         left += [f"{folder}/" for folder in self.policies.best_folders]
         actions = [each for each in run.actions if each.at in ("best", "evaluation")]
         left += [f"the action {each.action.name} at {each.at!r}" for each in actions]
-        return [*left, "the test"] if run.test.data is not None else left
+        return [*left, "the test"] if run.test.data is not None and run.test.at_end else left
 
     def close(self) -> None:
         """Flushes what is still in memory, and releases it."""

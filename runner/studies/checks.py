@@ -1,14 +1,16 @@
 """Whether every trial of a study can be configured, before any of them starts."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner import config
-from runner.configuration import folding
+from runner.configuration import folding, printing
 from runner.errors import ConfigError, RunnerError
+from runner.run_folder import config_change
 from runner.runs.request import Request
 from runner.studies import plan, space, worker
+from runner.studies.population import Population
 
 _ALL = 50  # combinations; of more, each value is tried once
 
@@ -26,6 +28,7 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
     """
     problems: dict[str, None] = {}
     seen: dict[str, set[str]] = {}
+    first: Any = None
     for chosen in _chosen(planned):
         facts = {"parameters": chosen, "seed": planned.seeds[0], "fold": planned.folds[0]}
         try:
@@ -34,6 +37,9 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
             problems.update(dict.fromkeys(str(error).splitlines()))
         else:
             seen.setdefault(config.as_yaml(made), set()).add(space.plain(chosen))
+            first = first or printing.plain(made)
+            if isinstance(planned.rungs, Population):
+                problems.update(dict.fromkeys(_fixed(config_change.compare(first, made))))
     for same in (each for each in seen.values() if len(each) > 1):
         problems[
             f"--vary: {' and '.join(sorted(same)[:2])} configure the same experiment: a value is "
@@ -75,6 +81,21 @@ def divided(request: Request, facts: Mapping[str, Any]) -> dict[str, Any]:
     own = {**facts, "fold": None}
     made = load(request, worker.arguments(own)) if facts["parameters"] else request.config
     return folding.parameters(made, study.folds, facts["fold"])
+
+
+def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
+    """Why what varies cannot change in a run that goes on."""
+    for each in changes:
+        kinds = {type(each.old), type(each.new)}
+        optimizes = each.path.startswith("trainer.optimizer_config.") and kinds <= {int, float}
+        shapes_nothing = each.path.startswith("task.") and kinds <= {int, float} and float in kinds
+        is_data = each.path.startswith(("task.train_data", "task.validation_data"))
+        if is_data or not (optimizes or shapes_nothing):
+            yield (
+                f"--vary: {each.path} cannot change in a run that goes on, as with "
+                "StudyConfig.stopping = 'pbt'. What can: numbers of the optimizer and its schedule "
+                "(trainer.optimizer_config), and those of the task that are not whole, as dropout"
+            )
 
 
 def load(request: Request, arguments: list[str]) -> config.Experiment:

@@ -18,6 +18,11 @@ def comparisons(found: Summary) -> list[str]:
     chosen = found.chosen
     if chosen is None or len(found.configurations) == 1:
         return []
+    if any(each.lineage for each in found.trials):
+        return [
+            "members of a population copy each other: nothing says which differences are chance; "
+            "studies with other values of RunConfig.seed would"
+        ]
     if chosen.replaced:
         return [f"{chosen.name} has trials that count as the worst: nothing is compared with it"]
     if len(chosen.scores) < 2:
@@ -73,6 +78,7 @@ def notes(found: Summary) -> list[str]:
         *_worst(found),
         *_not_counted(found),
         *_budgets(found),
+        *_population(found),
         *_folds(found),
         *_missing_metrics(found),
         *_doubles(found),
@@ -148,6 +154,40 @@ def _budgets(found: Summary) -> Iterator[str]:
         )
 
 
+def _population(found: Summary) -> Iterator[str]:
+    """How many copies were made, what all that took, and which the chosen one goes back to."""
+    copies = [each for each in found.trials if each.lineage]
+    if not copies:
+        return
+    steps = sum(each.step - (each.lineage.step if each.lineage else 0) for each in found.trials)
+    times = len({each.lineage.generation for each in copies if each.lineage})
+    yield (
+        f"a population of {len(found.trials) - len(copies):,}: {counted(len(copies), 'time')}, at "
+        f"{counted(times, 'pause')}, one of the worst was left for a copy of one of the best; "
+        f"{steps:,} steps were trained in all"
+    )
+    if found.chosen:
+        chain = ancestry(found.chosen.trials[0], found.trials)
+        yield f"lineage of {found.chosen.name}: {', then '.join(map(_part, chain))}"
+
+
+def _part(one: Trial) -> str:
+    values = {name.rpartition(".")[2]: value for name, value in one.parameters.items()}
+    start = f" from step {one.lineage.step:,}" if one.lineage else ""
+    return f"trial {one.number}{start} with " + ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )
+
+
+def ancestry(one: Trial, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials whose checkpoints a trial goes back to, the first one first, and itself."""
+    by_number, chain = {each.number: each for each in trials}, [one]
+    while (lineage := chain[0].lineage) and lineage.parent in by_number:
+        chain.insert(0, by_number[lineage.parent])
+    return chain
+
+
 def _folds(found: Summary) -> Iterator[str]:
     if len({each.fold for each in found.trials}) > 1:
         yield "folds share training data: the intervals are widened for that"
@@ -170,10 +210,10 @@ def _doubles(found: Summary) -> Iterator[str]:
 
 def _tests(found: Summary) -> Iterator[str]:
     """How often the test was looked at."""
-    tested = [one for one in found.configurations if any(each.test for each in one.trials)]
-    others = [one for one in tested if one is not found.chosen]
-    if others:
-        times = sum(bool(each.test) for one in tested for each in one.trials)
+    tested = [one for one in found.configurations if any(each.tests for each in one.trials)]
+    others = [one for one in tested if one is not found.to_test]
+    if others or any(each.tests > 1 for each in found.trials):
+        times = sum(each.tests for one in tested for each in one.trials)
         yield (
             f"warning: the test data were looked at {times:,} times, for "
             f"{counted(len(tested), 'configuration')}. Only the chosen one's test is shown; a "

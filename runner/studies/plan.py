@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runner.core import spelling
 from runner.errors import ConfigError
 from runner.studies import rungs, space, suggest, trial
+from runner.studies.population import Population
 from runner.studies.rungs import Rungs
 from runner.studies.trial import Trial
 
@@ -37,7 +38,7 @@ class Plan:
     seeds: Sequence[int]
     folds: Sequence[int | None]
     objective: trial.Objective
-    rungs: Rungs | None = None
+    rungs: Rungs | Population | None = None
 
     def __post_init__(self) -> None:
         self._chosen: dict[int, Mapping[str, Any]] = {}
@@ -83,6 +84,8 @@ class Plan:
         chosen = [*self._configurations(there)]
         for number, each in enumerate(chosen):
             yield from self._trials(number, each, self.seeds)
+        if isinstance(self.rungs, Population):
+            yield from self.rungs.copies(there)
         if self.options.best and len(chosen) == self._choices:
             for number in self._best(chosen, there):
                 yield from self._trials(number, chosen[number], self._further)
@@ -209,9 +212,12 @@ def of(experiment: "config.Experiment") -> Plan:
     _check_best(options, metric)
     objective = trial.Objective(metric, trainer.best_checkpoint_metric_comp == "higher")
     folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
-    made = Plan(options, parameters, seeds, folds, objective, _rungs(experiment, objective))
+    made = Plan(options, parameters, seeds, folds, objective)
+    made.rungs = _rungs(experiment, made)
     if made.size > space.MOST:
         raise ConfigError(f"that makes {made.size:,} trials, more than {space.MOST:,}")
+    if isinstance(made.rungs, Population) and made.size < 2:
+        raise ConfigError("StudyConfig.stopping = 'pbt' needs two members or more")
     return made
 
 
@@ -240,7 +246,7 @@ def _check_best(options: "run_config.StudyConfig", metric: str) -> None:
         )
 
 
-def _rungs(experiment: "config.Experiment", objective: trial.Objective) -> Rungs | None:
+def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | None:
     """Where trials pause.
 
     Raises:
@@ -255,7 +261,7 @@ def _rungs(experiment: "config.Experiment", objective: trial.Objective) -> Rungs
             f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}: what a "
             "paused trial has reached may change, and choices would not be reproducible"
         )
-    if not objective.metric:
+    if not made.objective.metric:
         raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
     first, every = options.first_rung or trainer.validation_interval, trainer.validation_interval
     if every <= 0 or first % every:
@@ -269,4 +275,24 @@ def _rungs(experiment: "config.Experiment", objective: trial.Objective) -> Rungs
             f"{trainer.train_steps}"
         )
     where = rungs.steps(first, options.factor, trainer.train_steps, rule=options.stopping)
+    if options.stopping == "pbt":
+        _check_population(options, made.parameters)
+        return Population(made.parameters, where, options, made.is_final)
     return Rungs(options.stopping, where, options.factor)
+
+
+def _check_population(
+    options: "run_config.StudyConfig", parameters: Sequence[space.Parameter]
+) -> None:
+    """Raises ConfigError if these cannot be the members of a population."""
+    rule = "StudyConfig.stopping = 'pbt'"
+    if not parameters:
+        raise ConfigError(f"{rule} changes values as members go on: give --vary")
+    if options.folds or len(options.seeds) > 1:
+        raise ConfigError(
+            f"{rule} takes one seed and no folds: members copy each other's weights, which were "
+            "trained on each other's data. For several populations, make several studies"
+        )
+    for each in parameters:
+        if each.when:
+            raise ConfigError(f"--vary={each.text}: {rule} takes no conditions")

@@ -1,27 +1,41 @@
 """What a study shows while it works: what runs, what has ended, and how long it will take."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from runner.core import console
+from runner.reporting import table
 from runner.studies import plan, trial
 from runner.studies.trial import Trial
 
 _ENDED = (*trial.FINISHED, "diverged", "refused", "failed")
+_PAUSE = 0.5
+_MOST = 20  # trials shown
 
 
 class Board:
-    """The live lines.
+    """The live lines: on a terminal a table of what runs, and below it a line for the whole.
 
     Args:
         size: How many trials there will be.
+        screen: The console.
+        clock: Seconds, for tests to inject.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        screen: console.Console = console.STDERR,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._size = size
-        self._began = time.monotonic()
-        self._shown = 0.0
+        self._screen = screen
+        self._clock = clock
+        self._began = clock()
+        self._shown = float("-inf")
         self._ended = 0  # since this process began
+        self._starts: dict[tuple[int, int], tuple[float, int]] = {}
 
     def ended(self, one: Trial) -> None:
         """Says how a trial has ended."""
@@ -29,13 +43,39 @@ class Board:
         metric = one.objective.metric
         value = f", best {metric} {one.best[metric]:.4g}" if metric in one.best else ""
         why = f": {one.reason}" if one.reason else ""
-        console.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
+        self._screen.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
 
-    def show(self, trials: Sequence[Trial], running: Sequence[int]) -> None:
-        """Redraws the live line, now and then."""
-        if time.monotonic() - self._shown < console.STDERR.pause:
+    def show(self, trials: Sequence[Trial], running: Mapping[int, int]) -> None:
+        """Redraws what is live, now and then.
+
+        Args:
+            trials: All trials, as far as they are known.
+            running: The numbers of those that run here, and the steps that they train to; 0 for one
+                that is tested.
+        """
+        if self._clock() - self._shown < max(self._screen.pause, _PAUSE):
             return
-        self._shown = time.monotonic()
+        self._shown = self._clock()
+        line = self._whole(trials, running)
+        if self._screen.is_live and running:
+            now = [trial.read(each.folder) for each in trials if each.number in running][:_MOST]
+            rows = [["trial", "", "step", now[0].objective.metric, "left"]]
+            rows += [self._row(each, running[each.number]) for each in now]
+            lines = table.aligned(rows, left=2, width=self._screen.width)
+            line = "\n".join([*lines, line])
+        self._screen.show(line)
+
+    def _row(self, one: Trial, goal: int) -> list[str]:
+        if not goal:
+            return [str(one.number), one.described, "test", "", ""]
+        began, first = self._starts.setdefault((one.number, goal), (self._clock(), one.step))
+        seconds, steps = self._clock() - began, one.step - first
+        left = _duration(seconds / steps * (goal - one.step)) if steps > 0 else ""
+        value = one.last.get(one.objective.metric)
+        shown = "" if value is None else f"{value:.4g}"
+        return [str(one.number), one.described, f"{one.step:,} of {goal:,}", shown, left]
+
+    def _whole(self, trials: Sequence[Trial], running: Mapping[int, int]) -> str:
         over = sum(each.state in _ENDED for each in trials)
         words = [f"{over} of {self._size} trials", f"running {', '.join(map(str, running)) or '-'}"]
         known = [(value, each) for each in trials if (value := plan.worth(each)) is not None]
@@ -44,9 +84,9 @@ class Board:
             if best.best:
                 words.append(f"best {best.best[best.objective.metric]:.4g} (trial {best.number})")
         if self._ended:
-            seconds = (time.monotonic() - self._began) / self._ended * (self._size - over)
+            seconds = (self._clock() - self._began) / self._ended * (self._size - over)
             words.append(f"about {_duration(seconds)} left")
-        console.show(" | ".join(words))
+        return " | ".join(words)
 
 
 def _duration(seconds: float) -> str:

@@ -106,10 +106,10 @@ def _best(one: Trial, step: int) -> float:
 
 
 def steps(first: int, factor: int, end: int, *, rule: str) -> list[int]:
-    """The steps of rungs from `first` on: ascending by a factor, or evenly for `median`."""
+    """The steps of rungs from `first` on: ascending by a factor, or evenly."""
     found = [first]
     while found[-1] < end:
-        found.append(found[-1] + first if rule == "median" else found[-1] * factor)
+        found.append(found[-1] * factor if rule in ("asha", "hyperband") else found[-1] + first)
     return [*(each for each in found if each < end), end]
 
 

@@ -16,12 +16,13 @@ from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
 from runner.run_folder import claim
 from runner.runs.request import Request
-from runner.studies import checks, plan, progress, publish, space, trial, warm, worker
+from runner.studies import checks, creation, plan, progress, publish, testing, trial, warm, worker
 from runner.studies.trial import Trial
 
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
 _LOCK = "planning.lock"
+_LENGTH = "TrainerConfig.train_steps"
 
 
 def study(request: Request) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def study(request: Request) -> dict[str, Any]:
     with request.stop.deferred():
         workshop.run()
     request.stop.check()
-    results = _results(folder, workshop.trials)
+    results = _results(folder, workshop)
     launch.start(request.config.run.loggers, folder)
     if workshop.why_set_aside and (left := workshop.left):
         raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
@@ -70,11 +71,13 @@ class Workshop:
     Attributes:
         trials: All trials, by number.
         why_set_aside: Why this machine takes no more trials; empty while it does.
+        untested: Why a trial could not be tested, by its folder's name.
     """
 
     def __init__(self, request: Request, planned: plan.Plan, there: list[Trial]) -> None:
         self.trials = there
         self.why_set_aside = ""
+        self.untested: dict[str, str] = {}
         self._request = request
         self._plan = planned
         planned.begin(there)
@@ -84,6 +87,8 @@ class Workshop:
         self._threads = 0 if request.config.run.intra_op_threads else self._room.threads
         self._fresh = False
         self._failures = 0  # in a row
+        self._is_planned = False  # whether all trials are there that are wanted now
+        self._is_tested_elsewhere = False
         self._looked = 0.0
         self._silence = claim.Silence()
         self._board = progress.Board(planned.size)
@@ -96,7 +101,7 @@ class Workshop:
             console.say(f"{self._room}")
         try:
             while not self._request.stop.requested and self._step():
-                self._board.show(self.trials, [job.one.number for job in self._jobs])
+                self._board.show(self.trials, {job.one.number: job.goal for job in self._jobs})
                 time.sleep(_POLL_SECONDS)
         finally:
             for job in self._jobs:
@@ -115,7 +120,8 @@ class Workshop:
         if time.monotonic() - self._looked > _LOOK_SECONDS and not self._is_full:
             self._look()
             self._fill()
-        others = any(each.state == "running" for each in self.trials)
+        others = self._is_tested_elsewhere or not self._is_planned
+        others = others or any(each.state == "running" for each in self.trials)
         return bool(self._jobs) or (others and not self._is_set_aside)
 
     @property
@@ -150,6 +156,7 @@ class Workshop:
         """Creates the folders of trials that are wanted and not there."""
         there = {each.key for each in self.trials}
         missing = [each for each in self._plan.wanted(self.trials) if _key(each) not in there]
+        self._is_planned = not missing
         if not missing:
             return
         with worker.alone(self._folder / _LOCK) as first:
@@ -161,16 +168,11 @@ class Workshop:
             for facts in missing:
                 if (key := _key(facts)) not in there:
                     there.add(key)
-                    self._create(number, facts)
+                    facts = {"number": number, **facts, "objective": list(self._plan.objective)}
+                    folder = creation.create(self._request, facts)
+                    self.trials.append(trial.read(folder))
                     number += 1
-
-    def _create(self, number: int, facts: dict[str, Any]) -> None:
-        what = [space.described(facts["parameters"])]
-        what += [f"seed={facts['seed']}"]
-        what += [f"fold={facts['fold']}"] if facts["fold"] is not None else []
-        folder = self._folder / layout.TRIALS / f"{number:04}-{','.join(filter(None, what))}"
-        trial.write(folder, {"number": number, **facts, "objective": list(self._plan.objective)})
-        self.trials.append(trial.read(folder))
+        self._is_planned = True
 
     def _fill(self) -> None:
         """Starts trials: those that were promoted first."""
@@ -184,22 +186,43 @@ class Workshop:
         rungs, running = self._plan.rungs, any(each.state == "running" for each in self.trials)
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))
+        elif not running and all(job.tests for job in self._jobs):
+            self._test()
+
+    def _test(self) -> None:
+        """Tests what was chosen, now that nothing is left to train."""
+        self._is_tested_elsewhere = False
+        if not self._is_planned or self._is_set_aside or self._request.config.run.test.data is None:
+            return
+        mine = {job.one.folder.name for job in self._jobs} | self.untested.keys()
+        for one in testing.due(self.trials):
+            self._replace(now := trial.read(one.folder))
+            if now.tests or now.folder.name in mine:
+                continue
+            if self._is_full or not worker.has_memory(self._jobs):
+                return
+            if not self._start(now, 0, tests=True):
+                self._is_tested_elsewhere = True
 
     def _target(self, one: Trial) -> int | None:
         """The step that a trial is to go to, 0 for its end; None while it is to wait."""
         rungs = self._plan.rungs
         return rungs.target(one, self.trials) if rungs else 0
 
-    def _start(self, one: Trial, step: int) -> None:
+    def _start(self, one: Trial, step: int, *, tests: bool = False) -> bool:
+        """Starts a trial, to pause at a step, or its test; False if another worker is at it."""
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
         divided = checks.divided(self._request, facts)
         own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
         taken = {job.gpu for job in self._jobs}
         gpu = next((each for each in self._room.gpus if each not in taken), None)
         command = [*self._request.arguments, *own]
-        job = worker.Job(one, command, gpu=gpu, fresh=self._fresh)
+        whole = one.parameters.get(_LENGTH, self._request.config.trainer.train_steps)
+        goal = 0 if tests else step or whole
+        job = worker.Job(one, command, gpu=gpu, fresh=self._fresh, goal=goal)
         if job.is_held:
             self._jobs.append(job)
+        return job.is_held
 
     def _end(self, job: worker.Job) -> None:
         self._jobs.remove(job)
@@ -214,7 +237,13 @@ class Workshop:
                 self._threads = 0  # which cannot be set where TensorFlow has been used
             return
         now = trial.read(job.one.folder)
-        self.trials = [now if each.number == now.number else each for each in self.trials]
+        self._replace(now)
+        if job.tests:
+            if now.tests:
+                console.say(f"{now.folder.name}: tested")
+            elif not self._request.stop.requested:
+                self.untested[now.folder.name] = job.reason()
+            return
         self._board.ended(now)
         failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
         self._failures = self._failures + 1 if failed else 0
@@ -224,6 +253,9 @@ class Workshop:
                 f"(StudyConfig.failures), the last with: {now.reason}"
             )
             console.say(self.why_set_aside)
+
+    def _replace(self, now: Trial) -> None:
+        self.trials = [now if each.number == now.number else each for each in self.trials]
 
     def _is_open(self, one: Trial) -> bool:
         if one.state == "running":
@@ -235,19 +267,23 @@ class Workshop:
 
 
 def _key(facts: dict[str, Any]) -> str:
-    return trial.key(facts["parameters"], facts["seed"], facts["fold"])
+    return trial.key(facts["parameters"], facts["seed"], facts["fold"], facts.get("lineage"))
 
 
 def _number(path: Path) -> int:
     return int(path.name.partition("-")[0])
 
 
-def _results(folder: Path, trials: list[Trial]) -> dict[str, Any]:
+def _results(folder: Path, workshop: Workshop) -> dict[str, Any]:
     """What the command prints; the files that say what the trials say together are written."""
     counts: dict[str, int] = {}
-    for each in trials:
+    for each in workshop.trials:
         counts[each.state] = counts.get(each.state, 0) + 1
         if each.state in ("failed", "refused", "diverged"):
             console.say(f"{each.folder.name} {each.state}: {each.reason}", style="red")
-    said = publish.publish(folder, trials)
+    for name, reason in workshop.untested.items():
+        console.say(f"{name} could not be tested: {reason}", style="red")
+    said = publish.publish(folder, workshop.trials)
+    if workshop.untested:
+        said["not_tested"] = workshop.untested
     return {"status": "done", "trials": counts, **said, "model_dir": str(folder)}

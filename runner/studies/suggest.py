@@ -89,11 +89,12 @@ def _sobol(dimensions: int, seed: int, number: int) -> list[float]:
 
 def _placed(parameters: Sequence[space.Parameter], shares: Sequence[float]) -> Chosen:
     """The values at these places, each from 0 to below 1."""
-    values = [_at(each, share) for each, share in zip(parameters, shares, strict=True)]
+    values = [at(each, share) for each, share in zip(parameters, shares, strict=True)]
     return space.only_applying(parameters, [each.name for each in parameters], values)
 
 
-def _at(parameter: space.Parameter, share: float) -> Any:
+def at(parameter: space.Parameter, share: float) -> Any:
+    """The value at a place, from 0 to below 1, in the list or the range of a parameter."""
     values = parameter.values
     if parameter.kind == "list":
         return values[int(share * len(values))]

@@ -82,6 +82,12 @@ class Summary:
         first = next(iter(self.configurations), None)
         return first if first and first.is_finished and first.scores else None
 
+    @property
+    def to_test(self) -> Configuration | None:
+        """What is tested: the chosen configuration; where no metric decides, the only one."""
+        only = len(self.configurations) == 1 and self.configurations[0].is_finished
+        return self.chosen or (self.configurations[0] if only else None)
+
     @functools.cached_property
     def differences(self) -> list[tuple[Configuration, Difference]]:
         """How much more the chosen one scores than each other that has finished, in order.
@@ -124,7 +130,7 @@ def of(trials: Sequence[Trial]) -> Summary:
         if each.state in FINISHED and _is_finite(each.best, objective.metric)
     ]
     worst = max(values, key=objective.worse, default=math.nan)
-    name = _naming([each.parameters for each in trials])
+    name = _naming(trials)
     made = [
         _configuration([*same.values()], name, objective, worst, _overlap(trials))
         for same in groups.values()
@@ -148,14 +154,14 @@ def _rank(each: Configuration, objective: Objective) -> tuple[bool, bool, float,
 
 def _configuration(
     trials: Sequence[Trial],
-    naming: Callable[[Mapping[str, Any]], Mapping[str, str]],
+    naming: Callable[[Trial], Mapping[str, str]],
     objective: Objective,
     worst: float,
     overlap: float,
 ) -> Configuration:
     finished = [each for each in trials if each.state in (*FINISHED, "diverged")]
     counted = finished or [each for each in trials if each.state in _BEGUN and each.last]
-    parameters, values = trials[0].parameters, naming(trials[0].parameters)
+    parameters, values = trials[0].parameters, naming(trials[0])
     replaced = sum(each.state == "diverged" or is_spoilt(each, objective) for each in counted)
     scores = {
         (each.seed, each.fold): value
@@ -224,17 +230,23 @@ def _overlap(trials: Iterable[Trial]) -> float:
     return 1 / (len(folds) - 1) if len(folds) > 1 else 0.0
 
 
-def _naming(
-    parameters: Sequence[Mapping[str, Any]],
-) -> Callable[[Mapping[str, Any]], Mapping[str, str]]:
-    """A function from a trial's parameters to those that vary, with short names and as text."""
+def _naming(trials: Sequence[Trial]) -> Callable[[Trial], Mapping[str, str]]:
+    """A function from a trial to what varies, with short names and as text."""
+    parameters = [each.parameters for each in trials]
     names = list(dict.fromkeys(name for each in parameters for name in each))
     varying = [name for name in names if len({str(each.get(name)) for each in parameters}) > 1]
+    have_copies = any(each.lineage for each in trials)
     ends = [name.rpartition(".")[2] for name in varying]
     short = {
         name: end if ends.count(end) == 1 else name for name, end in zip(varying, ends, strict=True)
     }
-    return lambda each: {short[name]: _text(each.get(name)) for name in varying}
+
+    def named(one: Trial) -> Mapping[str, str]:
+        values = {short[name]: _text(one.parameters.get(name)) for name in varying}
+        origin = f"trial {one.lineage.parent} at {one.lineage.step:,}" if one.lineage else "-"
+        return {**values, "copy of": origin} if have_copies else values
+
+    return named
 
 
 def _text(value: Any) -> str:

@@ -21,6 +21,7 @@ from runner.studies.trial import Trial
 
 _MOST = 20  # configurations shown
 _DASH = "-"
+_MAY_BE_NONE = ("fold", "copy_of", "copied_at")
 
 
 def render(found: Summary, *, width: float = math.inf) -> str:
@@ -98,15 +99,16 @@ def _others(found: Summary, width: float) -> str:
 
 def _tested(found: Summary) -> str:
     """The test of the chosen configuration."""
-    if not (found.chosen and found.chosen.test):
+    tested = found.to_test
+    if not (tested and tested.test):
         return ""
     cells = [["test", "n", "mean", "95 % interval"]]
-    for name, spread in sorted(found.chosen.test.items()):
+    for name, spread in sorted(tested.test.items()):
         number = _format([spread])
         interval = _interval(spread, number)
         cells.append([name, str(spread.n), number(spread.mean), interval])
     lines = table.aligned(cells, left=1)
-    return "\n".join([f"test of the chosen one, {found.chosen.name}", *lines])
+    return "\n".join([f"test of the chosen one, {tested.name}", *lines])
 
 
 def _heads(found: Summary) -> list[str]:
@@ -173,7 +175,9 @@ def as_dict(found: Summary) -> dict[str, Any]:
         "objective": found.objective._asdict(),
         "trials": len(found.trials),
         "chosen": {"name": chosen.name, "parameters": chosen.parameters} if chosen else None,
-        "configurations": [_entry(each, is_chosen=each is chosen) for each in found.configurations],
+        "configurations": [
+            _entry(each, shows_test=each is found.to_test) for each in found.configurations
+        ],
         "differences": [
             {
                 "of": each.name,
@@ -184,12 +188,17 @@ def as_dict(found: Summary) -> dict[str, Any]:
             for each, gap in found.differences
             if chosen
         ],
+        "lineages": [
+            {"trial": each.number, **each.lineage._asdict()}
+            for each in found.trials
+            if each.lineage
+        ],
         "notes": findings.notes(found),
     }
 
 
-def _entry(each: Configuration, *, is_chosen: bool) -> dict[str, Any]:
-    spreads = {"best": each.best, "last": each.last, **({"test": each.test} if is_chosen else {})}
+def _entry(each: Configuration, *, shows_test: bool) -> dict[str, Any]:
+    spreads = {"best": each.best, "last": each.last, **({"test": each.test} if shows_test else {})}
     return {
         "name": each.name,
         "parameters": each.parameters,
@@ -223,6 +232,7 @@ def _arrow(found: Summary) -> pa.Table:
         "step": [each.step for each in trials],
         "seed": [each.seed for each in trials],
         "fold": [each.fold for each in trials],
+        **_lineages(trials),
         **{name: _column([each.parameters.get(name) for each in trials]) for name in parameters},
     }
     for at in ("best", "last"):
@@ -231,8 +241,18 @@ def _arrow(found: Summary) -> pa.Table:
     for name in tests:
         columns[name] = [_number(each.test, name) for each in trials]
     columns["reason"] = [each.reason for each in trials]
-    kinds = {"fold": pa.int64()}  # which pyarrow cannot tell where there are none
+    kinds = dict.fromkeys(_MAY_BE_NONE, pa.int64())  # which pyarrow cannot tell of none
     return pa.table({name: pa.array(each, kinds.get(name)) for name, each in columns.items()})
+
+
+def _lineages(trials: Sequence[Trial]) -> dict[str, list[Any]]:
+    """The columns of a population's study."""
+    if not any(each.lineage for each in trials):
+        return {}
+    return {
+        "copy_of": [each.lineage.parent if each.lineage else None for each in trials],
+        "copied_at": [each.lineage.step if each.lineage else None for each in trials],
+    }
 
 
 def _number(metrics: Mapping[str, float], name: str) -> float | None:

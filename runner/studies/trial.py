@@ -14,6 +14,7 @@ from runner.core import files, layout
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, history, records
 from runner.run_folder import claim_file, status
+from runner.studies import space
 
 State = Literal[
     "waiting",
@@ -49,6 +50,22 @@ class Objective(NamedTuple):
         return -value if self.higher else value
 
 
+class Lineage(NamedTuple):
+    """Which trial's checkpoint a member of a population went on from, see `population`.
+
+    Attributes:
+        member: The number of the trial that the member began as.
+        generation: The generation at whose end it was copied, from 0.
+        parent: The number of the trial that was copied.
+        step: The step of its checkpoint.
+    """
+
+    member: int
+    generation: int
+    parent: int
+    step: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Trial:
     """One run of a study.
@@ -67,10 +84,13 @@ class Trial:
         last: Metrics at the last evaluation.
         reason: Why it ended that way, in a few words.
         evaluations: All of them: step and metrics, oldest first.
-        test: Metrics of the test of the best weights; empty where nothing was tested.
+        test: Metrics of the newest test of the best weights, or where there are none of the last
+            ones; empty where nothing was tested.
+        tests: How many such tests there were.
         objective: What `best` follows from.
         failures: How often it has ended with exit code 1.
         kills: How often it was killed before it had come any further.
+        lineage: Which trial it is a copy of, up to a step; None: it began anew.
         more: What else trial.json says.
     """
 
@@ -86,30 +106,48 @@ class Trial:
     reason: str = ""
     evaluations: Sequence[tuple[int, Mapping[str, float]]] = ()
     test: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    tests: int = 0
     objective: Objective = Objective()  # noqa: RUF009, immutable
     failures: int = 0
     kills: int = 0
+    lineage: Lineage | None = None
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """What makes it this trial: two with the same are one."""
-        return key(self.parameters, self.seed, self.fold)
+        return key(self.parameters, self.seed, self.fold, self.lineage)
+
+    @property
+    def described(self) -> str:
+        """What varies, in a few words."""
+        return described(self.parameters, self.seed, self.fold)
 
     @property
     def configuration(self) -> str:
         """What it shares with the trials that differ only by seed and fold."""
-        return configuration(self.parameters)
+        return configuration(self.parameters, self.lineage)
 
 
-def configuration(parameters: Mapping[str, Any]) -> str:
+def configuration(parameters: Mapping[str, Any], lineage: Sequence[int] | None = None) -> str:
     """What trials with these parameters share."""
-    return json.dumps(parameters, sort_keys=True)
+    return json.dumps([parameters, lineage] if lineage else parameters, sort_keys=True)
 
 
-def key(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str:
+def key(
+    parameters: Mapping[str, Any],
+    seed: int,
+    fold: int | None,
+    lineage: Sequence[int] | None = None,
+) -> str:
     """The key of the trial with these."""
-    return json.dumps([parameters, seed, fold], sort_keys=True)
+    return json.dumps([parameters, seed, fold, *(lineage or ())], sort_keys=True)
+
+
+def described(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str:
+    """`initial_learning_rate=0.01,seed=0`."""
+    held_out = f"fold={fold}" if fold is not None else ""
+    return ",".join(filter(None, [space.described(parameters), f"seed={seed}", held_out]))
 
 
 def write(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -134,6 +172,7 @@ def read(folder: Path) -> Trial:
     try:
         number, parameters, seed = facts["number"], facts["parameters"], facts["seed"]
         fold, objective = facts.get("fold"), Objective(*facts.get("objective") or ())
+        lineage = Lineage(*facts["lineage"]) if facts.get("lineage") else None
     except (AttributeError, KeyError, TypeError) as error:
         raise RunnerError(
             f"{folder / layout.TRIAL} does not describe a trial: remove it"
@@ -141,7 +180,7 @@ def read(folder: Path) -> Trial:
     seen, attempts = status.read(folder), files.read_json_lines(folder / layout.ATTEMPTS)
     rows = history.read(folder / layout.HISTORY)
     own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
-    tests = [row for row in rows if isinstance(row, records.Test) and row.weights == "best"]
+    tests = _tests(folder, rows)
     state, reason = state_of(folder, seen, attempts)
     best = _best(own, objective)
     return Trial(
@@ -157,14 +196,16 @@ def read(folder: Path) -> Trial:
         reason=reason,
         evaluations=tuple((row.step, row.metrics) for row in own),
         test=tests[-1].metrics if tests else {},
+        tests=len(tests),
         objective=objective,
         failures=sum(row["exit_code"] == RunnerError.exit_code for row in attempts),
         kills=sum(row["exit_code"] < 0 for row in attempts),
+        lineage=lineage,
         more={name: facts[name] for name in facts.keys() - _FACTS},
     )
 
 
-_FACTS = {"number", "parameters", "seed", "fold", "objective"}
+_FACTS = {"number", "parameters", "seed", "fold", "objective", "lineage"}
 
 
 def all_of(study: Path) -> list[Trial]:
@@ -175,6 +216,13 @@ def all_of(study: Path) -> list[Trial]:
     """
     found = [read(each) for each in layout.trials(study) if (each / layout.TRIAL).exists()]
     return sorted(found, key=lambda each: each.number)
+
+
+def _tests(folder: Path, rows: Sequence[records.Record]) -> list[records.Test]:
+    """What the run itself has tested, and what evaluators have; see `Trial.test`."""
+    others = [history.read(each / layout.HISTORY) for each in layout.evaluators(folder)]
+    every = [row for each in (rows, *others) for row in each if isinstance(row, records.Test)]
+    return [row for row in every if row.weights == "best"] or every
 
 
 def _best(rows: Iterable[records.Evaluation], objective: Objective) -> records.Evaluation | None:

@@ -23,6 +23,7 @@ from runner.studies import space, trial, warm
 from runner.studies.trial import Trial
 
 _OUTPUT = "output.txt"
+_TEST_OUTPUT = "test_output.txt"
 _GRACE_SECONDS = 120.0
 _SILENT_SECONDS = 120.0
 _FEW_BEFORE_ANY_TRAINS = 2
@@ -45,6 +46,7 @@ def arguments(
     """
     found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
     values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
+    values.append("run.test.at_end=false")
     values += [f"{path}={json.dumps(value)}" for path, value in divided.items()]
     if pause_at:
         values.append(f"run.pause_at={pause_at}")
@@ -68,16 +70,28 @@ class Job:
         command: The flags of its command, without `--model_dir`.
         gpu: Which GPU it has for itself; None: as the environment says.
         fresh: Whether it is not to be forked.
+        goal: The step that it trains to; 0: it is tested instead.
 
     Attributes:
         one: The trial, as it was.
+        goal: As given.
+        tests: Whether it is tested.
         why_not: Why it cannot be forked, where `end` has returned `warm.NOT_WARM`.
         is_stuck: Whether that is because it hung.
     """
 
-    def __init__(self, one: Trial, command: Sequence[str], *, gpu: str | None, fresh: bool) -> None:
+    def __init__(
+        self,
+        one: Trial,
+        command: Sequence[str],
+        *,
+        gpu: str | None,
+        fresh: bool,
+        goal: int,
+    ) -> None:
         self.one = one
         self.gpu = gpu
+        self.goal, self.tests = goal, not goal
         self.why_not = (
             "an imported module uses TensorFlow while it is imported, and forks would hang"
         )
@@ -88,7 +102,7 @@ class Job:
         self._rows.changed()
         self._trains = False
         self._holds = contextlib.ExitStack()
-        self._output = one.folder / _OUTPUT
+        self._output = one.folder / (_OUTPUT if goal else _TEST_OUTPUT)
         self.is_held = self._hold()
         if self.is_held:
             self._start([*command, f"--model_dir={one.folder}"])
@@ -106,7 +120,8 @@ class Job:
         environment = {**os.environ, signals.ENDS_WITH_STDIN: "1"}
         if self.gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpu
-        whole = [sys.executable, "-m", "runner", "--mode=train_and_eval", *command]
+        mode = ["--mode=eval", "--data=test"] if self.tests else ["--mode=train_and_eval"]
+        whole = [sys.executable, "-m", "runner", *mode, *command]
         with self._output.open("w") as file:
             options: Any = {"env": environment, "stdin": subprocess.PIPE}
             options |= {"stdout": file, "stderr": file}
@@ -158,7 +173,7 @@ class Job:
         if self.process.stdin:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
-        if code != warm.NOT_WARM:
+        if code != warm.NOT_WARM and not self.tests:
             self._note(code)
         self._holds.close()
         return code
@@ -167,12 +182,12 @@ class Job:
         known = (RunnerError.exit_code, ConfigError.exit_code)
         folder = self.one.folder
         if code in known and not trial.is_held(folder):
-            trial.note(folder, code, self._reason(), socket.gethostname())
+            trial.note(folder, code, self.reason(), socket.gethostname())
         elif code < 0 and (code != -signal.SIGKILL or trial.read(folder).step <= self.one.step):
             reason = f"killed by {signal.Signals(-code).name}"
             trial.note(folder, code, reason, socket.gethostname())
 
-    def _reason(self) -> str:
+    def reason(self) -> str:
         """What it said last."""
         lines = self._output.read_text(errors="replace").strip().splitlines()
         for line in reversed(lines):
@@ -184,7 +199,7 @@ class Job:
 
 
 def _progress(one: Trial) -> tuple[Any, ...]:
-    return one.state, one.step, one.failures, one.kills
+    return one.state, one.step, one.failures, one.kills, one.tests
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,9 @@ import toy
 from tensorboard.backend.event_processing import event_accumulator
 
 import runner
+from runner import modes
 from runner.core import signals
-from runner.errors import RunnerError
+from runner.errors import ConfigError, RunnerError
 from runner.evaluation import final_test
 from runner.history import history, policies, records
 from runner.runs import build
@@ -28,7 +29,7 @@ def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
     built = build.build_evaluator(Request(config, folder, stop=stop or signals.Stop()), folder)
     rows = history.History(folder / "history.jsonl")
-    folders = policies.of(config).best_folders
+    folders = [folder / name for name in policies.of(config).best_folders]
     test = final_test.build(config, built, folder, best_folders=folders, rows=rows)
     built.restore(folder / f"ckpt-{at}")
     return test.run(at, folder / f"ckpt-{at}"), rows.of(records.Test)
@@ -167,3 +168,40 @@ def test_an_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
     assert (
         len(history.History(tmp_path / "eval-continuous" / "history.jsonl").of(records.Test)) == 2
     )
+
+
+def after_the_end(config, folder, **given):
+    request = Request(config, folder, data="test", **given)
+    return modes.run("eval", request).results["test"]
+
+
+def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
+    config = experiment(trainer={"best_checkpoint_metric_comp": "lower"})
+    config.run.test.at_end = False
+    results = finished.run(config, tmp_path)
+    assert "test" not in results
+    assert history.History(tmp_path / "history.jsonl").of(records.Test) == []
+    for _ in range(2):
+        tested = after_the_end(config, tmp_path)
+        assert tested["best"]["step"] == results["best"]["step"] == 20
+        assert tested["best"]["metrics"] == pytest.approx(prefixed(results["best"]["metrics"]))
+    assert len(history.History(tmp_path / "eval-test" / "history.jsonl").of(records.Test)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": "train"}, "eval takes --data=test"),
+        ({"checkpoint": "latest"}, "leave out --checkpoint"),
+        ({}, "no checkpoint to test"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused(tmp_path, given, message):
+    with pytest.raises(ConfigError, match=message):
+        modes.run("eval", Request(experiment(), tmp_path / "run", **{"data": "test", **given}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_test_data_nothing_can_be_tested(tmp_path):
+    with pytest.raises(ConfigError, match="there are no test data"):
+        after_the_end(toy.experiment(), tmp_path)

@@ -12,6 +12,7 @@ import yaml
 
 from runner import main
 from runner.core import layout
+from runner.history import history, records
 from runner.studies import trial
 from runner.verification import comparison
 
@@ -46,11 +47,18 @@ def is_bit_equal_to_a_run_by_hand(one, folder):
     return not comparison.differing(comparison.compare(one.folder, folder))
 
 
+TEST = [
+    "--gin_params=TestConfig.data = @test/ImageData()",
+    "--gin.test/ImageData.is_training=False",
+    "--gin.test/ImageData.global_batch_size=360",
+]
+
+
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    """Two rates, of which one diverges, with one seed."""
+    """Two rates, of which one diverges, with one seed, and test data."""
     folder = tmp_path_factory.mktemp("studies") / "rate"
-    assert main.main([*STUDY, f"--vary={RATE}=0.005,1e30", f"--model_dir={folder}"]) == 0
+    assert main.main([*STUDY, *TEST, f"--vary={RATE}=0.005,1e30", f"--model_dir={folder}"]) == 0
     return folder
 
 
@@ -70,15 +78,31 @@ def test_a_trial_is_bit_equal_to_a_run_by_hand(studied, tmp_path):
     assert is_bit_equal_to_a_run_by_hand(good, tmp_path / "run")
 
 
+def test_a_trial_does_not_test_and_the_study_tests_what_it_has_chosen(studied):
+    good, bad = trial.all_of(studied)
+    assert not history.History(good.folder / layout.HISTORY).of(records.Test)
+    assert (good.tests, bad.tests) == (1, 0)
+    assert good.test["test/accuracy"] == pytest.approx(good.best["accuracy"])  # the same data
+    (first, _) = json.loads((studied / layout.STUDY).read_text())["configurations"]
+    assert first["test"]["test/accuracy"]["mean"] == good.test["test/accuracy"]
+
+
 def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(studied, capsys):
+    accuracy = trial.all_of(studied)[0].best["accuracy"]
     before = {path: path.stat().st_mtime_ns for path in studied.rglob(layout.RUN)}
-    same = [*STUDY, f"--vary={RATE}=0.005,1e30", f"--model_dir={studied}"]
-    assert main.main(same) == 0
-    assert said(capsys)["trials"] == {"done": 1, "diverged": 1}
-    assert main.main([*STUDY, f"--vary={RATE}=0.005,1e30,0.01", f"--model_dir={studied}"]) == 0
+    same = [*STUDY, *TEST, f"--model_dir={studied}"]
+    assert main.main([*same, f"--vary={RATE}=0.005,1e30"]) == 0
     result = said(capsys)
+    assert result["trials"] == {"done": 1, "diverged": 1}
+    assert result["test"]["test/accuracy"] == {"mean": pytest.approx(accuracy), "interval": None}
+    assert main.main([*same, f"--vary={RATE}=0.005,1e30,0.01"]) == 0
+    output = capsys.readouterr()
+    result = json.loads(output.out.splitlines()[-1])
     assert result["trials"] == {"done": 2, "diverged": 1}
     assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert result["best"]["parameters"] == {RATE: 0.01}
+    assert "the test data were looked at 2 times, for 2 configurations" in output.err
+    assert [each.tests for each in trial.all_of(studied)] == [1, 0, 1]
     assert [each.parameters[RATE] for each in trial.all_of(studied)] == [0.005, 1e30, 0.01]
 
 

@@ -182,7 +182,7 @@ def test_the_same_trial_twice_counts_once():
 
 def test_the_choice_is_by_validation_and_a_look_at_other_tests_is_warned_of():
     def tested(n, accuracy, test):
-        return made(n, n, 0, accuracy, test={"test/accuracy": test})
+        return made(n, n, 0, accuracy, test={"test/accuracy": test}, tests=1)
 
     trials = [tested(0, 0.9, 0.99), tested(1, 0.95, 0.90)]
     found = summary.of(trials)

@@ -1,0 +1,62 @@
+"""A new trial's folder: with trial.json alone, or as a copy of another trial that has paused."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core import files, layout
+from runner.run_folder import session
+from runner.runs.request import Request
+from runner.studies import checks, trial, worker
+
+_OWN = shutil.ignore_patterns(
+    *(layout.TRIAL, layout.CLAIM, layout.ATTEMPTS, layout.TRACEBACK, "*output.txt", ".*"),
+    *(layout.DAMAGED, layout.EXPORT, layout.PREDICTIONS, layout.evaluator(Path(), "*").name),
+)
+"""What is a trial's own, and no part of what it has trained."""
+
+
+def create(request: Request, facts: Mapping[str, Any]) -> Path:
+    """Creates the folder of a trial, which is there whole or not at all.
+
+    Args:
+        request: The study's.
+        facts: For trial.json. With a lineage, the trial goes on from its parent's newest checkpoint
+            with other values, and the parent's rows of history are its own.
+
+    Returns:
+        The folder.
+    """
+    lineage = trial.Lineage(*facts["lineage"]) if facts.get("lineage") else None
+    what = trial.described(facts["parameters"], facts["seed"], facts["fold"])
+    what += f",from={lineage.parent}" if lineage else ""
+    trials = request.model_dir / layout.TRIALS
+    folder = trials / f"{facts['number']:04}-{what}"
+    if lineage:
+        experiment = checks.load(request, worker.arguments(facts))
+        (parent,) = trials.glob(f"{lineage.parent:04}-*")
+        _copy(parent, folder, facts, session.Configuration.of(experiment))
+    else:
+        trial.write(folder, facts)
+    return folder
+
+
+def _copy(
+    parent: Path, folder: Path, facts: Mapping[str, Any], configuration: session.Configuration
+) -> None:
+    """Makes a run's folder of another, with its own configuration, beside its place."""
+    part = folder.with_name(f".{folder.name}")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(parent, part, ignore=_OWN, copy_function=_place)
+    configuration.write(part)
+    trial.write(part, facts)
+    part.replace(folder)
+    files.flush_file(folder.parent)
+
+
+def _place(source: str, target: str) -> str:
+    """Links a file of a checkpoint, which never changes; copies any other."""
+    is_checkpoint = Path(source).name.startswith("ckpt-")
+    (files.link if is_checkpoint else files.copy)(Path(source), Path(target))
+    return target
