@@ -15,6 +15,7 @@ from runner.core import console, layout, text
 from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
 from runner.run_folder import claim
+from runner.runs import notifications
 from runner.runs.request import Request
 from runner.studies import checks, creation, plan, progress, publish, testing, trial, warm, worker
 from runner.studies.trial import Trial
@@ -50,13 +51,17 @@ def study(request: Request) -> dict[str, Any]:
     if request.dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
     workshop = Workshop(request, planned, there)
-    with request.stop.deferred():
-        workshop.run()
-    request.stop.check()
-    results = _results(folder, workshop)
-    launch.start(request.config.run.loggers, folder)
-    if workshop.why_set_aside and (left := workshop.left):
-        raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
+    run = request.config.run
+    with notifications.Notifier(run.notify, run.notify_on, folder) as told:
+        with request.stop.deferred():
+            workshop.run()
+        request.stop.check()
+        results = _results(folder, workshop)
+        launch.start(run.loggers, folder)
+        if workshop.why_set_aside and (left := workshop.left):
+            raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
+        said = text.counted(len(workshop.trials), "trial")
+        told.tell("done", "; ".join([said, *results["findings"][:1]]), **results)
     return results
 
 

@@ -77,6 +77,18 @@ def test_what_ends_badly_is_started_again_by_rule_and_stops_no_other(tmp_path, p
     assert reasons == ["no luck", "killed by SIGKILL"]
 
 
+def test_who_is_told_hears_of_the_study_and_not_of_its_trials(tmp_path, played, capsys):
+    told = tmp_path / "told"
+    run = f'--params_override=run.notify="echo $RUNNER_TEXT >> {told}"'
+    flags = ["--mode=study", *DIGITS, run, "--seeds=3", f"--model_dir={tmp_path}/study"]
+    assert main.main(flags) == 0
+    assert told.read_text().splitlines()[0].startswith(f"{tmp_path}/study: done, 3 trials")
+    assert len(told.read_text().splitlines()) == 1
+    command = worker.arguments({"parameters": {}, "seed": 0, "fold": None}, {})
+    given = [each.removeprefix("--params_override=") for each in [run, *command]]
+    assert config.load(["digits.gin"], overrides=given).run.notify == ""
+
+
 def test_a_machine_on_which_all_fails_is_set_aside_until_the_next_start(tmp_path, played, capsys):
     played.codes = {0: [1, 0], 2: [1, 1, 0], 3: [1, 0]}
     assert studied(tmp_path, 8, failures=3, tries=2) == 1
