@@ -454,6 +454,13 @@ class StudyConfig(base_config.Config):
         resume=REPORTS,
         read="elsewhere",
     )
+    across: str = setting(
+        "",
+        "The parameter of `vary` that names the data set. Configurations are then compared over "
+        "all data sets, by the interquartile mean, and nothing is tested.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
     strategy: str = setting(
         "grid",
         "How values are chosen: all combinations of lists (`grid`), at `random`, evenly "

@@ -15,12 +15,15 @@ TensorFlow.
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
+from runner.reporting import table
 from runner.studies.statistics import CONFIDENCE
 from runner.studies.summary import Summary, sentence_name
 
@@ -56,6 +59,11 @@ class Across:
     scores: Mapping[str, Sequence[float]]
     middle: Estimate
 
+    @property
+    def interval(self) -> list[float] | None:
+        """That of the mean; None if a data set has one run only."""
+        return None if math.isnan(self.middle.low) else [self.middle.low, self.middle.high]
+
 
 def of(found: Summary, parameter: str) -> list[Across]:
     """A study's configurations over its data sets, the best interquartile mean first.
@@ -87,6 +95,30 @@ def of(found: Summary, parameter: str) -> list[Across]:
         groups.setdefault(key, {}).setdefault(data_set, []).extend(each.scores.values())
     made = [Across(names[key], each, interquartile_mean(each)) for key, each in groups.items()]
     return sorted(made, key=lambda each: found.objective.worse(each.middle.value))
+
+
+def render(rows: Sequence[Across], metric: str) -> str:
+    """A line for each configuration, the best first."""
+    cells = [["over all data sets", "n", "interquartile mean", "95 % interval"]]
+    for each in rows:
+        count = sum(map(len, each.scores.values()))
+        interval = " to ".join(f"{end:.4g}" for end in each.interval or ())
+        cells.append([each.name, str(count), f"{each.middle.value:.4g}", interval])
+    lines = table.aligned(cells, left=1)
+    return "\n".join([f"{metric} over {len(rows[0].scores)} data sets", *lines])
+
+
+def as_dict(rows: Sequence[Across]) -> list[dict[str, Any]]:
+    """The configurations for JSON, the best first."""
+    return [
+        {
+            "name": each.name,
+            "interquartile_mean": each.middle.value,
+            "interval": each.interval,
+            "scores": {name: list(values) for name, values in each.scores.items()},
+        }
+        for each in rows
+    ]
 
 
 def interquartile_mean(scores: Mapping[str, Sequence[float]]) -> Estimate:

@@ -210,6 +210,7 @@ def of(experiment: "config.Experiment") -> Plan:
             "TrainerConfig.best_checkpoint_eval_metric, the metric that decides"
         )
     _check_best(options, metric)
+    _check_across(options, [each.name for each in parameters], metric)
     objective = trial.Objective(metric, trainer.best_checkpoint_metric_comp == "higher")
     folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
     made = Plan(options, parameters, seeds, folds, objective)
@@ -243,6 +244,18 @@ def _check_best(options: "run_config.StudyConfig", metric: str) -> None:
         raise ConfigError(
             f"StudyConfig.best cannot be combined with stopping = {options.stopping!r}: paused "
             "trials may become the best later"
+        )
+
+
+def _check_across(options: "run_config.StudyConfig", varying: Sequence[str], metric: str) -> None:
+    """Raises ConfigError if there are no data sets to compare configurations over."""
+    if options.across and options.across not in varying:
+        meant = spelling.did_you_mean(options.across, varying)
+        raise ConfigError(f"StudyConfig.across = {options.across!r}: it does not vary{meant}")
+    if options.across and not metric:
+        raise ConfigError(
+            "StudyConfig.across needs TrainerConfig.best_checkpoint_eval_metric, the metric that "
+            "decides"
         )
 
 

@@ -6,32 +6,40 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, files, layout
-from runner.studies import findings, statistics, summary, tables
+from runner.studies import across, findings, statistics, summary, tables
 from runner.studies.trial import Trial
 
 
-def publish(folder: Path, trials: Sequence[Trial]) -> dict[str, Any]:
+def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[str, Any]:
     """Writes study.json, the tables and plots/ of a study, and shows a person what they say.
 
     Args:
         folder: The study's.
         trials: All its trials, by number.
+        data_set: The parameter that names the data set, if there are several.
 
     Returns:
         For JSON: `best`, the chosen configuration with its interval, or None; `findings`, in words;
-        `test`, if the chosen one was tested.
+        `test`, if the chosen one was tested; `across`, the configurations over all data sets.
     """
     found = summary.of(trials)
-    if files.read_json(folder / layout.STUDY) != tables.as_dict(found):
+    rows = across.of(found, data_set) if data_set and found.chosen else []
+    if files.read_json(folder / layout.STUDY) != tables.as_dict(found, rows):
         from runner.studies import pictures  # which take seconds: only where something is new
 
         pictures.draw(folder / layout.PLOTS, found)
-    tables.write(folder, found)
+        if rows:
+            path = folder / layout.PLOTS / f"{found.objective.metric}-profile"
+            pictures.draw_profiles(path, rows, found.objective.metric)
+    tables.write(folder, found, rows)
     console.say(tables.render(found, width=console.STDERR.width))
+    if rows:
+        console.say(across.render(rows, found.objective.metric))
     tested = found.to_test.test if found.to_test else {}
     test = {name: {"mean": each.mean, "interval": _interval(each)} for name, each in tested.items()}
     said = {"best": _best(found), "findings": findings.comparisons(found)}
-    return {**said, "test": test} if test else said
+    said |= {"test": test} if test else {}
+    return {**said, "across": across.as_dict(rows)} if rows else said
 
 
 def _best(found: summary.Summary) -> dict[str, Any] | None:

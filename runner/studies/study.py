@@ -76,6 +76,7 @@ class Workshop:
     Attributes:
         trials: All trials, by number.
         why_set_aside: Why this machine takes no more trials; empty while it does.
+        data_set: The parameter that names the data set; empty if there is one only.
         untested: Why a trial could not be tested, by its folder's name.
     """
 
@@ -83,6 +84,7 @@ class Workshop:
         self.trials = there
         self.why_set_aside = ""
         self.untested: dict[str, str] = {}
+        self.data_set = planned.options.across
         self._request = request
         self._plan = planned
         planned.begin(there)
@@ -197,7 +199,8 @@ class Workshop:
     def _test(self) -> None:
         """Tests what was chosen, now that nothing is left to train."""
         self._is_tested_elsewhere = False
-        if not self._is_planned or self._is_set_aside or self._request.config.run.test.data is None:
+        no_data = self._request.config.run.test.data is None
+        if not self._is_planned or self._is_set_aside or no_data or self.data_set:
             return
         mine = {job.one.folder.name for job in self._jobs} | self.untested.keys()
         for one in testing.due(self.trials):
@@ -288,7 +291,7 @@ def _results(folder: Path, workshop: Workshop) -> dict[str, Any]:
             console.say(f"{each.folder.name} {each.state}: {each.reason}", style="red")
     for name, reason in workshop.untested.items():
         console.say(f"{name} could not be tested: {reason}", style="red")
-    said = publish.publish(folder, workshop.trials)
+    said = publish.publish(folder, workshop.trials, workshop.data_set)
     if workshop.untested:
         said["not_tested"] = workshop.untested
     return {"status": "done", "trials": counts, **said, "model_dir": str(folder)}

@@ -14,7 +14,7 @@ from pyarrow import csv, parquet
 
 from runner.core import files, layout, text
 from runner.reporting import table
-from runner.studies import findings
+from runner.studies import across, findings
 from runner.studies.statistics import Difference, Spread
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
@@ -158,9 +158,15 @@ def _format(spreads: Sequence[Spread]) -> Any:
     return lambda value: _DASH if math.isnan(value) else f"{value:{style}}"
 
 
-def write(folder: Path, found: Summary) -> None:
-    """Writes study.json, trials.csv and trials.parquet into a study's folder, each whole."""
-    files.write_json(folder / layout.STUDY, as_dict(found))
+def write(folder: Path, found: Summary, rows: Sequence[across.Across] = ()) -> None:
+    """Writes study.json, trials.csv and trials.parquet into a study's folder, each whole.
+
+    Args:
+        folder: The study's.
+        found: Its summary.
+        rows: Its configurations over several data sets, if there are any.
+    """
+    files.write_json(folder / layout.STUDY, as_dict(found, rows))
     rows = _arrow(found)
     with files.whole(folder / layout.TRIALS_TABLE) as file:
         csv.write_csv(rows, file)
@@ -168,10 +174,11 @@ def write(folder: Path, found: Summary) -> None:
         parquet.write_table(rows, file)
 
 
-def as_dict(found: Summary) -> dict[str, Any]:
+def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any]:
     """The summary for JSON; what cannot be told, such as an interval of one value, is null."""
     chosen = found.chosen
     return {
+        **({"across": across.as_dict(rows)} if rows else {}),
         "objective": found.objective._asdict(),
         "trials": len(found.trials),
         "chosen": {"name": chosen.name, "parameters": chosen.parameters} if chosen else None,
