@@ -263,6 +263,7 @@ MODES: Mapping[str, Mode] = {
         trains=True,
         evaluates=False,
         takes=("steps", "output", "overwrite"),
+        configured=False,
     ),
     "status": Mode(status, trains=False, evaluates=False, configured=False),
     "report": Mode(

@@ -138,6 +138,12 @@ class Lines:
 STDERR = Console()
 """The console of the process."""
 
+
+def answers() -> Console:
+    """For what a mode was asked for, such as a table of runs: on stdout, to be piped."""
+    return Console(sys.stdout)
+
+
 say = STDERR.say
 announce = STDERR.announce
 show = STDERR.show

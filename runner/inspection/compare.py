@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
     found = [rows.of(folder) for folder in folders]
     sections = differences.sections(found)
     pairs = [parting.of(folders[0], other) for other in folders[1:]]
-    out = console.Console(sys.stdout)
+    out = console.answers()
     curves = [_evaluations(row) for row in found]
     deciding = {row.objective.metric for row in found}
     for line in _lines(folders, sections, _curves(folders, curves, deciding), pairs):

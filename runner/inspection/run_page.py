@@ -222,7 +222,7 @@ def _again(run: RunData) -> list[tuple[str, str, str]]:
         line = shlex.join(["runner", *words[1:]])
         found.append(("as-then", f"As it was started, in {start.get('folder')}:", line))
     mode = str(start.get("mode") or "train_and_eval")
-    path = run.folder / "config.gin"
+    path = run.folder / layout.GIN
     if path.exists():
         line = shlex.join(
             ["runner", f"--mode={mode}", f"--gin_file={path}", f"--model_dir={run.folder}-again"]

@@ -2,7 +2,6 @@
 
 import collections
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -111,7 +110,7 @@ def _give(kept: Sequence[Row], columns: Columns, names: Sequence[str], output: P
     if not kept:
         _say("no run for which the condition holds")
         return
-    out = console.Console(sys.stdout)
+    out = console.answers()
     first, more = (names, []) if names else runs_table.shown(columns, kept)
     most = _SHOWN if out.is_live else len(kept)
     out.say(runs_table.render(kept[:most], columns, first, more, width=out.width))
@@ -120,4 +119,4 @@ def _give(kept: Sequence[Row], columns: Columns, names: Sequence[str], output: P
 
 
 def _say(line: str) -> None:
-    console.Console(sys.stdout).say(line)
+    console.answers().say(line)

@@ -141,6 +141,4 @@ def _later(folder: Path, name: str) -> str:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)  # whatever threads a library has left
+    os._exit(main())  # whatever threads a library has left
