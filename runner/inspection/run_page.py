@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.core import text
+from runner.core import layout, text
 from runner.history import records
 from runner.inspection import curves, goodput, page, pictures, predictions, timeline
 from runner.inspection.run_data import RunData
