@@ -95,6 +95,7 @@ class Workshop:
         self._fresh = False
         self._failures = 0  # in a row
         self._is_planned = False  # whether all trials are there that are wanted now
+        self._is_begun_elsewhere = False
         self._is_tested_elsewhere = False
         self._looked = 0.0
         self._silence = claim.Silence()
@@ -127,7 +128,7 @@ class Workshop:
         if time.monotonic() - self._looked > _LOOK_SECONDS and not self._is_full:
             self._look()
             self._fill()
-        others = self._is_tested_elsewhere or not self._is_planned
+        others = self._is_begun_elsewhere or self._is_tested_elsewhere or not self._is_planned
         others = others or any(each.state == "running" for each in self.trials)
         return bool(self._jobs) or (others and not self._is_set_aside)
 
@@ -183,13 +184,14 @@ class Workshop:
 
     def _fill(self) -> None:
         """Starts trials: those that were promoted first."""
+        self._is_begun_elsewhere = False
         mine = {job.one.number for job in self._jobs}
         waiting = [each for each in self.trials if each.number not in mine and self._is_open(each)]
         for one in sorted(waiting, key=lambda each: each.state != "paused"):
             if self._is_full or self._is_set_aside or not worker.has_memory(self._jobs):
                 return
-            if (step := self._target(one)) is not None:
-                self._start(one, step)
+            if (step := self._target(one)) is not None and not self._start(one, step):
+                self._is_begun_elsewhere = True  # its run has not claimed its folder yet
         rungs, running = self._plan.rungs, any(each.state == "running" for each in self.trials)
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))

@@ -15,7 +15,7 @@ from runner import config, main
 from runner.core import layout
 from runner.run_folder import claim, status
 from runner.runs.request import Request
-from runner.studies import pictures, study, trial, warm, worker
+from runner.studies import pictures, publish, study, trial, warm, worker
 
 DIGITS = ["--gin_file=digits.gin"]
 
@@ -136,8 +136,15 @@ def test_a_fork_that_hangs_is_ended_and_started_afresh(tmp_path, monkeypatch, ca
     assert [each.kills for each in trial.all_of(tmp_path)] == [0, 0]
 
 
-def test_two_workers_do_no_trial_twice_and_both_see_the_end(tmp_path, played):
+def test_two_workers_do_no_trial_twice_and_both_see_the_end(tmp_path, played, monkeypatch):
     played.seconds = 0.1
+    published, one_at_a_time = publish.publish, threading.Lock()
+
+    def publish_alone(*arguments):  # temporary files are named by process, and this is one
+        with one_at_a_time:
+            return published(*arguments)
+
+    monkeypatch.setattr(publish, "publish", publish_alone)
     given = [["digits.gin"], [], ["run.study.seeds=[0,1,2,3,4,5]", "run.study.jobs=1"]]
     flags = {"gin_file": given[0], "params_override": given[2]}
     loaded = config.load(*given[:2], overrides=given[2], trains=True, evaluates=True)
