@@ -4,6 +4,7 @@ Each message is sent by a process of its own, which gives up after some seconds:
 none, and a run that ends waits at most that long. What could not be sent stands in notify.log.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -89,6 +90,10 @@ class Notifier:
         }
         log = self._folder / layout.NOTIFY_LOG if self._folder.is_dir() else None
         job = {"target": self._target, "message": message, "log": log and str(log)}
+        with contextlib.suppress(OSError):  # no process, no pipe: the run is what matters
+            self._send(json.dumps(job))
+
+    def _send(self, job: str) -> None:
         sender = subprocess.Popen(
             [sys.executable, "-m", _SENDER, str(self._seconds)],
             stdin=subprocess.PIPE,
@@ -100,7 +105,7 @@ class Notifier:
         self._senders = [*(each for each in self._senders if each.poll() is None), sender]
         assert sender.stdin
         with sender.stdin as pipe:
-            pipe.write(json.dumps(job))
+            pipe.write(job)
 
     def ended(self, results: Mapping[str, Any]) -> None:
         """Sends the results of a run that has ended as its own message."""

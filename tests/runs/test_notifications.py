@@ -112,6 +112,15 @@ def test_a_command_that_fails_is_noted(tmp_path):
     assert "not sent: exit code 3: no paper" in (tmp_path / "notify.log").read_text()
 
 
+def test_a_machine_that_starts_no_more_processes_stops_no_run(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(notifications.subprocess, "Popen", refuse)
+    with notifications.Notifier("true", ("done",), tmp_path) as told:
+        told.tell("done", "")
+
+
 def test_a_variable_that_is_not_set_is_a_mistake(tmp_path):
     with pytest.raises(ConfigError, match=r"^RunConfig.notify = '\$NO_HOOK': the environment"):
         runner.run(toy.experiment({"run": {"notify": "$NO_HOOK"}}), tmp_path / "run", "train")
