@@ -28,6 +28,7 @@ from runner.configuration.settings import PACE, SIZE, STEPS, number, one_of, set
 from runner.data import permutation
 from runner.data.folds import Fold
 from runner.errors import ConfigError
+from runner.internals import tensorflow as tf_internals
 
 Load = Callable[[tf.Tensor], Any]
 """The examples at these indices: [batch] int64 -> a structure of [batch, ...] tensors."""
@@ -296,10 +297,13 @@ def in_order(
             f"drop_remainder leaves nothing of {size} examples in batches of {share.batch}"
         )
 
+    load_in_graph = tf_internals.converted(load)
+
+    @tf.autograph.experimental.do_not_convert
     def batch(element: tf.Tensor) -> Any:
         start = share.position(element)
         # Never a static shape: with one, tf.distribute drops what not all replicas get.
-        return load(tf.range(start, tf.minimum(start + share.examples, end)))
+        return load_in_graph(tf.range(start, tf.minimum(start + share.examples, end)))
 
     partial = sum(share.position(replica) < rest for replica in range(share.replicas))
     return _pipeline(tf.data.Dataset.range(whole * share.replicas + partial), batch, config)
@@ -444,8 +448,13 @@ def _training(
         seeds = permutation.random(tf.reshape(serial, [-1]), 2, key=key)
         return serial % size, tf.reshape(seeds, [block, share.examples, 2])
 
+    load_in_graph = tf_internals.converted(load)
+    augment_in_graph = tf_internals.converted(augment) if augment else None
+
+    @tf.autograph.experimental.do_not_convert
     def batch(index: tf.Tensor, *seeds: tf.Tensor) -> Any:
-        return augment(load(index), *seeds) if augment else load(index)
+        loaded = load_in_graph(index)
+        return augment_in_graph(loaded, *seeds) if augment_in_graph else loaded
 
     first, period = config.start_step * share.replicas, config.repeated_steps * share.replicas
     start = 0 if period else first // block * block

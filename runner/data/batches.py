@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 
+@tf.autograph.experimental.do_not_convert
 def examples(batch: Any) -> tf.Tensor:
     """How many examples a batch holds: the first dimension of its first tensor."""
     first = tf.nest.flatten(batch)[0]

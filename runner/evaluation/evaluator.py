@@ -16,6 +16,7 @@ from runner.data import batches
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
 from runner.internals import gin as gin_internals
+from runner.internals import tensorflow as tf_internals
 from runner.optimizers import optimizer as optimizers
 from runner.optimizers import weight_averages
 
@@ -85,9 +86,11 @@ class Evaluator(base_trainer.Trainer):
         self._optimizer = optimizer
         self._check = check
         self._free = free
-        function = tf.function if config.trainer.eval_tf_function else lambda f: f
-        self._host_step = function(self.eval_step)
-        self._graph_loop = function(self._score_all)
+        self._host_step, self._graph_loop = self.eval_step, self._score_all
+        if config.trainer.eval_tf_function:
+            self._host_step = tf.function(self.eval_step, autograph=False)
+            self._graph_loop = tf.function(self._score_all, autograph=False)
+        self._task_step = tf_internals.converted(task.validation_step)
 
     @property
     def averages(self) -> weight_averages.Averages | None:
@@ -257,9 +260,7 @@ class Evaluator(base_trainer.Trainer):
         """Adds one batch to the metrics, on all replicas; what the task's step returns."""
 
         def score(inputs: Any) -> Mapping[str, Any]:
-            logs = self.task.validation_step(
-                inputs, model=self.model, metrics=self.validation_metrics
-            )
+            logs = self._task_step(inputs, model=self.model, metrics=self.validation_metrics)
             if self.task.loss in logs:
                 examples = tf.cast(batches.examples(inputs), tf.float32)
                 weight = logs.get(WEIGHT, examples)

@@ -102,6 +102,7 @@ def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
         variable.assign(value)
 
 
+@tf.autograph.experimental.do_not_convert
 def _scaled(rate: Any, scale: Any, floor: float) -> tf.Tensor:
     rate = tf.cast(rate, tf.float32)
     scaled = scale * rate

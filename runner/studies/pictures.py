@@ -9,11 +9,13 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import figure
 from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
 
 from runner.core import files
 from runner.studies import across
@@ -24,7 +26,8 @@ from runner.studies.trial import FINISHED
 MOST = 20
 """How many configurations are drawn, the best ones."""
 
-_MARGIN = 0.1  # inches
+_MARGIN = 0.1  # inches, as is the next
+_LEFT = 0.9  # for the axis of any metric
 _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
@@ -44,17 +47,23 @@ def draw(folder: Path, found: Summary, metrics: Sequence[str] = ()) -> list[Path
         The files.
     """
     paths = []
+    boxes: dict[Any, Bbox] = {}  # finding one takes as long as drawing; no metric needs its own
     for metric in metrics or found.metrics:
         shown = [each for each in found.configurations[:MOST] if _values(each, metric).size]
         for kind, paint in KINDS.items() if shown else ():
-            drawn = figure.Figure(figsize=(max(4.0, 1.5 + 0.6 * len(shown)), 3.5), dpi=100)
+            width = max(4.0, 1.5 + 0.6 * len(shown))
+            drawn = figure.Figure(figsize=(width, 3.5), dpi=100)
+            drawn.subplots_adjust(left=_LEFT / width)
             axes = drawn.subplots()
             paint(axes, shown, metric)
             axes.set_ylabel(metric)
             axes.grid(axis="y", color="0.9")
             axes.set_axisbelow(True)
             name = f"{metric.replace('/', '-')}-{kind}"
-            paths += _save(drawn, folder / name)
+            names = kind, *(each.name for each in shown)
+            if names not in boxes:
+                boxes[names] = _box_around(drawn)
+            paths += _save(drawn, folder / name, boxes[names])
     return paths
 
 
@@ -81,12 +90,17 @@ def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> lis
     axes.set_xlabel(metric)
     axes.set_ylabel("share of runs above")
     axes.legend(fontsize="small")
-    return _save(drawn, path)
+    return _save(drawn, path, _box_around(drawn))
 
 
-def _save(drawn: figure.Figure, path: Path) -> list[Path]:
+def _box_around(drawn: figure.Figure) -> Bbox:
+    """What a file shows, in inches: all that is drawn, and the room for the axis of any metric."""
+    box = drawn.get_tightbbox()
+    return Bbox.union([box, Bbox.from_extents(_MARGIN, box.y0, box.x1, box.y1)]).padded(_MARGIN)
+
+
+def _save(drawn: figure.Figure, path: Path, box: Bbox) -> list[Path]:
     written = []
-    box = drawn.get_tightbbox().padded(_MARGIN)  # `tight` would lay each format out anew
     for kind, metadata in _FORMATS.items():
         buffer = io.BytesIO()
         with mpl.rc_context({"svg.hashsalt": "runner", "svg.fonttype": "none"}):

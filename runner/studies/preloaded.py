@@ -15,11 +15,12 @@ from runner.studies.warm import ARGUMENTS
 def _load() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109, as for a command
-    from runner import config
-    from runner.runs import train
+    with garbage.uncollected():
+        from runner import config
+        from runner.runs import train
 
-    del train
-    config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
+        del train
+        config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
     garbage.freeze()
 
 

@@ -21,6 +21,6 @@ class FiniteCheck:
         suspects = [variable for variable, finite in sums if not finite]
         return [v.name for v in suspects if not tf.reduce_all(tf.math.is_finite(v))]
 
-    @tf.function
+    @tf.function(autograph=False)
     def _sums_are_finite(self) -> tf.Tensor:
         return tf.stack([tf.math.is_finite(tf.reduce_sum(v)) for v in self._floats])

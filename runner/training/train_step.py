@@ -7,6 +7,7 @@ from official.core import base_trainer
 
 from runner.core import console
 from runner.devices import xla
+from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_accumulation
 from runner.optimizers import optimizer as optimizers
 
@@ -49,12 +50,13 @@ class TrainStep:
         trainer = self._trainer
         parts = trainer.config.run.gradient_accumulation
         step = gradient_accumulation.accumulated(trainer.task.train_step, parts, trainer.task.loss)
-        self._task_step = tf.function(step, jit_compile=True) if compiled else step
+        step = tf.function(step, jit_compile=True) if compiled else tf_internals.converted(step)
+        self._task_step = step
         self._options = base_trainer.get_runtime_options(trainer.config)
         self._step: Any = self._step_on
         self.graph: tf.Graph | None = None
         if trainer.config.trainer.train_tf_function:
-            self._step = tf.function(self._step_on)
+            self._step = tf.function(self._step_on, autograph=False)
             if not tf.config.functions_run_eagerly():
                 batch = tf.nest.map_structure(lambda part: part.element_spec, trainer.train_dataset)
                 self.graph = self._step.get_concrete_function(batch).graph
@@ -83,7 +85,6 @@ class TrainStep:
             return trainer.strategy.experimental_local_results(sound)[0]
         return trainer.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
 
-    @tf.autograph.experimental.do_not_convert
     def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
         """Whether training may go on after this loss; official's fields bound it."""
         options = self._trainer.config.trainer

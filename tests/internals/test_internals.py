@@ -21,6 +21,8 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, registry, task_factory
 from official.modeling import optimization
 from official.modeling.hyperparams import base_config
+from tensorflow.python.autograph.core import ag_ctx
+from tensorflow.python.autograph.impl import api
 from tensorflow.python.checkpoint import async_checkpoint_helper
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.distribute import values
@@ -386,6 +388,19 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
+def conversion(tmp_path):
+    def sign(value):
+        if value < 0:  # a Python `if` on a tensor, which only AutoGraph can trace
+            return -1
+        return 1
+
+    converted = tf_internals.converted(sign)
+    traced = tf.function(lambda value: converted(value), autograph=False)
+    assert [int(traced(tf.constant(value))) for value in (-2.0, 3.0)] == [-1, 1]
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
+        tf.function(lambda value: sign(value), autograph=False)(tf.constant(1.0))
+
+
 # gin.
 
 
@@ -467,6 +482,8 @@ NAMES = [
     (determinism, config, "is_op_determinism_enabled"),
     (determinism, config, "disable_op_determinism"),
     (function_graph, func_graph.FuncGraph, "_get_function"),
+    (conversion, api, "tf_convert"),
+    (conversion, ag_ctx, "ControlStatusCtx"),
     (key_formats, tf_internals, "VALUE"),
     (key_formats, tf_internals, "SLOT"),
     (key_formats, tf_internals, "OBJECT_GRAPH"),
