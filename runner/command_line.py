@@ -8,6 +8,7 @@ from runner.core import installation
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.internals import standard_library
+from runner.launch import launchers
 from runner.projects import create
 
 _EPILOG = """\
@@ -102,6 +103,12 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         default=False,
         type=_truth,
         help="also show the logs of official's code and of TensorFlow",
+    )
+    group.add_argument(
+        "--launch",
+        metavar="WHERE",
+        help=f"run the command elsewhere: {', '.join(launchers.LAUNCHERS)}; LaunchConfig says with "
+        "what. With --dry_run, print what would be submitted",
     )
     _add_study(parser)
     _add_seeing(parser)
@@ -336,6 +343,21 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         action="help",
         help="this; =TOPIC: a section, a field, a gin file, modes, experiments, or a word to find",
     )
+
+
+def arguments(given: argparse.Namespace) -> list[str]:
+    """The flags again, each as `--name=value`; those at their defaults are left out."""
+    found = []
+    for name, action in standard_library.options(parser()).items():
+        value = getattr(given, action.dest, action.default)
+        if not name.startswith("--") or value == action.default:
+            continue
+        if action.nargs == 0:
+            found.append(name)
+        else:
+            values = value if isinstance(value, list) else [value]
+            found += [f"{name}={each}" for each in values]
+    return found
 
 
 def long_form(argument: str) -> str:

@@ -11,6 +11,7 @@ from runner.configuration import origins as origins_of
 from runner.configuration.loading import prepare as prepare
 from runner.configuration.loading import resolve as resolve
 from runner.configuration.loading import validate as validate
+from runner.run_config import LaunchConfig
 from runner.run_config import RunConfig as RunConfig
 
 
@@ -58,6 +59,15 @@ def load(
     )
     mode = None if trains is None or evaluates is None else (trains, evaluates)
     return loading.load(Experiment, sources, mode)
+
+
+def load_launch(gin_files: Iterable[str], gin_params: Iterable[str]) -> LaunchConfig:
+    """What `--launch` is configured with, for a mode that has no experiment.
+
+    Raises:
+        ConfigError: as for `load`; nothing but `LaunchConfig` can be set.
+    """
+    return loading.section(LaunchConfig, gin_files, gin_params)
 
 
 def from_official(params: cfg.ExperimentConfig) -> Experiment:

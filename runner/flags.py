@@ -11,6 +11,7 @@ from runner import command_line, modes
 from runner.errors import ConfigError
 from runner.help import completion, topics
 from runner.internals import standard_library
+from runner.launch import launchers
 from runner.loggers import feed, log
 from runner.projects import create
 from runner.studies import space
@@ -65,6 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if flags.mode is not None and flags.mode not in modes.MODES:
         raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
     _check_own(flags)
+    _check_launch(flags)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
     if flags.mode and not modes.MODES[flags.mode].configured:
@@ -91,6 +93,40 @@ def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namesp
     return flags
 
 
+def _check_launch(given: argparse.Namespace) -> None:
+    """Raises ConfigError for a launcher that there is not, or that is not asked to run anything."""
+    if given.launch is None:
+        return
+    launchers.check(given.launch)
+    if given.print_config:
+        raise ConfigError("--print_config and --launch: the configuration is printed here")
+
+
+def for_job(given: argparse.Namespace, *, shares_files: bool) -> argparse.Namespace:
+    """The flags for the command that a job runs.
+
+    Args:
+        given: The flags of this one.
+        shares_files: Whether the job sees this machine's files; paths are then made absolute.
+    """
+    made = argparse.Namespace(**vars(given))
+    made.launch, made.dry_run = None, False
+    if not modes.MODES[given.mode].configured:
+        made.gin_file, made.gin_params = [], []  # they were about the job
+    if shares_files:
+        if given.runs:
+            made.runs = ",".join(str(each.absolute()) for each in runs_of(given))
+        made.model_dir, made.output = _absolute(given.model_dir), _absolute(given.output)
+        made.config_file = [str(Path(each).absolute()) for each in given.config_file]
+        made.gin_file = [_absolute(each) if Path(each).exists() else each for each in made.gin_file]
+    return made
+
+
+def _absolute(path: str | None) -> str | None:
+    """The path from the root; a URL as it is."""
+    return str(Path(path).absolute()) if path and "://" not in path else path
+
+
 def _take_folders(flags: argparse.Namespace, rest: Sequence[str]) -> list[str]:
     """Makes the folders that `compare` is given as they are part of `--runs`; returns the rest."""
     folders = [each for each in rest if not each.startswith("-")]
@@ -103,6 +139,7 @@ def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
     """The flags of a mode that is about runs, which have their configuration."""
     known = {"mode", "model_dir", "alsologtostderr", *modes.MODES[flags.mode].takes}
     known |= {"dry_run"} if flags.mode in ("ensemble", "log") else set()
+    known |= {"launch", "dry_run", "gin_file", "gin_params"} if flags.launch else set()
     if idle := [name for name, value in vars(flags).items() if value and name not in known]:
         raise ConfigError(
             f"--{idle[0]} has no effect with --mode={flags.mode}: each run has its own "
@@ -287,6 +324,7 @@ def _complete(line: str) -> None:
         "--completion": list(completion.SCRIPTS),
         "--like": create.LIKE,
         "--to": feed.NAMES,
+        "--launch": list(launchers.LAUNCHERS),
     }
     needs = {name: each.nargs is None for name, each in _flags().items()}
     print("\n".join(completion.candidates(line, needs, choices)))

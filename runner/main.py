@@ -7,14 +7,18 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from runner import exit_messages, flags, modes
+from runner import command_line, exit_messages, flags, modes
 from runner.core import garbage, installation, signals
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
+from runner.launch import job, launchers
 from runner.runs.request import Request, Results
+
+if TYPE_CHECKING:  # it loads TensorFlow
+    from runner.run_config import LaunchConfig
 
 
 def console() -> NoReturn:
@@ -87,6 +91,10 @@ def _close_stdout() -> None:
 def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     launched, row = time.time(), modes.MODES.get(given.mode)
+    if given.launch and row and not row.configured:
+        from runner import config
+
+        return _launch(given, config.load_launch(given.gin_file, given.gin_params))
     if row and not row.configured:
         request = Request(
             None,  # type: ignore[arg-type]
@@ -107,7 +115,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         )
         return modes.run(given.mode, request).results
     announce("loading TensorFlow ...")
-    if row and row.begin and not (given.print_config or given.dry_run):
+    if row and row.begin and not (given.print_config or given.dry_run or given.launch):
         row.begin(vars(given))
     # Importing leaves no garbage; looking for it takes a quarter longer.
     with garbage.uncollected():
@@ -139,6 +147,8 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         if row:
             config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
         return None
+    if given.launch:
+        return _launch(given, experiment.run.launch)
     request = Request(
         experiment,
         Path(given.model_dir or ""),
@@ -156,3 +166,14 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         launched=launched,
     )
     return modes.run(given.mode, request).results
+
+
+def _launch(given: argparse.Namespace, config: "LaunchConfig") -> Results | None:
+    """Has the command run elsewhere; None where that was only to be printed."""
+    shared = launchers.LAUNCHERS[given.launch].shares_files
+    flags_of_job = flags.for_job(given, shares_files=shared)
+    if shared and given.model_dir:
+        modes.check_folder(Path(given.model_dir))
+    arguments = command_line.arguments(flags_of_job)
+    made = job.Job(given.mode, arguments, flags_of_job.model_dir or "", Path.cwd(), config)
+    return launchers.launch(given.launch, made, dry_run=given.dry_run)

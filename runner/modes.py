@@ -109,7 +109,7 @@ def ensemble(request: Request) -> Outcome:
     check_choice(request.select, request.metric)
     from runner.ensembles import ensemble
 
-    _check_folder(request.model_dir)
+    check_folder(request.model_dir)
     with _plainly():
         return ensemble.ensemble(request)
 
@@ -168,7 +168,7 @@ def log(request: Request) -> Outcome:
     """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
     from runner.loggers import log
 
-    _check_folder(request.model_dir)
+    check_folder(request.model_dir)
     to = log.names(str(request.flags.get("to") or ""))
     with _plainly():
         return Outcome(log.log(request.model_dir, to, dry_run=request.dry_run))
@@ -309,7 +309,7 @@ def run(mode: str, request: Request) -> Outcome:
     if request.config is None:
         raise ConfigError(f"{mode} needs a configuration: give what runner.load returns")
     if row.has_folder:
-        _check_folder(request.model_dir)
+        check_folder(request.model_dir)
     from runner import config
 
     if row.trains or request.config.trainer.optimizer_config.ema is not None:
@@ -337,7 +337,7 @@ def run(mode: str, request: Request) -> Outcome:
         )
 
 
-def _check_folder(model_dir: Path) -> None:
+def check_folder(model_dir: Path) -> None:
     """Raises if it is not, or cannot become, a local folder."""
     if url := _URL.match(str(model_dir)):
         raise ConfigError(

@@ -21,6 +21,8 @@ from runner.configuration.settings import (
     ROLLBACKS,
     SIZE,
     STEPS,
+    TIME,
+    VARIABLES,
     number,
     one_of,
     setting,
@@ -550,6 +552,33 @@ class StudyConfig(base_config.Config):
 
 
 @dataclasses.dataclass
+class LaunchConfig(base_config.Config):
+    """What a job of `--launch` is given, wherever that runs it; one start of it is one job."""
+
+    name: str = setting("", "What the job is called; empty: as its folder.", allowed=OPTIONAL_NAME)
+    nodes: int = setting(
+        1, "How many machines: they share one run, or the trials of a study.", allowed=COUNT
+    )
+    cpus: int = setting(0, "Processors on each; 0: what is usual there.", allowed=SIZE)
+    gpus: int = setting(0, "GPUs on each.", allowed=SIZE)
+    memory_gb: float = setting(
+        0.0, "Memory on each (GB of 2^30 bytes); 0: what is usual there.", allowed=SIZE
+    )
+    time: str = setting(
+        "",
+        "How long a start may take, as `2:30:00` or `1-12:00:00`; empty: what is usual there.",
+        allowed=TIME,
+    )
+    queue: str = setting("", "The queue that the job waits in.", allowed=OPTIONAL_NAME)
+    environment: tuple[str, ...] = setting(
+        (),
+        "Variables of the environment: `NAME=value`, or `NAME` for the value that it has where the "
+        "command is given. Secrets do not belong here.",
+        allowed=VARIABLES,
+    )
+
+
+@dataclasses.dataclass
 class RunConfig(base_config.Config):
     """What this runner adds to official's sections."""
 
@@ -765,4 +794,7 @@ class RunConfig(base_config.Config):
     )
     study: StudyConfig | None = setting(
         None, "What `--mode=study` varies; a single run has none.", resume=REPORTS, read="elsewhere"
+    )
+    launch: LaunchConfig = setting(
+        LaunchConfig, "What a job of `--launch` is given.", resume=REPORTS, read="elsewhere"
     )

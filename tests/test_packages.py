@@ -13,7 +13,7 @@ RUNNER = ROOT / "runner"
 PACKAGES = [
     "core", "internals", "configuration", "devices", "data", "history", "optimizers", "checkpoints",
     "reporting", "verification", "run_folder", "loggers", "evaluation", "prediction", "training",
-    "export", "runs", "ensembles", "studies", "inspection", "help", "projects", "face",
+    "export", "runs", "ensembles", "studies", "inspection", "launch", "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used
@@ -44,6 +44,7 @@ WITHOUT_TENSORFLOW = [
     "runner.studies.pictures",
     "runner.inspection.rows",
     "runner.inspection.report",
+    "runner.launch.launchers",
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
 
 from runner.configuration import (
     epochs,
@@ -22,6 +23,7 @@ from runner.configuration import (
 from runner.errors import ConfigError
 from runner.internals import official as official_internals
 
+C = TypeVar("C", bound=base_config.Config)
 E = TypeVar("E", bound=cfg.ExperimentConfig)
 
 _MULTITASK = "official.modeling.multitask.configs"
@@ -88,6 +90,19 @@ def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
         raise ConfigError("\n".join(problems))
     for _, section in sections.walk(made):
         section.lock()
+    return made
+
+
+def section(kind: type[C], gin_files: Iterable[str], gin_params: Iterable[str]) -> C:
+    """One section alone, set by gin and checked by itself.
+
+    Raises:
+        ConfigError: everything that is invalid, one line each with its place.
+    """
+    made = kind()
+    places, problems = gin_builder.override(made, gin_files, gin_params)
+    if problems := [*problems, *validation.of_section(made, places)]:
+        raise ConfigError("\n".join(problems))
     return made
 
 

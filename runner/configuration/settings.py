@@ -7,12 +7,12 @@ Those of official's fields, which cannot be annotated, are in `fields`.
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import tf_keras
 
-from runner.core import spelling
+from runner.core import spelling, text
 
 METADATA = "setting"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -163,6 +163,17 @@ def _initializer(value: str) -> str:
     return f"{_INITIALIZER}{spelling.did_you_mean(value, dir(tf_keras.initializers))}"
 
 
+def _time(value: str) -> str:
+    return "" if not value or text.seconds(value) else _TIMED
+
+
+def _variables(value: Sequence[str]) -> str:
+    return "" if all(_VARIABLE.fullmatch(each) for each in value) else _SET
+
+
+_TIMED = "must be a time such as '2:30:00', or '1-12:00:00' with days"
+_VARIABLE = re.compile(r"[A-Za-z_]\w*(=[^\0\n]*)?")
+_SET = "must be a tuple of 'NAME=value' or 'NAME', a line each"
 _NAMED = "must be made of letters, digits, '-', '_' and '.', a letter or a digit first"
 _PATTERN = "must be a regular expression"
 _INITIALIZER = "must name one of tf_keras.initializers"
@@ -171,6 +182,8 @@ COUNT = number(at_least=1)
 SIZE = number(at_least=0)
 NAME = Allowed(_NAMED, _name)
 OPTIONAL_NAME = Allowed(f"{_NAMED}, or empty", lambda value: value and _name(value))
+TIME = Allowed(f"{_TIMED}, or empty", _time)
+VARIABLES = Allowed(_SET, _variables)
 PATTERN = Allowed(_PATTERN, _pattern)
 INITIALIZER = Allowed(f"{_INITIALIZER}, or be empty", _initializer)
 

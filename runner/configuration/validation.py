@@ -1,7 +1,7 @@
 """Validates the ranges and combinations of an experiment's values."""
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -56,9 +56,16 @@ def problems(
     return lines
 
 
-def _ranges(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
+def of_section(section: base_config.Config, places: Mapping[str, str]) -> list[str]:
+    """A line for each value that its field does not allow, with the place where it was set."""
+    name = type(section).__name__
+    rows = _ranges(section, name)
+    return [row.line(places.get(row.origin.removeprefix(f"{name}."))) for row in rows]
+
+
+def _ranges(root: base_config.Config, where: str = "") -> Iterator[Invalid]:
     """Values that their field does not allow."""
-    for path, section in sections.walk(experiment):
+    for path, section in sections.walk(root, where):
         for name, value in vars(section).items():
             allowed = fields.of(type(section), name).allowed
             if allowed and (mistake := allowed.mistake(value)):

@@ -37,6 +37,7 @@ DAMAGED = "damaged"
 PREDICTIONS = "predictions"
 REPLAY = "replay"
 LOGGERS = "loggers"  # what loggers were given, and what went wrong
+LAUNCH = "launch"  # logs of the jobs that --launch has submitted
 ENSEMBLE = "ensemble.json"
 ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
 
@@ -58,7 +59,7 @@ _FILES = (
 )
 _FOLDERS = (
     *(TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED),
-    *(EXPORT, PREDICTIONS, REPLAY, LOGGERS),
+    *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH),
 )
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 

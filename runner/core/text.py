@@ -1,5 +1,6 @@
 """Formats numbers and lists for people. Standard library only."""
 
+import re
 from collections.abc import Sequence
 
 
@@ -10,6 +11,15 @@ def duration(seconds: float) -> str:
     if hours >= 24:
         return f"{hours // 24} d {hours % 24:02}:{minute:02}"
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def seconds(written: str) -> int | None:
+    """The seconds of a time such as `2:30:00` or `1-12:00:00`, with days; None for other text."""
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", written)
+    if not found:
+        return None
+    days, hours, minutes, rest = (int(each or 0) for each in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def short(number: float) -> str:

@@ -1,0 +1,117 @@
+"""Where a command can run instead of here: a table, and what all its rows share. No TensorFlow."""
+
+import dataclasses
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.core import console, secrets
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+from runner.launch.job import Job, Plan
+
+# A launcher imports what it needs when it is called: the table is there without that.
+
+
+def local(job: Job) -> Plan:
+    """In the background on this machine."""
+    from runner.launch import local
+
+    return local.plan(job)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """A row of the table.
+
+    Attributes:
+        plan: Makes the plan; raises ConfigError for what cannot be submitted. It changes nothing.
+        reads: The fields of `LaunchConfig` that it reads besides `environment` and `name`.
+        shares_files: Whether the job sees this machine's files, under the same paths.
+    """
+
+    plan: Callable[[Job], Plan]
+    reads: frozenset[str] = frozenset()
+    shares_files: bool = True
+
+    @property
+    def summary(self) -> str:
+        """Where its jobs run, in a few words."""
+        return (self.plan.__doc__ or "").splitlines()[0]
+
+
+LAUNCHERS: Mapping[str, Launcher] = {
+    "local": Launcher(local),
+}
+_ALL_READ = {"environment", "name"}
+
+
+def check(name: str) -> None:
+    """Raises ConfigError if no launcher has this name."""
+    if name not in LAUNCHERS:
+        known = ", ".join(LAUNCHERS)
+        raise ConfigError(
+            f"--launch={name}: no such launcher; there are {known}{did_you_mean(name, LAUNCHERS)}"
+        )
+
+
+def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | None:
+    """Submits a job, or prints what would be submitted.
+
+    Returns:
+        For JSON: the job's id, its log, how to watch and to cancel it; None for a dry run.
+
+    Raises:
+        ConfigError: a mistake in flags or configuration; nothing was submitted.
+        RunnerError: whoever takes jobs refused it.
+    """
+    check(name)
+    _check_idle(name, job.config)
+    _check_text(job)
+    plan = LAUNCHERS[name].plan(job)
+    if dry_run:
+        print(plan.text, flush=True)
+        return None
+    submitted = plan.submit()
+    watch = f"runner --mode=status --model_dir={shlex.quote(job.model_dir)}"
+    ways = {"log": submitted.log, "cancel": submitted.cancel}
+    ways |= {"watch": watch} if job.model_dir else {}
+    console.say(f"submitted to {name}: job {submitted.job}")
+    for what, how in ways.items():
+        console.say(f"  {what:<7} {how}")
+    found = {"status": "submitted", "launcher": name, "job": submitted.job, **ways}
+    return found | ({"model_dir": job.model_dir} if job.model_dir else {})
+
+
+def _check_idle(name: str, config: Any) -> None:
+    """Raises ConfigError for a field that is set and that this launcher does not read."""
+    read = LAUNCHERS[name].reads | _ALL_READ
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name not in read and value != field.default:
+            readers = [each for each, row in LAUNCHERS.items() if field.name in row.reads]
+            there = f"; it is for --launch={' or '.join(readers)}" if readers else ""
+            raise ConfigError(
+                f"LaunchConfig.{field.name} = {value!r} has no effect with --launch={name}{there}"
+            )
+
+
+def _check_text(job: Job) -> None:
+    """Raises ConfigError if a job would show a password, or needs a variable that is not set."""
+    for argument in job.arguments:
+        if (masked := secrets.masked(argument)) != argument:
+            raise ConfigError(
+                f"{masked}: a secret does not belong in a job's command, which others can read: "
+                "have your code read it from the environment or from a file"
+            )
+    for each in job.config.environment:
+        if "=" not in each and each not in os.environ:
+            raise ConfigError(f"LaunchConfig.environment names {each}, which is not set here")
+    for name, value in job.set_here.items():
+        if secrets.is_secret(name) or secrets.masked(value) != value:
+            raise ConfigError(
+                f"LaunchConfig.environment: the value of {name} looks like a secret, and would be "
+                f"stored with the run: give {json.dumps(name)} without a value"
+            )

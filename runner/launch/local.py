@@ -1,0 +1,37 @@
+"""The same command in the background on this machine, with its log in the run's folder."""
+
+import datetime
+import os
+import shlex
+import subprocess
+
+from runner.launch.job import Job, Plan, Submitted
+
+
+def plan(job: Job) -> Plan:
+    """A process of its own, which outlives this one and its terminal."""
+    return Plan(_text(job), lambda: _submit(job))
+
+
+def _text(job: Job) -> str:
+    """What a shell would be given for it."""
+    values = [shlex.quote(f"{name}={value}") for name, value in job.set_here.items()]
+    words = ["nohup", *(["env", *values] if values else []), *map(shlex.quote, job.command)]
+    return f"cd {shlex.quote(str(job.work_dir))}\n{' '.join(words)} &"
+
+
+def _submit(job: Job) -> Submitted:
+    job.logs.mkdir(parents=True, exist_ok=True)
+    began = datetime.datetime.now(datetime.UTC)
+    log = job.logs / f"local-{began:%Y%m%dT%H%M%S.%f}.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            job.command,
+            cwd=job.work_dir,
+            env={**os.environ, **job.set_here},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    return Submitted(str(process.pid), str(log), f"kill {process.pid}")

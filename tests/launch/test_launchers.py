@@ -1,0 +1,118 @@
+"""`--launch` in front of a command: what is submitted, and what is refused before that."""
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from runner import main
+from runner.run_folder import status
+
+CONFIG = ["--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=3", "--gin.RunConfig.seed=4"]
+TRAIN = ["--mode=train", *CONFIG, "--model_dir=runs/a b"]
+
+
+def launched(*arguments):
+    return main.main(list(arguments))
+
+
+def test_a_dry_run_prints_the_command_with_absolute_paths_and_leaves_nothing(tmp_path, capsys):
+    assert launched("--launch=local", "--dry_run", *TRAIN) == 0
+    folder, command = capsys.readouterr().out.splitlines()
+    assert folder == f"cd {tmp_path}"
+    words = shlex.split(command)
+    assert words[2:] == [
+        *("-m", "runner", "--mode=train", f"--model_dir={tmp_path}/runs/a b"),
+        *("--gin_file=digits.gin", "--gin_params=TrainerConfig.train_steps=3"),
+        *("--gin_params=RunConfig.seed=4", "&"),
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_in_the_background_ends_as_it_would_here(tmp_path, capsys):
+    environment = "--gin.LaunchConfig.environment=('GREETING=a b',)"
+    assert launched("--launch=local", environment, *TRAIN) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"] == "submitted"
+    assert told["cancel"] == f"kill {told['job']}"
+    given = Path(f"/proc/{told['job']}/environ").read_text()
+    assert "GREETING=a b\0" in given
+    deadline = time.monotonic() + 300
+    while not (log := Path(told["log"]).read_text()).endswith("}\n"):
+        assert time.monotonic() < deadline, log
+        time.sleep(0.1)
+    assert json.loads(log.splitlines()[-1])["status"] == "done"
+    assert status.read(tmp_path / "runs" / "a b").step == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--mode=compare", "runs/a", "runs/b"],
+        ["--mode=report", "--model_dir=runs/a", "--output=page.html"],
+        ["--mode=ensemble", "--runs=runs/a,runs/b", "--model_dir=runs/both", "--select=2"],
+        ["--mode=predict", *CONFIG, "--model_dir=runs/a", "--output=a.jsonl", "--overwrite"],
+        ["--mode=study", *CONFIG, "--seeds=3", "--model_dir=studies/a"],
+        ["--mode=continuous_eval", *CONFIG, "--model_dir=runs/a"],
+    ],
+)
+def test_any_command_can_be_launched(tmp_path, capsys, arguments):
+    assert launched("--launch=local", "--dry_run", *arguments) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[1])
+    assert f"{arguments[0]}" in words
+    for each in ("runs/a", "runs/b", "page.html"):
+        assert not [word for word in words if word.startswith(f"={each}")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--launch=locl", *TRAIN], "did you mean 'local'?"),
+        (["--launch=", *TRAIN], "--launch=: no such launcher"),
+        (["--launch=local", "--mode=init", "p"], "--launch has no effect with --mode=init"),
+        (["--launch=local", "--print_config", *TRAIN], "the configuration is printed here"),
+        (["--launch=local", *TRAIN, "--gin.LaunchConfig.gpus=1"], "gpus = 1 has no effect with"),
+        (["--launch=local", *TRAIN, "--gin.LaunchConfig.time='2h'"], "time such as '2:30:00'"),
+        (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "did you mean"),
+        (
+            ["--launch=local", *TRAIN, "--gin.LaunchConfig.environment=('NOT_SET_HERE',)"],
+            "names NOT_SET_HERE, which is not set here",
+        ),
+        (
+            [
+                "--launch=local",
+                "--mode=report",
+                "--model_dir=a",
+                "--gin.TrainerConfig.train_steps=3",
+            ],
+            "TrainerConfig",
+        ),
+        (
+            ["--launch=local", "--mode=report", "--model_dir=a", "--gin.LaunchConfig.nodes=0"],
+            "LaunchConfig.nodes = 0; must be 1 or more",
+        ),
+    ],
+)
+def test_a_mistake_is_answered_here_and_nothing_is_submitted(tmp_path, capsys, arguments, said):
+    assert launched(*arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert not printed.out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "LaunchConfig.environment=('WANDB_API_KEY=0123456789abcdef0123',)",
+        "RunConfig.notify='https://me:0123456789abcdef0123@example.org/'",
+    ],
+)
+def test_a_secret_is_refused_and_not_shown(tmp_path, capsys, setting):
+    assert launched("--launch=local", *TRAIN, f"--gin_params={setting}") == 2
+    printed = capsys.readouterr()
+    assert "secret" in printed.err
+    assert "0123456789abcdef0123" not in printed.err + printed.out
+    assert not list(tmp_path.iterdir())
