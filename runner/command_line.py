@@ -208,7 +208,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 def _add_seeing(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "look at a run",
-        "runner --mode=status --model_dir=runs/digits\n"
+        "runner --mode=status --watch --model_dir=runs\n"
         "runner --mode=report --watch --model_dir=runs/digits",
     )
     group.add_argument(
@@ -216,8 +216,8 @@ def _add_seeing(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="10",
         metavar="SECONDS",
-        help="for report: write the page again every so many seconds, 10 by default, until the run "
-        "has ended",
+        help="for status: show it again every so many seconds, 10 by default, until all runs have "
+        "ended; for report: write the page again likewise",
     )
 
 

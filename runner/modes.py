@@ -123,10 +123,10 @@ def replay(request: Request) -> Outcome:
 
 
 def status(request: Request) -> Outcome:
-    """Says how far a run is, how good it is, and where its time went."""
-    from runner.inspection import report
+    """Says how far a run, a study or a folder of runs is, and where a run's time went."""
+    from runner.inspection import status
 
-    return Outcome(report.status(request))
+    return Outcome(status.status(request))
 
 
 def report(request: Request) -> Outcome:
@@ -265,7 +265,7 @@ MODES: Mapping[str, Mode] = {
         takes=("steps", "output", "overwrite"),
         configured=False,
     ),
-    "status": Mode(status, trains=False, evaluates=False, configured=False),
+    "status": Mode(status, trains=False, evaluates=False, takes=("watch",), configured=False),
     "report": Mode(
         report,
         trains=False,

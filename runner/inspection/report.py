@@ -1,4 +1,4 @@
-"""The modes `report` and `status`: a page about a run, and a few lines about it. No TensorFlow."""
+"""The mode `report`: a page about a run. No TensorFlow."""
 
 import time
 from collections.abc import Sequence
@@ -6,9 +6,7 @@ from pathlib import Path
 
 from runner.core import console, files, layout, text
 from runner.errors import ConfigError
-from runner.history import records
-from runner.inspection import goodput, run_data, run_page, several_page, study_page
-from runner.reporting import table
+from runner.inspection import run_data, run_page, several_page, study_page
 from runner.runs.request import Request, Results
 
 _ENDED = ("done", "stopped", "diverged", "failed")
@@ -38,29 +36,6 @@ def report(request: Request) -> Results:
     size = len(html.encode())
     console.say(f"written: {target} ({text.size(size)})")
     return {"status": "done", "output": str(target), "bytes": size, "seconds": round(seconds, 2)}
-
-
-def status(request: Request) -> Results:
-    """Says how far the run is, how good, and where its time went."""
-    _check(request.model_dir)
-    run = run_data.read(request.model_dir, rows=False)
-    console.say(run_page.sentence(run))
-    if found := run_page.results(run):
-        shown = [found["head"], *found["rows"][:12]]
-        console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
-    if run.ledger and run.ledger.parts:
-        console.say("\n".join(goodput.lines(run.ledger)))
-    for problem in run.problems:
-        console.say(problem)
-    last, best = run.evaluations[-1:], run.best
-    return {
-        "status": run.state,
-        "step": run.step,
-        "metrics": records.plain(last[0].metrics) if last else {},
-        "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
-        "goodput": run.ledger.as_dict() if run.ledger else None,
-        "model_dir": str(run.folder),
-    }
 
 
 def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:

@@ -17,7 +17,18 @@ from runner.loggers import feed, launch
 from runner.run_folder import claim
 from runner.runs import notifications
 from runner.runs.request import Request
-from runner.studies import checks, creation, plan, progress, publish, testing, trial, warm, worker
+from runner.studies import (
+    checks,
+    creation,
+    places,
+    plan,
+    progress,
+    publish,
+    testing,
+    trial,
+    warm,
+    worker,
+)
 from runner.studies.trial import Trial
 
 _POLL_SECONDS = 0.05
@@ -26,8 +37,12 @@ _LOCK = "planning.lock"
 _LENGTH = "TrainerConfig.train_steps"
 
 
-def study(request: Request) -> dict[str, Any]:
+def study(request: Request, place: places.Place | None = None) -> dict[str, Any]:
     """Trains what is not trained yet.
+
+    Args:
+        request: What the user asks for.
+        place: Where the trials run; None: here.
 
     Returns:
         For JSON: how many trials are in which state, and the best.
@@ -50,7 +65,7 @@ def study(request: Request) -> dict[str, Any]:
         console.say(f"folds divide the training data; {others} does not take part")
     if request.dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
-    workshop = Workshop(request, planned, there)
+    workshop = Workshop(request, planned, there, place or places.Here())
     run = request.config.run
     with notifications.Notifier(run.notify, run.notify_on, folder) as told:
         with request.stop.deferred():
@@ -72,6 +87,7 @@ class Workshop:
         request: What the user asks for.
         planned: The study's plan.
         there: Its trials so far.
+        place: Where they run.
 
     Attributes:
         trials: All trials, by number.
@@ -80,7 +96,9 @@ class Workshop:
         untested: Why a trial could not be tested, by its folder's name.
     """
 
-    def __init__(self, request: Request, planned: plan.Plan, there: list[Trial]) -> None:
+    def __init__(
+        self, request: Request, planned: plan.Plan, there: list[Trial], place: places.Place
+    ) -> None:
         self.trials = there
         self.why_set_aside = ""
         self.untested: dict[str, str] = {}
@@ -90,9 +108,9 @@ class Workshop:
         planned.begin(there)
         self._folder = request.model_dir
         self._jobs: list[worker.Job] = []
-        self._room = worker.room(planned.options.jobs, planned.size)
+        self._place = place
+        self._room = place.room(planned.options.jobs, planned.size)
         self._threads = 0 if request.config.run.intra_op_threads else self._room.threads
-        self._fresh = False
         self._failures = 0  # in a row
         self._is_planned = False  # whether all trials are there that are wanted now
         self._is_begun_elsewhere = False
@@ -125,9 +143,12 @@ class Workshop:
         for job in [each for each in self._jobs if each.has_ended]:
             self._end(job)
             self._looked = 0.0
-        if time.monotonic() - self._looked > _LOOK_SECONDS and not self._is_full:
-            self._look()
-            self._fill()
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._room = self._place.room(self._plan.options.jobs, self._plan.size)
+            if not self._is_full:
+                self._look()
+                self._fill()
         others = self._is_begun_elsewhere or self._is_tested_elsewhere or not self._is_planned
         others = others or any(each.state == "running" for each in self.trials)
         return bool(self._jobs) or (others and not self._is_set_aside)
@@ -147,7 +168,6 @@ class Workshop:
 
     def _look(self) -> None:
         """Reads again what may have changed, and creates the trials that are now known."""
-        self._looked = time.monotonic()
         final = {each.number: each for each in self.trials if self._is_final(each)}
         numbers = {path: _number(path) for path in layout.trials(self._folder)}
         self.trials = sorted(
@@ -188,7 +208,7 @@ class Workshop:
         mine = {job.one.number for job in self._jobs}
         waiting = [each for each in self.trials if each.number not in mine and self._is_open(each)]
         for one in sorted(waiting, key=lambda each: each.state != "paused"):
-            if self._is_full or self._is_set_aside or not worker.has_memory(self._jobs):
+            if self._is_full or self._is_set_aside or not self._place.has_memory(self._jobs):
                 return
             if (step := self._target(one)) is not None and not self._start(one, step):
                 self._is_begun_elsewhere = True  # its run has not claimed its folder yet
@@ -209,7 +229,7 @@ class Workshop:
             self._replace(now := trial.read(one.folder))
             if now.tests or now.folder.name in mine:
                 continue
-            if self._is_full or not worker.has_memory(self._jobs):
+            if self._is_full or not self._place.has_memory(self._jobs):
                 return
             if not self._start(now, 0, tests=True):
                 self._is_tested_elsewhere = True
@@ -229,7 +249,7 @@ class Workshop:
         command = [*self._request.arguments, *own]
         whole = one.parameters.get(_LENGTH, self._request.config.trainer.train_steps)
         goal = 0 if tests else step or whole
-        job = worker.Job(one, command, gpu=gpu, fresh=self._fresh, goal=goal)
+        job = worker.Job(one, command, self._place, gpu=gpu, goal=goal)
         if job.is_held:
             self._jobs.append(job)
         return job.is_held
@@ -238,11 +258,11 @@ class Workshop:
         self._jobs.remove(job)
         code = job.end()
         if code == warm.NOT_WARM:
-            if not self._fresh:
+            if self._place.forks:
                 console.say(
                     f"each trial in a fresh process, which takes seconds longer: {job.why_not}"
                 )
-            self._fresh = True
+            self._place.forks = False
             if not job.is_stuck:
                 self._threads = 0  # which cannot be set where TensorFlow has been used
             return

@@ -1,7 +1,6 @@
 """A trial in a process: an ordinary command, started, watched and ended. No TensorFlow here."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import os
@@ -9,24 +8,22 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import layout, signals, text
+from runner.core import layout
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import claim_file, watch
-from runner.studies import space, trial, warm
+from runner.studies import places, space, trial, warm
 from runner.studies.trial import Trial
 
 _OUTPUT = "output.txt"
 _TEST_OUTPUT = "test_output.txt"
 _GRACE_SECONDS = 120.0
 _SILENT_SECONDS = 120.0
-_FEW_BEFORE_ANY_TRAINS = 2
 
 
 def arguments(
@@ -68,8 +65,8 @@ class Job:
     Args:
         one: The trial.
         command: The flags of its command, without `--model_dir`.
-        gpu: Which GPU it has for itself; None: as the environment says.
-        fresh: Whether it is not to be forked.
+        place: Where it runs.
+        gpu: Which GPU it has for itself; None: as the place says.
         goal: The step that it trains to; 0: it is tested instead.
 
     Attributes:
@@ -84,9 +81,9 @@ class Job:
         self,
         one: Trial,
         command: Sequence[str],
+        place: places.Place,
         *,
         gpu: str | None,
-        fresh: bool,
         goal: int,
     ) -> None:
         self.one = one
@@ -95,7 +92,7 @@ class Job:
         self.why_not = (
             "an imported module uses TensorFlow while it is imported, and forks would hang"
         )
-        self._fresh = fresh
+        self._place, self._is_fork = place, place.forks
         self.is_stuck = False
         self._began = time.monotonic()
         self._rows = watch.Glance(one.folder / layout.TRAINING_ROWS)
@@ -117,18 +114,8 @@ class Job:
         return _progress(now) == _progress(self.one)
 
     def _start(self, command: Sequence[str]) -> None:
-        environment = {**os.environ, signals.ENDS_WITH_STDIN: "1"}
-        if self.gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = self.gpu
         mode = ["--mode=eval", "--data=test"] if self.tests else ["--mode=train_and_eval"]
-        whole = [sys.executable, "-m", "runner", *mode, *command]
-        with self._output.open("w") as file:
-            options: Any = {"env": environment, "stdin": subprocess.PIPE}
-            options |= {"stdout": file, "stderr": file}
-            if self._fresh:
-                options["start_new_session"] = True
-            kind: Any = subprocess.Popen if self._fresh else warm.Popen
-            self.process = kind(whole, **options)
+        self.process = self._place.start([*mode, *command], self._output, self.gpu)
 
     @property
     def has_ended(self) -> bool:
@@ -147,7 +134,7 @@ class Job:
         A lock that a thread held at the time of the fork, say, is never released in the fork.
         """
         quiet = time.monotonic() - self._began
-        if self._fresh or quiet < _SILENT_SECONDS or self._output.stat().st_size:
+        if not self._is_fork or quiet < _SILENT_SECONDS or self._output.stat().st_size:
             return
         if _processor_seconds(self.process.pid) < quiet / 10:
             self.is_stuck = True
@@ -183,9 +170,11 @@ class Job:
         folder = self.one.folder
         if code in known and not trial.is_held(folder):
             trial.note(folder, code, self.reason(), socket.gethostname())
-        elif code < 0 and (code != -signal.SIGKILL or trial.read(folder).step <= self.one.step):
-            reason = f"killed by {signal.Signals(-code).name}"
-            trial.note(folder, code, reason, socket.gethostname())
+        elif code < 0 or code == places.LOST:
+            number = signal.SIGKILL if code == places.LOST else -code
+            if number != signal.SIGKILL or trial.read(folder).step <= self.one.step:
+                by = "the loss of its node" if code == places.LOST else signal.Signals(number).name
+                trial.note(folder, -number, f"killed by {by}", socket.gethostname())
 
     def reason(self) -> str:
         """What it said last."""
@@ -200,68 +189,6 @@ class Job:
 
 def _progress(one: Trial) -> tuple[Any, ...]:
     return one.state, one.step, one.failures, one.kills, one.tests
-
-
-@dataclasses.dataclass(frozen=True)
-class Room:
-    """What this machine has room for.
-
-    Attributes:
-        jobs: How many trials run side by side.
-        threads: How many threads an op of each may use; 0: as configured.
-        gpus: The GPUs that they take turns with; empty if there are none.
-    """
-
-    jobs: int
-    threads: int
-    gpus: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        what = f", each with one of {text.counted(len(self.gpus), 'GPU')}" if self.gpus else ""
-        return f"{text.counted(self.jobs, 'trial')} side by side{what}"
-
-
-def room(jobs: int, trials: int) -> Room:
-    """What this machine has room for; `jobs`: what the user wants, 0 for as many as fit."""
-    gpus, cores = _gpus(), len(os.sched_getaffinity(0))
-    count = min(jobs or len(gpus) or cores, max(trials, 1))
-    return Room(count, max(cores // count, 1) if count > 1 else 0, gpus)
-
-
-def _gpus() -> list[str]:
-    """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. TensorFlow is not asked."""
-    if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [each for each in given.split(",") if each.strip() not in ("", "-1")]
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    count = len([line for line in listed.stdout.splitlines() if line.startswith("GPU ")])
-    return [str(number) for number in range(count)]
-
-
-def has_memory(jobs: Sequence[Job]) -> bool:
-    """Whether another trial fits, if it needs as much as the largest that runs; the first does.
-
-    What a trial needs is not known before one trains: until then there are no more than two.
-    """
-    if not jobs:
-        return True
-    if len(jobs) >= _FEW_BEFORE_ANY_TRAINS and not any(job.trains for job in jobs):
-        return False
-    peaks = [_kilobytes(job.process.pid, "VmHWM") for job in jobs]
-    available = _kilobytes("meminfo", "MemAvailable")
-    still_to_come = sum(max(peaks) - peak for peak in peaks)
-    return not available or available > still_to_come + 1.2 * max(peaks)
-
-
-def _kilobytes(process: int | str, name: str) -> int:
-    """A line of /proc; 0 where it is missing, as when the process has just ended."""
-    path = Path(f"/proc/{process}/status" if isinstance(process, int) else f"/proc/{process}")
-    with contextlib.suppress(OSError):
-        if found := re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE):
-            return int(found[1])
-    return 0
 
 
 def _processor_seconds(process: int) -> float:

@@ -150,7 +150,7 @@ def test_a_folder_without_a_run_is_refused_with_what_is_in_it(tmp_path, capsys):
     assert f"no run has begun there; there are runs in it: {tmp_path / 'runs' / 'a'}" in (
         capsys.readouterr().err
     )
-    assert main.main(["--mode=status", "--model_dir=nowhere"]) == 2
+    assert main.main(["--mode=report", "--model_dir=nowhere"]) == 2
     assert "nowhere: there is no such folder" in capsys.readouterr().err
 
 
@@ -158,7 +158,7 @@ def test_a_folder_without_a_run_is_refused_with_what_is_in_it(tmp_path, capsys):
     ("flags", "said"),
     [
         (["--mode=report", "--gin_file=digits.gin"], "--gin_file has no effect"),
-        (["--mode=status", "--watch"], "--watch is for --mode=report"),
+        (["--mode=runs", "--watch"], "--watch is for --mode=status, report"),
         (["--mode=report", "--watch=often"], "--watch=often: expected seconds"),
         (["--mode=report", "--output=a.pdf"], "--output=a.pdf: must end with .html"),
     ],

@@ -15,7 +15,7 @@ from runner import config, main
 from runner.core import layout
 from runner.run_folder import claim, status
 from runner.runs.request import Request
-from runner.studies import pictures, publish, study, trial, warm, worker
+from runner.studies import pictures, places, publish, study, trial, warm, worker
 
 DIGITS = ["--gin_file=digits.gin"]
 
@@ -182,16 +182,16 @@ def test_no_more_trials_start_than_there_is_memory_for(monkeypatch):
 
     peaks = {1: 1000, 2: 600}
     for available, fits in ((1700, True), (1500, False)):
-        monkeypatch.setattr(worker, "_kilobytes", lambda who, _, all=available: peaks.get(who, all))
-        assert worker.has_memory([Running(1, trains=True), Running(2, trains=False)]) == fits
-    assert worker.has_memory([])
-    assert not worker.has_memory([Running(1, trains=False), Running(2, trains=False)])
+        monkeypatch.setattr(places, "_kilobytes", lambda who, _, all=available: peaks.get(who, all))
+        assert places.has_memory([Running(1, trains=True), Running(2, trains=False)]) == fits
+    assert places.has_memory([])
+    assert not places.has_memory([Running(1, trains=False), Running(2, trains=False)])
 
 
 def test_jobs_follow_from_cores_and_gpus_and_share_the_threads(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    assert worker.room(0, 100) == worker.Room(8, 1, [])
-    assert worker.room(0, 3) == worker.Room(3, 2, [])
-    assert worker.room(1, 100).threads == 0  # one alone takes what it likes
+    assert places.room(0, 100) == places.Room(8, 1, [])
+    assert places.room(0, 3) == places.Room(3, 2, [])
+    assert places.room(1, 100).threads == 0  # one alone takes what it likes
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    assert worker.room(0, 100) == worker.Room(2, 4, ["0", "2"])
+    assert places.room(0, 100) == places.Room(2, 4, ["0", "2"])

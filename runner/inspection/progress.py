@@ -1,0 +1,167 @@
+"""How far runs are: those that go on by their last sign of life, studies in numbers. No TensorFlow.
+
+board = Board(Path("runs"))
+for each in board.look():
+    print(each.name, each.state, each.step, each.left)
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.errors import RunnerError
+from runner.inspection import rows
+from runner.inspection.rows import Row
+from runner.run_folder import pulse, status
+
+ACTIVE = ("running", "silent")
+UNFINISHED = (*ACTIVE, "waiting", "paused", "preempted")
+"""The states of runs that have not ended for good."""
+
+_WORK = ("training", "input_wait", "again", "evaluation", "checkpoint")
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One run, as far as it is now.
+
+    Attributes:
+        row: The run.
+        state: Its state; `silent` if its process has given no sign of life for a minute.
+        step: The last training step done.
+        pace: Steps a second of this start, with evaluations and checkpoints; None: unknown.
+        sign: The last sign of life of its process; None if there is none.
+        ended: When it ended, in seconds since the epoch by its machine's clock; None: unknown.
+    """
+
+    row: Row
+    state: str
+    step: int
+    pace: float | None = None
+    sign: pulse.Sign | None = None
+    ended: float | None = None
+
+    @property
+    def end(self) -> int | None:
+        """The step at which it is to end; None: unknown."""
+        trainer = self.row.configuration.get("trainer")
+        found = trainer.get("train_steps") if isinstance(trainer, Mapping) else None
+        return found if isinstance(found, int) else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until it ends, if it goes on like this; None: unknown."""
+        if self.state != "running" or not self.end or not self.pace:
+            return None
+        return max(self.end - self.step, 0) / self.pace
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "step": self.step,
+            "train_steps": self.end,
+            "steps_per_second": self.row.rate,
+            "seconds_left": None if self.left is None else round(self.left),
+            "seconds_silent": None if self.sign is None else round(self.sign.seconds, 1),
+            "starts": self.row.starts,
+            "host": self.row.host,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The trials of a study.
+
+    Attributes:
+        name: The study's folder, seen from the one that is looked at.
+        trials: What is known of each.
+    """
+
+    name: str
+    trials: Sequence[Line]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many trials are in which state."""
+        return counts(self.trials)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until all trials that are there have ended; None: unknown."""
+        paces = [each.pace for each in self.trials if each.state == "running"]
+        ends = [each.end for each in self.trials if each.end]
+        if not ends or not paces or not all(paces):
+            return None
+        unfinished = [each for each in self.trials if each.state in UNFINISHED]
+        steps = sum(max((each.end or ends[0]) - each.step, 0) for each in unfinished)
+        return steps / sum(each for each in paces if each)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        left = None if self.left is None else round(self.left)
+        return {"study": self.name, "trials": self.states, "seconds_left": left}
+
+
+class Board:
+    """The runs at and below a folder, looked at again and again.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pulses: dict[Path, pulse.Pulse] = {}
+
+    def look(self) -> list[Line]:
+        """The runs as they are now: those that run first, then by name.
+
+        Raises:
+            ConfigError: there is no such folder.
+        """
+        found = [self._line(each) for each in rows.below(self._root)]
+        return sorted(found, key=lambda each: each.state not in ACTIVE)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every process that runs has given a sign of life since the first look."""
+        return all(each.look().is_known for each in self._pulses.values())
+
+    def _line(self, row: Row) -> Line:
+        seen = None
+        try:
+            seen = status.read(row.folder)
+            if row.state == "running":
+                return self._running(row, seen)
+        except (RunnerError, OSError, ValueError):  # damaged, or just removed
+            pass
+        return Line(row, row.state, row.step, ended=seen.heartbeat if seen else None)
+
+    def _running(self, row: Row, seen: status.Status | None) -> Line:
+        sign = self._pulses.setdefault(row.folder, pulse.Pulse(row.folder)).look()
+        state = "silent" if sign.seconds > pulse.SILENT_SECONDS else "running"
+        step = status.reached(row.folder)
+        return Line(row, state, step, _pace(seen.spent if seen else None) or row.rate, sign)
+
+
+def _pace(spent: Mapping[str, float] | None) -> float | None:
+    """Steps a second of a start, over all but starting and compiling."""
+    seconds = sum((spent or {}).get(name, 0.0) for name in _WORK)
+    return spent.get("steps", 0) / seconds or None if spent and seconds > 0 else None
+
+
+def counts(lines: Iterable[Line]) -> dict[str, int]:
+    """How many are in which state."""
+    return dict(sorted(collections.Counter(each.state for each in lines).items()))
+
+
+def studies(lines: Iterable[Line]) -> list[Study]:
+    """The studies that there are trials of."""
+    found: dict[str, list[Line]] = {}
+    for each in lines:
+        if each.row.study:
+            found.setdefault(each.row.study, []).append(each)
+    return [Study(name, trials) for name, trials in sorted(found.items())]

@@ -1,0 +1,164 @@
+"""The mode `status`: how far a run, a study or a folder of runs is, wherever they run.
+
+No TensorFlow.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core import console, text
+from runner.errors import ConfigError
+from runner.history import records
+from runner.inspection import (
+    goodput,
+    progress,
+    run_data,
+    run_page,
+    runs_table,
+    study_page,
+    timeline,
+)
+from runner.inspection.progress import Line, Study
+from runner.reporting import table
+from runner.run_folder import pulse
+from runner.runs.request import Request, Results
+
+_LOOK_SECONDS = 0.5
+_MOST = 200  # lines on a terminal
+_LONGEST_REASON = 60  # characters
+_HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "host", "")
+
+
+def status(request: Request) -> Results:
+    """Says how far the runs are; with `--watch`, again and again until all have ended.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    root = request.model_dir
+    is_one = _is_one(root)
+    board = progress.Board(root)
+    lines = _found(board, root)
+    if not request.watch:
+        _settle(board, lines)
+        lines = _found(board, root)
+    while request.watch and any(each.state in progress.UNFINISHED for each in lines):
+        console.show("\n".join(_shown(lines, is_one=is_one)))
+        time.sleep(request.watch)
+        lines = _found(board, root)
+    console.end(keep=False)
+    if is_one:
+        return _one(root, lines[0])
+    console.say("\n".join(_shown(lines)))
+    return _several(root, lines)
+
+
+def _is_one(root: Path) -> bool:
+    """Whether the folder is that of a run, and of no study."""
+    return run_data.is_run(root) and not study_page.is_study(root)
+
+
+def _found(board: progress.Board, root: Path) -> list[Line]:
+    lines = board.look()
+    if not lines:
+        raise ConfigError(f"--model_dir={root}: no run has begun there")
+    return [each for each in lines if each.row.folder == root] if _is_one(root) else lines
+
+
+def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
+    """Waits until each process elsewhere has given a sign of life, or would have."""
+    end = time.monotonic() + pulse.PATIENCE_SECONDS
+    unknown = [each.row for each in lines if each.sign and not each.sign.is_known]
+    if unknown and console.STDERR.is_live:
+        names = dict.fromkeys(row.host or row.name for row in unknown)
+        console.show(f"waiting for a sign of life from {text.some(list(names))} ...")
+    while not board.is_settled and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _one(folder: Path, line: Line) -> Results:
+    """Says all about one run: how good it is, too, and where its time went."""
+    run = run_data.read(folder, rows=False)
+    console.say(run_page.sentence(run))
+    console.say("\n".join(_shown([line], is_one=True)))
+    if found := run_page.results(run):
+        shown = [found["head"], *found["rows"][:12]]
+        console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
+    if run.ledger and run.ledger.parts:
+        console.say("\n".join(goodput.lines(run.ledger)))
+    for problem in run.problems:
+        console.say(problem)
+    last, best = run.evaluations[-1:], run.best
+    return {
+        "status": line.state,
+        **line.figures,
+        "metrics": records.plain(last[0].metrics) if last else {},
+        "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
+        "goodput": run.ledger.as_dict() if run.ledger else None,
+        "model_dir": str(run.folder),
+    }
+
+
+def _several(root: Path, lines: Sequence[Line]) -> Results:
+    active = [each for each in lines if each.state in progress.ACTIVE]
+    return {
+        "status": "running" if active else "done",
+        "runs": len(lines),
+        "states": progress.counts(lines),
+        "active": [{"run": each.row.name, "state": each.state, **each.figures} for each in active],
+        "studies": [each.as_dict() for each in progress.studies(lines)],
+        "model_dir": str(root),
+    }
+
+
+def _shown(lines: Sequence[Line], *, is_one: bool = False) -> list[str]:
+    """A line for each study and each run; of trials, those that run."""
+    studies = [] if is_one else progress.studies(lines)
+    active = [each for each in lines if each.state in progress.ACTIVE]
+    others = [each for each in lines if each not in active and (is_one or not each.row.study)]
+    runs = [*active, *others]
+    shown = [_study(each) for each in studies]
+    if runs:
+        most = _MOST if console.STDERR.is_live else len(runs)
+        cells = [_HEAD, *(_cells(each) for each in runs[:most])]
+        used = [n for n in range(len(_HEAD)) if any(row[n] not in ("", "-") for row in cells[1:])]
+        width = console.STDERR.width
+        shown += table.aligned([[row[n] for n in used] for row in cells], left=2, width=width)
+        shown += [f"and {len(runs) - most:,} more"] if len(runs) > most else []
+    return shown
+
+
+def _study(study: Study) -> str:
+    """`rate: 40 trials: 10 done, 2 running, 28 waiting; about 1:20:00 left`."""
+    states = ", ".join(f"{count:,} {state}" for state, count in study.states.items())
+    left = f"; about {text.duration(study.left)} left" if study.left is not None else ""
+    return f"{study.name}: {text.counted(len(study.trials), 'trial')}: {states}{left}"
+
+
+def _cells(line: Line) -> list[str]:
+    row, end = line.row, line.end
+    of = f" of {end:,}" if end and line.step < end else ""
+    why = row.reason if len(row.reason) <= _LONGEST_REASON else f"{row.reason[:_LONGEST_REASON]}..."
+    return [
+        row.name,
+        line.state,
+        f"{line.step:,}{of}",
+        runs_table.pace(row.rate),
+        "-" if line.left is None else text.duration(line.left),
+        _sign(line),
+        f"{row.starts:,}",
+        row.host or "-",
+        why if line.state not in progress.ACTIVE else "",
+    ]
+
+
+def _sign(line: Line) -> str:
+    """When there was a sign of life: `2 s ago`, `none for 12 s`, or the time of the end."""
+    if line.sign is None:
+        return "-" if line.ended is None else timeline.stamp(line.ended)
+    seconds = line.sign.seconds
+    since = f"{seconds:.0f} s" if seconds < 59.5 else text.duration(seconds)
+    if line.sign.is_known:
+        return f"{since} ago"
+    return f"none for {since}" if seconds >= pulse.PATIENCE_SECONDS else "-"
