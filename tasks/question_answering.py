@@ -24,6 +24,7 @@ from tasks.questions import (
     question_serving,
     question_windows,
     readers,
+    squad,
     squad_score,
 )
 from tasks.text import bert
@@ -39,9 +40,9 @@ class QuestionAnsweringConfig(cfg.TaskConfig):
     """A reader, its training questions, and the questions it is evaluated on.
 
     `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
-    `encoder`; BERT takes the encoder of either. A Match-LSTM's vocabulary is the words of its
-    training and validation data, so other files make it a different network. Evaluate further data
-    as named sets or as test data.
+    `encoder`; BERT takes the encoder of either. The vocabulary of any other reader is the words of
+    its training and validation data, so other files make it a different network. Evaluate further
+    data as named sets or as test data.
 
     Attributes:
         model: the reader.
@@ -195,7 +196,7 @@ class QuestionAnsweringTask(base_task.Task):
             _write(Path(self.logging_dir, config.predictions), questions.by_id(texts))
         return squad_score.mean(
             [
-                squad_score.score(texts[number], [answer.text for answer in question.answers])
+                _score(texts[number], question, config)
                 for number, question in enumerate(questions.squad.questions)
                 if number in texts and question_data.is_scored(question, config.unanswerable)
             ]
@@ -279,18 +280,17 @@ class QuestionAnsweringTask(base_task.Task):
             serve: from `question` and `context`, [batch] each, to the outputs of `serving`.
             data: the validation data.
         """
-        squad = question_data.read(data).squad
-        asked = [q for q in squad.questions if question_data.is_scored(q, data.unanswerable)]
+        read = question_data.read(data).squad
+        asked = [q for q in read.questions if question_data.is_scored(q, data.unanswerable)]
         scores = []
         for first in range(0, len(asked), data.global_batch_size):
             part = asked[first : first + data.global_batch_size]
             outputs = serve(
                 question=[question.text for question in part],
-                context=[squad.contexts[question.context] for question in part],
+                context=[read.contexts[question.context] for question in part],
             )
             for question, answer in zip(part, outputs["answer"], strict=True):
-                right = [each.text for each in question.answers]
-                scores.append(squad_score.score(answer.decode(), right))
+                scores.append(_score(answer.decode(), question, data))
         return squad_score.mean(scores)._asdict()
 
     def _number(self, data: question_data.QuestionData) -> int:
@@ -302,6 +302,13 @@ class QuestionAnsweringTask(base_task.Task):
 
 def _known(labels: Features) -> tf.Tensor:
     return labels["start"] != question_windows.UNKNOWN
+
+
+def _score(
+    prediction: str, question: squad.Question, data: question_data.QuestionData
+) -> squad_score.Score:
+    answers = [answer.text for answer in question.answers]
+    return squad_score.score(prediction, answers, unanswerable=data.unanswerable)
 
 
 def _write(path: Path, predictions: Mapping[str, str]) -> None:

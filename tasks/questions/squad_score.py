@@ -1,4 +1,8 @@
-"""Exact match and F1 as SQuAD v1.1 defines them (Rajpurkar et al., 2016, section 6.1)."""
+"""Exact match and F1 as SQuAD's own scripts compute them, for version 1.1 and version 2.
+
+Rajpurkar et al., "SQuAD: 100,000+ questions for machine comprehension of text", 2016, section 6.1;
+"Know what you don't know: unanswerable questions for SQuAD", 2018.
+"""
 
 import re
 import string
@@ -23,14 +27,18 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def score(prediction: str, answers: Sequence[str]) -> Score:
+def score(prediction: str, answers: Sequence[str], *, unanswerable: bool = False) -> Score:
     """A prediction's scores against the best matching answer, for exact match and F1 separately.
 
     Args:
         prediction: a text; empty: no answer.
-        answers: the right ones; empty if the question has no answer (SQuAD v2): then only an empty
-            prediction is right.
+        answers: the right ones; empty if the question has no answer (version 2): then only a
+            prediction that `normalize` leaves empty is right.
+        unanswerable: whether to score as in version 2, which leaves out answers that `normalize`
+            leaves empty; if none is left, the question has no answer.
     """
+    if unanswerable:
+        answers = [answer for answer in answers if normalize(answer)]
     if not answers:
         right = 100.0 * (not normalize(prediction))
         return Score(right, right)

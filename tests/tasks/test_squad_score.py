@@ -1,4 +1,4 @@
-"""By hand, and against a recomputation that goes a character and a word at a time."""
+"""By hand, and against recomputations that go a character and a word at a time."""
 
 import itertools
 import random
@@ -64,34 +64,61 @@ def recomputed(prediction, answers):
     return exact, f1
 
 
-def test_scores_equal_an_independent_recomputation():
-    draw = random.Random(0)
-    pieces = [
-        "a",
-        "The",
-        "an",
-        " ",
-        " ",
-        "-",
-        "\u2013",
-        "cat",
-        "Cat",
-        "\u00c9",
-        "'s",
-        "_",
-        "\u00df",
-    ]
+def recomputed_with_no_answer(prediction, answers):
+    """Version 2: exact match and F1 of each answer first, of what is empty by equality."""
+    answers = [answer for answer in answers if normalized(answer)] or [""]
+    scores = []
+    for answer in answers:
+        ours, theirs = normalized(prediction), normalized(answer)
+        exact, f1 = recomputed(prediction, [answer])
+        scores.append((exact, f1 if ours and theirs else 100.0 * (ours == theirs)))
+    return tuple(max(column) for column in zip(*scores, strict=True))
+
+
+PIECES = ["a", "The", "an", " ", " ", "cat", "Cat", "'s", *"-_!\u2013\u00c9\u00df"]
+
+
+def hard_cases(least):
+    """Predictions and `least` to 3 answers, made of words, articles and signs."""
+    draw = random.Random(least)
 
     def text():
-        return "".join(draw.choices(pieces, k=draw.randrange(8)))
+        return "".join(draw.choices(PIECES, k=draw.randrange(8)))
 
     for _ in range(3000):
-        prediction, answers = text(), [text() for _ in range(draw.randrange(1, 4))]
-        expected = recomputed(prediction, answers)
-        assert squad_score.score(prediction, answers) == pytest.approx(expected), (
-            prediction,
-            answers,
-        )
+        yield text(), [text() for _ in range(draw.randrange(least, 4))]
+
+
+def test_scores_equal_an_independent_recomputation():
+    for prediction, answers in hard_cases(1):
+        expected = pytest.approx(recomputed(prediction, answers))
+        assert squad_score.score(prediction, answers) == expected, (prediction, answers)
+
+
+def test_scores_of_version_2_equal_an_independent_recomputation():
+    differ = 0
+    for prediction, answers in hard_cases(0):
+        expected = pytest.approx(recomputed_with_no_answer(prediction, answers))
+        found = squad_score.score(prediction, answers, unanswerable=True)
+        assert found == expected, (prediction, answers)
+        differ += bool(answers) and found != squad_score.score(prediction, answers)
+    assert differ > 30  # the cases tell the versions apart
+
+
+VERSION_2 = [
+    # prediction, answers, score
+    ("", ["the"], 100),
+    ("a!", ["the", "!"], 100),
+    ("Denver", ["the", "!"], 0),
+    ("", ["the", "Denver"], 0),
+    ("Denver", ["the", "Denver"], 100),
+    ("!", ["Denver"], 0),
+]
+
+
+@pytest.mark.parametrize(("prediction", "answers", "score"), VERSION_2)
+def test_in_version_2_an_answer_without_words_is_no_answer(prediction, answers, score):
+    assert squad_score.score(prediction, answers, unanswerable=True) == (score, score)
 
 
 @pytest.mark.parametrize(("prediction", "score"), [("", 100), ("the", 100), ("Denver", 0)])
