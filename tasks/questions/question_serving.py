@@ -1,5 +1,6 @@
 """A trained reader that takes strings."""
 
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -16,15 +17,16 @@ ends of tokens in their texts, [batch, (tokens)] each, in UTF-8 bytes."""
 class WordTokens(tf.Module):
     """Converts texts to rows of `word_features`; see `Tokens`."""
 
-    def __init__(self, vocabulary: embeddings.Vocabulary) -> None:
+    def __init__(self, vocabulary: embeddings.Vocabulary, characters: int) -> None:
         super().__init__()
         self._table = vocabulary.table()
+        self._rows = functools.partial(word_features.rows, characters=characters)
 
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Rows are padded with zeros."""
         found = words.in_graph(texts)
         ids = self._table(found.texts)
-        rows = tf.ragged.map_flat_values(word_features.rows, found.texts, ids)
+        rows = tf.ragged.map_flat_values(self._rows, found.texts, ids)
         return rows.to_tensor(), found.starts, found.ends
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -12,10 +12,17 @@ from official.modeling.hyperparams import oneof
 from runner.errors import ConfigError
 from tasks.questions import (
     bert_reader,
+    bidaf_reader,
+    drqa_reader,
+    fusion_net_reader,
     match_lstm_reader,
+    mnemonic_reader,
+    qanet_reader,
     question_data,
     question_serving,
+    r_net_reader,
     word_features,
+    word_reader,
 )
 from tasks.text import embeddings, wordpiece
 
@@ -25,18 +32,46 @@ class ReaderConfig(oneof.OneOfConfig):
     """The kind of reader, and its settings.
 
     Attributes:
-        type: 'match_lstm' or 'bert'.
-        match_lstm: read when `type` is 'match_lstm'.
-        bert: read when `type` is 'bert'.
+        type: one of the following.
+        match_lstm: read when `type` is 'match_lstm': fast on a CPU.
+        bidaf: read when `type` is 'bidaf'.
+        drqa: read when `type` is 'drqa': the document reader of DrQA.
+        fusion_net: read when `type` is 'fusion_net'.
+        mnemonic: read when `type` is 'mnemonic': Mnemonic Reader.
+        qanet: read when `type` is 'qanet'.
+        r_net: read when `type` is 'r_net'.
+        bert: read when `type` is 'bert': the only one that reads WordPieces.
     """
 
     type: str = "match_lstm"
     match_lstm: match_lstm_reader.MatchLSTMConfig = dataclasses.field(
         default_factory=match_lstm_reader.MatchLSTMConfig
     )
+    bidaf: bidaf_reader.BiDAFConfig = dataclasses.field(default_factory=bidaf_reader.BiDAFConfig)
+    drqa: drqa_reader.DrQAConfig = dataclasses.field(default_factory=drqa_reader.DrQAConfig)
+    fusion_net: fusion_net_reader.FusionNetConfig = dataclasses.field(
+        default_factory=fusion_net_reader.FusionNetConfig
+    )
+    mnemonic: mnemonic_reader.MnemonicConfig = dataclasses.field(
+        default_factory=mnemonic_reader.MnemonicConfig
+    )
+    qanet: qanet_reader.QANetConfig = dataclasses.field(default_factory=qanet_reader.QANetConfig)
+    r_net: r_net_reader.RNetConfig = dataclasses.field(default_factory=r_net_reader.RNetConfig)
     bert: bert_reader.BertReaderConfig = dataclasses.field(
         default_factory=bert_reader.BertReaderConfig
     )
+
+
+OF_WORDS: Mapping[str, Callable[..., tf_keras.Model]] = {
+    "match_lstm": match_lstm_reader.build,
+    "bidaf": bidaf_reader.build,
+    "drqa": drqa_reader.build,
+    "fusion_net": fusion_net_reader.build,
+    "mnemonic": mnemonic_reader.build,
+    "qanet": qanet_reader.build,
+    "r_net": r_net_reader.build,
+}
+"""What builds the networks that read words, by `ReaderConfig.type`."""
 
 
 class Reader(Protocol):
@@ -75,13 +110,13 @@ def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
         ConfigError: the type is unknown, or the data have another kind of tokens.
     """
     reader: Reader
-    match config.type:
-        case "match_lstm":
-            reader = WordReader(config.match_lstm, *data)
-        case "bert":
-            reader = PieceReader(config.bert, data[0])
-        case unknown:
-            raise ConfigError(f"ReaderConfig.type={unknown!r}: expected 'match_lstm' or 'bert'")
+    if config.type == "bert":
+        reader = PieceReader(config.bert, data[0])
+    elif config.type in OF_WORDS:
+        reader = WordReader(config, *data)
+    else:
+        known = ", ".join(map(repr, OF_WORDS))
+        raise ConfigError(f"ReaderConfig.type={config.type!r}: expected {known} or 'bert'")
     for source in data:
         reader.check(source)
     return reader
@@ -92,10 +127,9 @@ class WordReader:
 
     pad = 0
 
-    def __init__(
-        self, config: match_lstm_reader.MatchLSTMConfig, *data: question_data.QuestionData
-    ) -> None:
-        self._config = config
+    def __init__(self, config: ReaderConfig, *data: question_data.QuestionData) -> None:
+        self._kind: str = config.type
+        self._config: word_reader.WordReaderConfig = config.get()
         self._data = data
 
     def check(self, data: question_data.QuestionData) -> None:
@@ -103,22 +137,23 @@ class WordReader:
         if data.vocab_file:
             raise ConfigError(
                 f"QuestionData.vocab_file={data.vocab_file!r} is for ReaderConfig.type='bert':"
-                " 'match_lstm' reads words"
+                f" {self._kind!r} reads words"
             )
         _check_alike(data, self._data[0], ("unanswerable",))
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:
         """Rows of `word_features`."""
-        return word_features.table(questions.tokens.words, self.vectors.vocabulary)
+        words, characters = questions.tokens.words, self._config.characters
+        return word_features.table(words, self.vectors.vocabulary, characters)
 
     def tokens(self) -> question_serving.Tokens:
         """See `Reader`."""
-        return question_serving.WordTokens(self.vectors.vocabulary)
+        return question_serving.WordTokens(self.vectors.vocabulary, self._config.characters)
 
     def network(self) -> tf_keras.Model:
         """See `match_lstm_reader.build`."""
-        unanswerable = self._data[0].unanswerable
-        return match_lstm_reader.build(self._config, self.vectors, unanswerable=unanswerable)
+        build, unanswerable = OF_WORDS[self._kind], self._data[0].unanswerable
+        return build(self._config, self.vectors, unanswerable=unanswerable)
 
     @functools.cached_property
     def vectors(self) -> embeddings.Embeddings:

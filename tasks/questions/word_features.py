@@ -1,6 +1,7 @@
 """A word reader's features of each word: integers, computed identically in training and serving.
 
     id of its vector | hashes of its spelling, its lower case, its stem | capital? number? sign?
+    | its first characters, for readers that read them
 
 Exact match, and alignment with it, are the features of Chen et al., "Reading Wikipedia to answer
 open-domain questions", 2017, section 3.2; the last three replace their part-of-speech tags.
@@ -12,6 +13,11 @@ import tensorflow as tf
 from tasks.text import embeddings
 
 COLUMNS = 7
+"""How many columns there are before the characters."""
+
+CHARACTERS = 1024
+"""How many ids of characters there are: 0 for padding, one of the others for each code point."""
+
 _FORMS = slice(1, 4)
 _SHAPES = slice(4, 7)
 
@@ -21,24 +27,26 @@ _ENDING = r"^(.{3,}?)(?:ies|es|s|ed|ing|ly|e|y)$"
 _LARGEST = 2**31 - 2
 
 
-def table(words: np.ndarray, vocabulary: embeddings.Vocabulary) -> np.ndarray:
-    """The feature rows of words, [n, COLUMNS] int32.
+def table(words: np.ndarray, vocabulary: embeddings.Vocabulary, characters: int = 0) -> np.ndarray:
+    """The feature rows of words, [n, COLUMNS + characters] int32.
 
     Args:
         words: [n] strings; an empty one is padding.
         vocabulary: the words that have vectors.
+        characters: how many of each word's characters to include.
     """
     # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
     encoded = tf.constant([word.encode("utf-8", "replace") for word in words.tolist()], tf.string)
-    return rows(encoded, tf.constant(vocabulary.ids(words.tolist()))).numpy()
+    return rows(encoded, tf.constant(vocabulary.ids(words.tolist())), characters).numpy()
 
 
-def rows(words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """The same as TensorFlow ops, [n, COLUMNS]; zeros where a word is empty.
+def rows(words: tf.Tensor, ids: tf.Tensor, characters: int = 0) -> tf.Tensor:
+    """The same as TensorFlow ops, [n, COLUMNS + characters]; zeros where a word is empty.
 
     Args:
         words: [n] strings, valid UTF-8.
         ids: [n] int32, the ids of their vectors.
+        characters: how many of each word's characters to include.
     """
     lower = tf.strings.lower(words, encoding="utf-8")
     stem = tf.strings.regex_replace(lower, _ENDING, r"\1")
@@ -48,12 +56,22 @@ def rows(words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         for pattern in (r"\p{Lu}.*", r".*\p{Nd}.*", r"[\p{P}\p{S}]+")
     ]
     columns = [ids, *(tf.cast(column, tf.int32) for column in (*hashes, *shapes))]
-    return tf.where(words[:, tf.newaxis] == "", 0, tf.stack(columns, axis=1))
+    columns = tf.where(words[:, tf.newaxis] == "", 0, tf.stack(columns, axis=1))
+    if not characters:
+        return columns
+    codes = tf.strings.unicode_decode(words, "UTF-8")
+    codes = codes.with_values(1 + codes.values % (CHARACTERS - 1))
+    return tf.concat([columns, codes.to_tensor(0, shape=[None, characters])], 1)
 
 
 def ids(rows: tf.Tensor) -> tf.Tensor:
     """From rows [..., tokens, COLUMNS] to the ids of their vectors, [..., tokens]; 0 is padding."""
     return rows[..., 0]
+
+
+def characters(rows: tf.Tensor) -> tf.Tensor:
+    """The ids of the words' characters, [..., characters]; 0 is padding."""
+    return rows[..., COLUMNS:]
 
 
 def shapes(rows: tf.Tensor) -> tf.Tensor:

@@ -13,11 +13,9 @@ from tasks import question_answering
 from tasks.questions import (
     bert_reader,
     made_up_questions,
-    match_lstm_reader,
     question_data,
     readers,
 )
-from tasks.text import embeddings
 
 
 def document(*paragraphs):
@@ -88,10 +86,20 @@ def data(is_training, **fields):
     )
 
 
+OF_WORDS = tuple(readers.OF_WORDS)
+
+
+def of_words(kind, **fields):
+    """A small reader of words."""
+    made = readers.ReaderConfig(type=kind)
+    small = {"qanet": {"heads": 2, "blocks": 1}, "drqa": {"layers": 2}}
+    words = {"dimension": 16, "trainable": True}
+    made.get().override({"words": words, "units": 16, **small.get(kind, {}), **fields})
+    return made
+
+
 def match_lstm(**fields):
-    words = embeddings.EmbeddingConfig(dimension=16, trainable=True)
-    settings = match_lstm_reader.MatchLSTMConfig(words=words, units=16, **fields)
-    return readers.ReaderConfig(type="match_lstm", match_lstm=settings)
+    return of_words("match_lstm", **fields)
 
 
 def bert(**fields):

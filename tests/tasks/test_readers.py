@@ -15,30 +15,40 @@ def features(reader, data):
     return next(iter(dataset))
 
 
-@pytest.fixture(params=["match_lstm", "bert"])
-def made(request, tmp_path):
-    """A reader, and data of short and long texts for it."""
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """Data of short and long texts, for words and for BERT."""
+    folder = tmp_path_factory.mktemp("asked")
+    answer = [("Anna", 0)]
+    texts = [("Anna met Bo. " * 9, [("Who met whom?", answer)]), ("Bo.", [("Who?", answer)])]
+    texts.append(("", [("Who was it that met whom where?", answer)]))
+    texts.append(("Bo", [("Who?", answer)]))
+    path = questions.written(folder / "squad.json", questions.document(*texts))
+    vocab_file = questions.vocabulary(folder / "vocab.txt")
 
-    def make(**fields):
-        answer = [("Anna", 0)]
-        texts = [("Anna met Bo. " * 9, [("Who met whom?", answer)]), ("Bo.", [("Who?", answer)])]
-        texts.append(("", [("Who was it that met whom where?", answer)]))
-        fields["input_path"] = questions.written(
-            tmp_path / "squad.json", questions.document(*texts)
-        )
-        if request.param == "bert":
-            fields["vocab_file"] = questions.vocabulary(tmp_path / "vocab.txt")
-        data = questions.data(False, max_context=60, stride=30, **fields)
-        model = getattr(questions, request.param)()
-        return readers.make(model, data), data
+    def data(kind, **fields):
+        more = {"vocab_file": vocab_file} if kind == "bert" else {}
+        both = {"max_context": 60, "stride": 30, "input_path": path, **more, **fields}
+        return questions.data(False, **both)
 
-    return make
+    return data
+
+
+@pytest.fixture(scope="module", params=[*questions.OF_WORDS, "bert"])
+def made(request, asked):
+    """A reader, its network, for which there may be no answer, and a batch."""
+    reader = make(request.param, asked)
+    data = asked(request.param, unanswerable=True)
+    return reader, reader.network(), features(reader, data)[0]
+
+
+def make(kind, asked, unanswerable=True):
+    config = questions.bert() if kind == "bert" else questions.of_words(kind)
+    return readers.make(config, asked(kind, unanswerable=unanswerable))
 
 
 def test_padding_changes_nothing(made):
-    reader, data = made(unanswerable=True)
-    network = reader.network()
-    batch, _ = features(reader, data)
+    reader, network, batch = made
     together = network(batch)
     lengths = (tf.reduce_sum(tf.cast(rows != reader.pad, tf.int32), 1) for rows in single(batch))
     for row, (asked, told) in enumerate(zip(*lengths, strict=True)):
@@ -51,11 +61,26 @@ def test_padding_changes_nothing(made):
         np.testing.assert_allclose(alone[0], together[row, : alone.shape[1]], atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_every_weight_learns(made):
+    _, network, batch = made
+    with tf.GradientTape() as tape:
+        logits = network(batch, training=True)
+        loss = tf.reduce_sum(tf.nn.softmax(logits, axis=1)[:, :2] ** 2)
+    for weight, gradient in zip(
+        network.trainable_weights, tape.gradient(loss, network.trainable_weights), strict=True
+    ):
+        assert gradient is not None, weight.name
+        assert np.isfinite(tf.convert_to_tensor(gradient)).all(), weight.name
+
+
+@pytest.mark.parametrize(
+    ("made", "dtype"),
+    [(kind, "mixed_float16") for kind in (*questions.OF_WORDS, "bert")]
+    + [(kind, "mixed_bfloat16") for kind in ("match_lstm", "qanet", "bert")],
+    indirect=["made"],
+)
 def test_half_precision_gives_float32_logits_close_to_those_of_whole(made, dtype):
-    reader, data = made()
-    batch, _ = features(reader, data)
-    whole = reader.network()
+    reader, whole, batch = made
     tf_keras.mixed_precision.set_global_policy(dtype)
     half = reader.network()
     half.set_weights(whole.get_weights())
@@ -71,13 +96,24 @@ def single(batch):
 
 
 def test_an_answer_stands_in_the_context_or_nowhere(made):
-    for unanswerable in (True, False):
-        reader, data = made(unanswerable=unanswerable)
-        batch, _ = features(reader, data)
-        logits = reader.network()(batch)
-        told = single(batch)[1] != reader.pad
-        possible = np.pad(told, [[0, 0], [1, 0]], constant_values=unanswerable)
-        assert (logits.numpy() > answer_spans.IMPOSSIBLE / 2).all(-1).tolist() == possible.tolist()
+    reader, network, batch = made
+    assert possible(network(batch)) == expected(reader, batch, unanswerable=True)
+
+
+@pytest.mark.parametrize("kind", ["match_lstm", "bidaf", "mnemonic", "bert"])
+def test_where_there_is_always_an_answer_it_stands_in_the_context(kind, asked):
+    reader = make(kind, asked, unanswerable=False)
+    batch, _ = features(reader, asked(kind))
+    assert possible(reader.network()(batch)) == expected(reader, batch, unanswerable=False)
+
+
+def possible(logits):
+    return (logits.numpy() > answer_spans.IMPOSSIBLE / 2).all(-1).tolist()
+
+
+def expected(reader, batch, *, unanswerable):
+    told = single(batch)[1] != reader.pad
+    return np.pad(told, [[0, 0], [1, 0]], constant_values=unanswerable).tolist()
 
 
 def test_bert_is_given_question_and_context_between_its_marks(tmp_path):
@@ -151,7 +187,7 @@ def test_no_answer_is_given_where_none_scores_higher_in_every_window(threshold, 
 def test_what_does_not_fit_the_reader_is_refused(tmp_path):
     vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
     words, pieces = questions.data(True), questions.data(True, vocab_file=vocab_file)
-    with pytest.raises(ConfigError, match="type='lstm': expected 'match_lstm' or 'bert'"):
+    with pytest.raises(ConfigError, match=r"type='lstm': expected 'match_lstm', .* or 'bert'"):
         readers.make(readers.ReaderConfig(type="lstm"), words)
     with pytest.raises(ConfigError, match=r"vocab_file='.*' is for ReaderConfig.type='bert'"):
         readers.make(questions.match_lstm(), pieces)
@@ -164,3 +200,19 @@ def test_what_does_not_fit_the_reader_is_refused(tmp_path):
         readers.make(questions.bert(), small, small.replace(lower_case=False))
     with pytest.raises(ConfigError, match=r"MatchLSTMConfig.units=16, dropout=1.5"):
         readers.make(questions.match_lstm(dropout=1.5), words).network()
+    with pytest.raises(ConfigError, match=r"RNetConfig.layers=0: must be 1 or more"):
+        readers.make(questions.of_words("r_net", layers=0), words).network()
+    with pytest.raises(ConfigError, match=r"QANetConfig.units=18, heads=2: .* multiple of 2 \* h"):
+        readers.make(questions.of_words("qanet", units=18), words).network()
+
+
+def test_the_first_characters_of_words_are_told_and_padded():
+    words = tf.constant(["ab", "abc", "\u00e9\U0001f600", ""])
+    rows = word_features.rows(words, tf.ones([4], tf.int32), 2)
+    codes = word_features.characters(rows).numpy()
+    assert codes[0].tolist() == [1 + ord("a"), 1 + ord("b")] == codes[1].tolist()
+    assert codes[3].tolist() == [0, 0]
+    assert ((codes[2] > 0) & (codes[2] < word_features.CHARACTERS)).all()
+    np.testing.assert_array_equal(
+        rows[:, : word_features.COLUMNS], word_features.rows(words, tf.ones([4], tf.int32))
+    )

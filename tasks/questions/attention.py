@@ -1,0 +1,116 @@
+"""Attention of the words of one text to those of another, of which some are padding."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+from tasks.questions import answer_spans
+
+
+class Attend(tf_keras.layers.Layer):
+    """For each token of a text, the mean of another text's tokens, weighted by similarity.
+
+    Similar are tokens whose projections are, after a ReLU (Chen et al., "Reading Wikipedia to
+    answer open-domain questions", 2017, section 3.2).
+
+    Args:
+        units: the size of the projections.
+        name: the layer's name.
+        weighted: whether each of the projections' features has a learned weight.
+    """
+
+    def __init__(self, units: int, *, name: str, weighted: bool = False) -> None:
+        super().__init__(name=name)
+        self._project = tf_keras.layers.Dense(units, activation="relu", name="project")
+        if weighted:
+            self._weights = self.add_weight("weights", [units], initializer="ones")
+        self._weighted = weighted
+
+    def call(
+        self, x: tf.Tensor, other: tf.Tensor, mask: tf.Tensor, values: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Means of `values`, which are `other` by default: [batch, x's tokens, features].
+
+        Args:
+            x: [batch, tokens, features].
+            other: [batch, others, features], with the same features.
+            mask: what may be attended to: [batch, others], or [batch, tokens, others].
+            values: [batch, others, any].
+        """
+        projected = self._project(x)
+        if self._weighted:
+            projected *= self._weights
+        scores = tf.matmul(projected, self._project(other), transpose_b=True)
+        mask = mask if mask.shape.rank == 3 else mask[:, tf.newaxis]
+        return tf.matmul(softmax(scores, mask), other if values is None else values)
+
+
+class Trilinear(tf_keras.layers.Layer):
+    """The similarity of each pair of tokens: a learned linear function of [x; y; x * y].
+
+    Seo et al., "Bidirectional attention flow for machine comprehension", 2017, section 2, part 4.
+    """
+
+    def build(self, shape: tf.TensorShape) -> None:
+        """Takes its size from `shape`, [batch, tokens, features]."""
+        self._of_x = tf_keras.layers.Dense(1, name="of_x")
+        self._of_y = tf_keras.layers.Dense(1, use_bias=False, name="of_y")
+        self._of_both = self.add_weight("of_both", [shape[-1]], initializer="ones")
+        super().build(shape)
+
+    def call(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """From [batch, tokens, features] and [batch, others, features] to [batch, tokens, others].
+
+        The products are divided by the square root of the number of features.
+        """
+        scale = tf.cast(x.shape[-1], x.dtype) ** -0.5
+        products = tf.matmul(x * self._of_both * scale, y, transpose_b=True)
+        return self._of_x(x) + tf.linalg.matrix_transpose(self._of_y(y)) + products
+
+
+Back = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""From similarities [batch, tokens, others], the tokens [batch, tokens, features], their mask and
+that of the others to what attention from the others to the tokens finds, [batch, tokens or 1,
+features]."""
+
+
+class Flow(tf_keras.layers.Layer):
+    """Attention from the context's words to the question's, and back.
+
+    Seo et al., "Bidirectional attention flow for machine comprehension", 2017, section 2, part 4.
+
+    Args:
+        back: the way back.
+        name: the layer's name.
+    """
+
+    def __init__(self, back: Back, *, name: str) -> None:
+        super().__init__(name=name)
+        self._similarity = Trilinear(name="similarity")
+        self._back = back
+
+    def call(
+        self, told: tf.Tensor, asked: tf.Tensor, told_mask: tf.Tensor, asked_mask: tf.Tensor
+    ) -> tf.Tensor:
+        """From [batch, tokens, features] and the question's to [batch, tokens, 4 * features]."""
+        scores = self._similarity(told, asked)
+        heard = tf.matmul(softmax(scores, asked_mask[:, tf.newaxis]), asked)
+        noticed = self._back(scores, told, told_mask, asked_mask)
+        return tf.concat([told, heard, told * heard, told * noticed], -1)
+
+
+def masked(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """In float32, as half precision cannot represent so low a number."""
+    return tf.where(mask, tf.cast(scores, tf.float32), answer_spans.IMPOSSIBLE)
+
+
+def softmax(scores: tf.Tensor, mask: tf.Tensor, axis: int = -1) -> tf.Tensor:
+    """Weights that sum to 1 within the mask, and are 0 outside it; all 0 if it is empty."""
+    weights = tf.where(mask, tf.nn.softmax(masked(scores, mask), axis), 0.0)
+    return tf.cast(weights, scores.dtype)
+
+
+def mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """From [batch, tokens, features] and weights [batch, tokens] to [batch, features]."""
+    return tf.einsum("btf,bt->bf", x, tf.cast(weights, x.dtype))
