@@ -317,9 +317,10 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
         "--print_config",
         nargs="?",
         const="all",
-        choices=("all", "changed"),
+        choices=("all", "changed", "reads"),
         help="print every value and where it was set, then exit; =changed: without the defaults; "
-        "with --mode, it is also checked for that",
+        "with --mode, it is also checked for that; =reads: how often the run in --model_dir has "
+        "read each",
     )
     group.add_argument(
         "--dry_run",

@@ -69,6 +69,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _check_launch(flags)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
+    if flags.print_config == "reads":
+        return _for_reads(flags)
     if flags.mode and not modes.MODES[flags.mode].configured:
         return _without_experiment(flags)
     if not flags.gin_file and not flags.experiment:
@@ -125,6 +127,18 @@ def for_job(given: argparse.Namespace, *, shares_files: bool) -> argparse.Namesp
 def _absolute(path: str | None) -> str | None:
     """The path from the root; a URL as it is."""
     return str(Path(path).absolute()) if path and "://" not in path else path
+
+
+def _for_reads(flags: argparse.Namespace) -> argparse.Namespace:
+    """The flags of `--print_config=reads`, which looks at a run."""
+    known = {"print_config", "model_dir"}
+    if idle := [name for name, value in vars(flags).items() if value and name not in known]:
+        raise ConfigError(f"--{idle[0]} has no effect with --print_config=reads")
+    if not flags.model_dir:
+        raise ConfigError(
+            "--print_config=reads shows what a run has read: give its folder, --model_dir=runs/..."
+        )
+    return flags
 
 
 def _take_folders(flags: argparse.Namespace, rest: Sequence[str]) -> list[str]:
@@ -319,7 +333,7 @@ def _complete(line: str) -> None:
     """Prints what a shell may put in place of the last word, a line each."""
     choices: dict[str, Sequence[str]] = {
         "--mode": list(modes.MODES),
-        "--print_config": ["all", "changed"],
+        "--print_config": ["all", "changed", "reads"],
         "--checkpoint": ["latest", "best", "all"],
         "--completion": list(completion.SCRIPTS),
         "--like": create.LIKE,

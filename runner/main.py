@@ -91,6 +91,11 @@ def _close_stdout() -> None:
 def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     launched, row = time.time(), modes.MODES.get(given.mode)
+    if given.print_config == "reads":
+        from runner.inspection import reads
+
+        print(reads.render(Path(given.model_dir)), flush=True)
+        return None
     if given.launch and row and not row.configured:
         from runner import config
 

@@ -1,4 +1,4 @@
-"""Finds given values that nothing has read: settings without effect.
+"""Counts how often each value is read, and finds given ones that nothing has read.
 
 This is the only place that changes the class of objects. While reads are counted, each section has
 a subclass that notes reads and reports the original class as `__class__`: official looks tasks up
@@ -6,6 +6,7 @@ by it, dataclasses compare by it, and official's code copies sections, which pro
 objects would not survive.
 """
 
+import collections
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
@@ -49,9 +50,7 @@ def replaced(
 
 
 class Reads:
-    """Counts the reads of values that were given.
-
-    Values that equal their class's default are ignored.
+    """Counts the reads of all values.
 
     Exporting a section (`as_dict`, `dataclasses.replace`) reads all of it. Reads of a copy of a
     section count as reads of the section.
@@ -60,21 +59,21 @@ class Reads:
 
     Args:
         experiment: All values.
-        places: Where each value to watch was set, by path (`trainer.train_steps`).
+        places: Where each value to watch was set, by path (`trainer.train_steps`). Of these, the
+            ones that equal their class's default are ignored.
     """
 
     def __init__(self, experiment: base_config.Config, places: Mapping[str, str]) -> None:
         self.places = places
         self._given: set[str] = set()
-        self._read: set[str] = set()
+        self._counts: collections.Counter[str] = collections.Counter()
         self._kinds: list[tuple[base_config.Config, type]] = []
-        for path, section in sections.walk(experiment):
-            fields = {name for name in _changed(section) if _join(path, name) in places}
-            if fields:
-                self._given |= {_join(path, name) for name in fields}
-                self._kinds.append((section, type(section)))
-                kind = _counting(type(section), section.__class__, path, fields, self._read.add)
-                _set_class(section, kind)
+        for path, section in list(sections.walk(experiment)):
+            self._given |= places.keys() & {_join(path, name) for name in _changed(section)}
+            names = {name: _join(path, name) for name in _values(section)}
+            self._kinds.append((section, type(section)))
+            kind = _counting(type(section), section.__class__, names, self._counts)
+            _set_class(section, kind)
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +84,11 @@ class Reads:
 
     def unread(self) -> list[str]:
         """The watched paths not read so far, in order."""
-        return sorted(self._given - self._read)
+        return sorted(self._given - self._counts.keys())
+
+    def counts(self) -> dict[str, int]:
+        """How often each value was read so far, by path; without those that were not."""
+        return dict(sorted(self._counts.items()))
 
 
 class Report:
@@ -124,21 +127,26 @@ class Report:
 def _counting(
     kind: type[base_config.Config],
     shown: type,
-    path: str,
-    fields: set[str],
-    note: Callable[[str], None],
+    names: Mapping[str, str],
+    counts: collections.Counter[str],
 ) -> type[base_config.Config]:
-    """A subclass of `kind` that notes the reads of `fields`, and has `shown` as `__class__`."""
+    """A subclass of `kind` that counts the reads of `names`, and has `shown` as `__class__`.
+
+    Args:
+        kind: The section's class.
+        shown: What it says its class is.
+        names: The path of each value, by its name.
+        counts: The reads so far, by path.
+    """
 
     class Counting(kind):
         def __getattribute__(self, name: str) -> Any:
-            if name in fields:
-                note(_join(path, name))
+            if name in names:
+                counts[names[name]] += 1
             return super().__getattribute__(name)
 
         def as_dict(self) -> dict[str, Any]:
-            for name in fields:
-                note(_join(path, name))
+            counts.update(names.values())
             return dict(super().as_dict())
 
         @property  # type: ignore[misc]
@@ -150,15 +158,22 @@ def _counting(
     return Counting
 
 
+def _values(section: base_config.Config) -> Iterator[str]:
+    """The names of its values that are not sections."""
+    for name, value in vars(section).items():
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        if name not in section.RESERVED_ATTR and not any(
+            isinstance(part, base_config.Config) for part in parts
+        ):
+            yield name
+
+
 def _changed(section: base_config.Config) -> Iterator[str]:
     """The names of values, not sections, that differ from the defaults."""
     default = printing.default_of(section)
     known = vars(default) if default is not None else {}
-    for name, value in vars(section).items():
-        parts = value if isinstance(value, (list, tuple)) else [value]
-        if any(isinstance(part, base_config.Config) for part in parts):
-            continue
-        if name not in known or known[name] != value:
+    for name in _values(section):
+        if name not in known or known[name] != vars(section)[name]:
             yield name
 
 

@@ -62,6 +62,7 @@ class RunRecord:
         self._secrets = command.secrets
         self._starts = _starts(self._path)
         for start in self._starts:
+            start.pop("reads", None)  # long, and about the same each time
             if start.get("ended") is None:  # this process has the folder now
                 start["state"] = "lost"
         before = self._starts[-1] if self._starts else {"state": None}

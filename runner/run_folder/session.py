@@ -139,13 +139,13 @@ class Session:
         if self._record:
             self._record.note(**facts)
 
-    def end(self, state: status.State, step: int | None, reason: str = "") -> None:
-        """Records that the start has ended with results."""
+    def end(self, state: status.State, step: int | None, reason: str = "", **facts: Any) -> None:
+        """Records that the start has ended with results, and more facts about it."""
         self._step = step
         self.spent.turn("end")
         if self._status:
             self._status.write(state, step or 0, reason)
-        self._end_record(state)
+        self._end_record(state, **facts)
 
     def _fail(self, error: BaseException) -> None:
         """Records that `error` ended the start, if there is a record yet."""
@@ -182,10 +182,11 @@ class Session:
         """Whether `error` says that the run cannot go on with this configuration."""
         return isinstance(error, ConfigError) and not self._accepted
 
-    def _end_record(self, state: status.State) -> None:
+    def _end_record(self, state: status.State, **facts: Any) -> None:
         if self._record:
             with contextlib.suppress(OSError, LostError):
-                facts = {"spent": self.spent.as_dict()} if self._trains else {}
+                if self._trains:
+                    facts["spent"] = self.spent.as_dict()
                 self._record.end(state, step=self._step, **facts)
 
     def _say_how_it_ended(self, error: BaseException) -> None:

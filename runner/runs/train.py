@@ -53,7 +53,9 @@ def _train(
         launch.start(experiment.run.loggers, request.model_dir)
         start.resumed(run.step)
         report = unused_values.Report(
-            reads, note=console.say, record=lambda paths: start.note(unread=paths)
+            reads,
+            note=console.say,
+            record=lambda paths: start.note(unread=paths, reads=reads.counts()),
         )
         seconds, draws = experiment.run.system_seconds, experiment.run.tensorboard
         sampled = system_metrics.sampled(
@@ -72,8 +74,8 @@ def _train(
         if board and plan.best:
             board.best(plan.best.best(rows))
         reason = driver.stop_reason or paused
-        start.end("stopped" if reason else "done", driver.step, reason or "")
-    state = "stopped" if reason else "done"
+        state: status.State = "stopped" if reason else "done"
+        start.end(state, driver.step, reason or "", reads=reads.counts())
     more = {"test": tested, "reason": reason, "limited": request.limits}
     made = results(state, rows, plan.best, request.model_dir, **more)
     made["step"] = driver.step

@@ -3,7 +3,7 @@ import dataclasses
 import json
 
 import runner
-from runner import config
+from runner import config, main
 from runner.configuration import origins, unused_values
 from tasks import image_classification
 
@@ -46,6 +46,15 @@ def test_a_read_of_a_copy_counts():
     assert "task.model.mlp.dropout" not in reads.unread()
 
 
+def test_reads_are_counted():
+    experiment, reads = loaded()
+    for _ in range(3):
+        _ = experiment.trainer.validation_steps  # a default
+    assert reads.counts() == {"trainer.validation_steps": 3}
+    experiment.runtime.as_dict()
+    assert reads.counts()["runtime.num_gpus"] == 1
+
+
 def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, capsys):
     params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
     experiment = runner.load("digits.gin", params)  # which trains with Adam
@@ -57,6 +66,15 @@ def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, cap
     assert err.count("had no effect") == 1
     (start,) = json.loads((tmp_path / "run.json").read_text())["starts"]
     assert start["unread"] == [path]
+    counts = start["reads"]
+    assert path not in counts
+    assert 0 < counts["trainer.train_steps"] < 200  # not at each step
+    assert counts["task.train_data.global_batch_size"] > 0
+    assert main.main(["--print_config=reads", f"--model_dir={tmp_path}"]) == 0
+    shown = [line.split("  # ") for line in capsys.readouterr().out.splitlines()]
+    shown = [[part.strip() for part in line] for line in shown]
+    assert ["train_steps: 200", f"read {counts['trainer.train_steps']} times"] in shown
+    assert any(line[1:] == ["not read"] for line in shown)
     assert type(experiment.trainer) is experiment.trainer.__class__
     runner.run(runner.load("digits.gin", params), tmp_path, "train")  # resumed, evaluating nothing
     assert said not in capsys.readouterr().err  # no loop, no report

@@ -37,7 +37,10 @@ def completed(capsys, line):
         ("runner --mode=train_", ["--mode=train_and_eval", "--mode=train_and_post_eval"]),
         ("runner --dry", ["--dry_run"]),
         ("runner --to=", ["--to=csv", "--to=mlflow", "--to=wandb"]),
-        ("runner --print_config=", ["--print_config=all", "--print_config=changed"]),
+        (
+            "runner --print_config=",
+            ["--print_config=all", "--print_config=changed", "--print_config=reads"],
+        ),
         ("runner --gin_file=digits_", ["--gin_file=digits_cnn.gin"]),
         ("runner --gin_file=min", ["--gin_file=mine.gin", "--gin_file=mine/"]),
         ("runner --gin_file=mine/", ["--gin_file=mine/too.gin"]),

@@ -1,0 +1,57 @@
+"""How often a run has read each value of its configuration. No TensorFlow."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner.core import layout
+from runner.errors import ConfigError, RunnerError
+from runner.inspection import differences
+
+_COLUMN = 60  # where the counts begin, unless a value is longer
+
+
+def render(folder: Path) -> str:
+    """YAML of a run's configuration, with a comment on each line that says how often it was read.
+
+    Args:
+        folder: The run's.
+
+    Raises:
+        ConfigError: it is not the folder of a run that counted its reads.
+        RunnerError: its configuration is damaged.
+    """
+    counts = differences.last_start(folder).get("reads")
+    if counts is None:
+        raise ConfigError(
+            f"--print_config=reads: {folder / layout.RUN} has no counts; training writes them from "
+            "its first loop on"
+        )
+    path = folder / layout.PARAMS
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return "\n".join(_lines(values, counts, "", ""))
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise RunnerError(f"{path} cannot be read: {error}") from error
+
+
+def _lines(
+    values: Mapping[str, Any], counts: Mapping[str, int], path: str, indent: str
+) -> Iterator[str]:
+    for name, value in values.items():
+        below = f"{path}.{name}".removeprefix(".")
+        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            yield from _lines(
+                {f"{name}[{index}]": each for index, each in enumerate(value)}, counts, path, indent
+            )
+        elif isinstance(value, dict) and value:
+            yield f"{indent}{name}:"
+            yield from _lines(value, counts, below, f"{indent}  ")
+        else:
+            number = counts.get(below, 0)
+            said = f"read {number:,} time{'s' * (number > 1)}" if number else "not read"
+            flow = yaml.safe_dump(value, default_flow_style=True, width=10**9)
+            text = f"{indent}{name}: {flow.removesuffix(chr(10)).removesuffix(f'{chr(10)}...')}"
+            yield f"{text:<{_COLUMN}}  # {said}"
