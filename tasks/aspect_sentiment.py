@@ -14,7 +14,14 @@ from official.modeling import tf_utils
 
 from runner import inputs
 from runner.errors import ConfigError
-from tasks.aspects import aspect_data, aspect_features, aspect_models, aspect_serving, macro_f1
+from tasks.aspects import (
+    aspect_data,
+    aspect_features,
+    aspect_models,
+    aspect_serving,
+    macro_f1,
+    three_lines,
+)
 from tasks.files import fetching
 from tasks.text import bert
 
@@ -71,13 +78,14 @@ class AspectSentimentTask(base_task.Task):
         """
         config = self.task_config
         examples = self._examples(config.train_data)
-        if config.train_data.folds:  # the same classes whichever fold validates
+        train, validation = map(aspect_data.source_of, (config.train_data, config.validation_data))
+        if train.paths == validation.paths:  # the same classes however the source is divided
             examples = examples + self._examples(config.validation_data)
         names = tuple(config.polarities) or aspect_data.polarities(examples)
         if len(names) < 2:
             raise ConfigError(
-                f"{aspect_data.source_of(self.task_config.train_data)}: the only polarity is"
-                f" {names[0]!r}; there must be two or more to tell apart"
+                f"{train}: the only polarity is {names[0]!r}"
+                "; there must be two or more to tell apart"
             )
         return names
 
@@ -86,7 +94,7 @@ class AspectSentimentTask(base_task.Task):
         """Converts strings to the model's features."""
         config = self.task_config
         examples = self._examples(config.train_data) + self._examples(config.validation_data)
-        examples += [each for path in config.vocabulary_paths for each in aspect_data.parse(path)]
+        examples += [each for path in config.vocabulary_paths for each in three_lines.read(path)]
         texts = (part for example in examples for part in example[:3])
         return aspect_models.build_reader(config.model, config.window, texts)
 
@@ -209,12 +217,12 @@ class AspectSentimentTask(base_task.Task):
         labels = aspect_data.numbers(examples, self.polarities)
         for first in range(0, len(examples), data.global_batch_size):
             part = slice(first, first + data.global_batch_size)
-            sentences = [f"{e.left}{aspect_data.MARK}{e.right}" for e in examples[part]]
+            sentences = [f"{e.left}{three_lines.MARK}{e.right}" for e in examples[part]]
             outputs = serve(sentence=sentences, aspect=[e.aspect for e in examples[part]])
             self.process_metrics(metrics, labels[part], outputs["probabilities"])
         return {metric.name: float(metric.result()) for metric in metrics}
 
-    def _examples(self, data: aspect_data.AspectData) -> list[aspect_data.Example]:
+    def _examples(self, data: aspect_data.AspectData) -> list[three_lines.Example]:
         fetching.fetch(data.fetch)
         return self._read(aspect_data.source_of(data))
 

@@ -1,26 +1,18 @@
-"""Sentences with a marked aspect and its polarity, from files or made up.
+"""Sentences with a marked aspect and its polarity, from files or made up."""
 
-In a file, an example takes three lines: a sentence with `$T$` in place of the aspect, the aspect,
-and its polarity:
-
-    The $T$ was good , the service was not .
-    food
-    Positive
-"""
-
+import collections
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from runner import inputs
 from runner.errors import ConfigError
+from tasks.aspects import made_up_opinions, three_lines
+from tasks.aspects.three_lines import Example
 from tasks.files import fetching
 
-MARK = "$T$"
 _SPLITS = ("train", "validation", "all")
 
 
@@ -28,8 +20,10 @@ _SPLITS = ("train", "validation", "all")
 class AspectData(inputs.FoldedData):
     """Which examples to read. `is_training` must be set.
 
-    `input_path` is one or more files, read as one. If it is empty, 800 examples are made up; most
-    of their sentences hold two opinions, so a model has to find the one about the aspect.
+    `input_path` is one or more files, read as one, each with three lines per example: a sentence
+    with `$T$` in place of the aspect, the aspect, its polarity. If it is empty, 800 examples are
+    made up; most of their sentences hold two opinions, so a model has to find the one about the
+    aspect.
 
     Attributes:
         fetch: files to download first if they are missing.
@@ -39,6 +33,11 @@ class AspectData(inputs.FoldedData):
             random but fixed; it does not depend on the run's seed. All aspects of a sentence go to
             the same split. Of `folds`, which count instead of `split` and `held_out`, this is true,
             too; they are stratified by polarity.
+        repeated_marks: what to do with sentences that have several `$T$`: 'first' takes the first
+            for the aspect and puts its words in place of the others; 'skip' leaves the sentences
+            out, as PyABSA does; 'refuse' stops.
+        bad_examples: what to do with lines that make no example: 'skip' leaves them out and says
+            how many they are, 'refuse' stops and names them all.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
@@ -46,6 +45,8 @@ class AspectData(inputs.FoldedData):
     fetch: tuple[fetching.RemoteFile, ...] = ()
     split: str = ""
     held_out: float = 0.2
+    repeated_marks: str = "first"
+    bad_examples: str = "skip"
 
     def once(self) -> "AspectData":
         """The same examples for one pass in order."""
@@ -70,6 +71,8 @@ class Source(NamedTuple):
     split: str
     held_out: float
     side: inputs.Fold | None = None
+    repeated_marks: str = "first"
+    bad_examples: str = "skip"
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "the made-up examples"
@@ -82,29 +85,6 @@ class Source(NamedTuple):
             return self.side == other.side
         parted = {self.split, other.split} == {"train", "validation"}
         return not (parted and self.paths == other.paths and self.held_out == other.held_out)
-
-
-class Example(NamedTuple):
-    """A sentence, split around its aspect.
-
-    Attributes:
-        left: the text before the aspect.
-        aspect: the text that the polarity is about.
-        right: the text after it.
-        polarity: the name of its class.
-        place: where the polarity was read, as file:line.
-    """
-
-    left: str
-    aspect: str
-    right: str
-    polarity: str
-    place: str
-
-    @property
-    def sentence(self) -> str:
-        """The whole sentence."""
-        return self.left + self.aspect + self.right
 
 
 def source_of(config: AspectData) -> Source:
@@ -122,6 +102,12 @@ def source_of(config: AspectData) -> Source:
         raise ConfigError(
             f"AspectData.split={config.split!r}: expected one of {', '.join(_SPLITS)}"
         )
+    for name, choices in (
+        ("repeated_marks", three_lines.REPEATED),
+        ("bad_examples", three_lines.BAD),
+    ):
+        if (value := getattr(config, name)) not in choices:
+            raise ConfigError(f"AspectData.{name}={value!r}: expected one of {', '.join(choices)}")
     if not 0 < config.held_out < 1:
         raise ConfigError(f"AspectData.held_out={config.held_out}: a share between 0 and 1")
     tfds = [field.name for field in dataclasses.fields(config) if field.name.startswith("tfds_")]
@@ -132,19 +118,25 @@ def source_of(config: AspectData) -> Source:
     own_split = "train" if config.is_training else "validation"
     side = config.side()
     split = "all" if side else config.split or ("all" if paths else own_split)
-    return Source(paths, split, config.held_out, side)
+    return Source(paths, split, config.held_out, side, config.repeated_marks, config.bad_examples)
 
 
 def read(source: Source) -> list[Example]:
     """Reads the source and keeps the configured split.
 
     Raises:
-        ConfigError: a file is missing, or a line is malformed; the message says which.
+        ConfigError: as `three_lines.read` does.
     """
     if source.paths:
-        examples = [example for path in source.paths for example in parse(path)]
+        examples = [
+            example
+            for path in source.paths
+            for example in three_lines.read(
+                path, repeated=source.repeated_marks, bad=source.bad_examples
+            )
+        ]
     else:
-        examples = _make_up()
+        examples = made_up_opinions.examples()
     if source.side:
         labels = np.array([example.polarity for example in examples])
         groups = np.array([example.sentence for example in examples])
@@ -166,56 +158,19 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
     """The index of each example's polarity in `classes`, [N] int32.
 
     Raises:
-        ConfigError: a polarity is not in `classes`; the message says where.
+        ConfigError: polarities are not in `classes`; the message says where.
     """
+    unknown = collections.defaultdict(list)
     for example in examples:
         if example.polarity not in classes:
-            raise ConfigError(
-                f"{example.place}: unknown polarity {example.polarity!r}; expected one of"
-                f" {', '.join(classes)}"
-            )
+            unknown[example.polarity].append(example.place)
+    if unknown:
+        places = (f"{', '.join(places)}: {name!r}" for name, places in unknown.items())
+        raise ConfigError(
+            f"unknown polarities: {'; '.join(places)}; expected one of {', '.join(classes)} "
+            "(AspectSentimentConfig.polarities, by default those of the training data)"
+        )
     return np.array([classes.index(example.polarity) for example in examples], np.int32)
-
-
-def parse(path: str | Path) -> Iterator[Example]:
-    """The examples of a file.
-
-    Raises:
-        ConfigError: as `read` does.
-    """
-    three = f"three lines make an example: a sentence with {MARK}, the aspect, its polarity"
-    lines = _lines(Path(path))
-    for first in range(0, len(lines), 3):
-        sentence, *rest = lines[first : first + 3]
-        if (found := sentence.count(MARK)) != 1:
-            raise ConfigError(
-                f"{path}:{first + 1}: {MARK} occurs {found} times instead of once; {three}"
-            )
-        left, right = sentence.split(MARK)
-        aspect, polarity = itertools.islice(itertools.chain(rest, ("", "")), 2)
-        for number, what, line in ((2, "aspect", aspect), (3, "polarity", polarity)):
-            if not line or MARK in line:
-                found_here = f"a sentence with {MARK}" if line else "nothing"
-                raise ConfigError(
-                    f"{path}:{first + number}: {found_here} where the {what} is expected; {three}"
-                )
-        yield Example(left, aspect, right, polarity, f"{path}:{first + 3}")
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, without trailing blank ones."""
-    if not path.is_file():
-        raise ConfigError(f"AspectData.input_path: there is no file {path}")
-    lines = []
-    stored = path.read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip().split(b"\n")
-    for number, line in enumerate(stored, 1):
-        try:
-            lines.append(line.decode().strip())
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}:{number}: not UTF-8: {error.reason}") from error
-    if lines == [""]:
-        raise ConfigError(f"{path} is empty")
-    return lines
 
 
 def _pick(sentences: Sequence[str], share: float) -> set[str]:
@@ -224,38 +179,3 @@ def _pick(sentences: Sequence[str], share: float) -> set[str]:
     # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(different)), kind="stable")
     return set(different[order[: round(share * len(different))]])
-
-
-_MADE_UP = 800  # examples
-_POLARITIES = ("negative", "neutral", "positive")
-_OPINIONS = {
-    "food": ("stale", "edible", "tasty"),
-    "service": ("slow", "usual", "quick"),
-    "wine": ("sour", "local", "superb"),
-    "music": ("loud", "recorded", "lovely"),
-    "staff": ("rude", "uniformed", "friendly"),
-    "bread": ("dry", "sliced", "crisp"),
-    "view": ("grim", "northern", "splendid"),
-    "bill": ("outrageous", "itemised", "modest"),
-}
-
-
-def _make_up() -> list[Example]:
-    """Each opinion once alone, then beside opinions of other things."""
-    said = [
-        (thing, opinion, polarity)
-        for thing, opinions in _OPINIONS.items()
-        for opinion, polarity in zip(opinions, _POLARITIES, strict=True)
-    ]
-    examples = [Example("the ", t, f" was {o} .", p, "made up") for t, o, p in said]
-    draws = np.random.Philox(key=0).random_raw(_MADE_UP - len(said)).tolist()
-    for number, draw in enumerate(draws):
-        thing, opinion, polarity = said[number % len(said)]
-        others = [example for example in said if example[0] != thing]
-        other, elsewhere, _ = others[draw % len(others)]
-        if draw >> 32 & 1:
-            left, right = "the ", f" was {opinion} , but the {other} was {elsewhere} ."
-        else:
-            left, right = f"the {other} was {elsewhere} , but the ", f" was {opinion} ."
-        examples.append(Example(left, thing, right, polarity, "made up"))
-    return examples

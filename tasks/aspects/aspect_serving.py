@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import config_definitions as cfg
 
-from tasks.aspects import aspect_data, aspect_features
+from tasks.aspects import aspect_features, three_lines
 from tasks.text import serving
 
 
@@ -36,20 +36,24 @@ class AspectServing(serving.StringServing):
         """The polarities of a batch.
 
         Args:
-            sentence: [batch], each containing `$T$` exactly once; any other number raises
-                `InvalidArgumentError`.
+            sentence: [batch], each containing `$T$`, or `InvalidArgumentError` is raised. The
+                first one is the aspect asked about, others only stand for its words.
             aspect: [batch], the texts that `$T$` replaces.
 
         Returns:
             `polarity`, [batch] strings; `probabilities`, [batch, polarities]; `polarities`, the
             names of all classes, in the order of the probabilities.
         """
-        parts = tf.strings.split(sentence, aspect_data.MARK)
-        once = tf.debugging.assert_equal(
-            parts.row_lengths(), tf.constant(2, tf.int64), "each sentence needs $T$, once"
+        parts = tf.strings.split(sentence, three_lines.MARK)
+        marked = tf.debugging.assert_greater(
+            parts.row_lengths(), tf.constant(1, tf.int64), "each sentence needs $T$"
         )
-        with tf.control_dependencies([once]):
-            left, right = tf.unstack(parts.to_tensor(shape=[None, 2]), axis=1)
+        with tf.control_dependencies([marked]):
+            left, right = tf.unstack(parts[:, :2].to_tensor(shape=[None, 2]), axis=1)
+        more = parts[:, 2:]
+        between = tf.repeat(aspect, more.row_lengths())
+        more = more.with_flat_values(tf.strings.join([between, more.flat_values]))
+        right = tf.strings.join([right, tf.strings.reduce_join(more.to_tensor(""), axis=1)])
         ids = self._reader.encode(
             tf.concat([left, aspect, right], 0)
         )  # once, as its graph is large

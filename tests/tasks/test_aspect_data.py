@@ -59,25 +59,70 @@ def test_what_editors_leave_in_files_changes_nothing(write, change):
     assert read(path) == read(write(FOOD + SERVICE))
 
 
-THREE = "three lines make an example"
+REPEATED = "$T$ or $T$ ? The $T$ !\nfood\n0\n"
+TWITTER = REPEATED + FOOD
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("Good $T$\nPositive\nBad $T$\nNegative\n", rf"x\.seg:3: a sentence .* polarity .*{THREE}"),
-        (FOOD + "Bad $T$\nfood\n", r"x\.seg:6: nothing where the polarity is expected"),
-        (FOOD + "Bad $T$\n", r"x\.seg:5: nothing where the aspect is expected"),
-        ("Bad $T$\nGood $T$\nfood\n", r"x\.seg:2: a sentence with \$T\$ where the aspect"),
-        (FOOD + "Bad $T$\n \nNegative\n", r"x\.seg:5: nothing where the aspect is expected"),
-        (FOOD + "Bad food\nfood\nNegative\n", r"x\.seg:4: \$T\$ occurs 0 times instead of once"),
-        ("$T$ and $T$\nfood\nNegative\n", r"x\.seg:1: \$T\$ occurs 2 times"),
-        (FOOD.encode() + b"Caf\xe9 $T$\nbar\nPositive\n", r"x\.seg:4: not UTF-8"),
-        ("\n\n", r"x\.seg is empty"),
-    ],
+def test_of_repeated_marks_the_first_is_the_aspect_and_the_others_read_as_it(write, capsys):
+    path = write(TWITTER)
+    repeated, one = read(path)
+    assert repeated == ("", "food", " or food ? The food !", "0", f"{path}:3")
+    said = f"{path}: 1 with more than one $T$ (line 1): the first is the aspect"
+    assert capsys.readouterr().err.count(said) == 1
+    assert read(path, split="all") == [repeated, one]
+    assert said not in capsys.readouterr().err
+    assert read(path, repeated_marks="skip") == [one]
+    assert "1 bad example skipped: 1 with more than one $T$ (line 1)" in capsys.readouterr().err
+    with pytest.raises(
+        ConfigError, match=r"1 bad example refused (.|\n)*1 with more than one \$T\$ \(line 1"
+    ):
+        read(path, repeated_marks="refuse")
+
+
+BAD = (
+    b"Good $T$\nPositive\n"  # 1: no aspect or polarity
+    b"Bad $T$\nfood\n"  # 3: no polarity
+    b"\n"  # which a blank line does not become
+    b"Bad $T$\n \nNegative\n"  # 6: no aspect
+    b"Bad food\nfood\nNegative\n"  # 9: no mark
+    b"Bad food\nfood\nNegative\n"  # 12: nor here
+    b"Caf\xe9 $T$\nbar\nPositive\n"  # 15: Latin-1
+    b"A $T$\nbar\n-100\n"  # 18: not labelled
+    b"one line too many\n"  # 21: no mark
+    b"\n" + TWITTER.encode() + b"Bad $T$"  # 29: nothing after it
 )
-def test_a_file_that_is_not_as_it_should_be_is_refused_with_its_line(write, content, message):
-    with pytest.raises(ConfigError, match=message):
+
+
+def test_of_what_makes_no_example_all_lines_are_named_and_the_rest_is_read(write, capsys):
+    path = write(BAD)
+    assert [example.place for example in read(path)] == [f"{path}:25", f"{path}:28"]
+    err = capsys.readouterr().err
+    assert f"{path}: 9 bad examples skipped: " in err
+    for kind in (
+        "2 with no polarity after the sentence (lines 1, 3)",
+        "2 with no aspect after the sentence (lines 6, 29)",
+        "3 with no $T$ in the sentence (lines 9, 12, 21)",
+        "1 with bytes that are not UTF-8 (line 15)",
+        "1 with the polarity -100, which is none (line 18)",
+    ):
+        assert kind in err
+    with pytest.raises(ConfigError) as refused:
+        read(path, bad_examples="refuse", repeated_marks="refuse")
+    assert "10 bad examples refused (three lines make an example" in str(refused.value)
+    for lines in (
+        "1, 3)",
+        "6, 29)",
+        "9, 12, 21",
+        "line 15",
+        "line 18",
+        "more than one $T$ (line 23)",
+    ):
+        assert lines in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["\n\n", "Bad $T$\nfood\n", "no\nmark\n"])
+def test_a_file_without_an_example_is_refused(write, content):
+    with pytest.raises(ConfigError, match=r"x\.seg has no example; three lines make an example"):
         read(write(content))
 
 
@@ -138,6 +183,8 @@ def test_sources_tell_whether_they_share_examples(one, other, overlap):
     [
         ({"is_training": None}, "is_training"),
         ({"split": "test"}, "split='test': expected one of train, validation, all"),
+        ({"bad_examples": "keep"}, "bad_examples='keep': expected one of skip, refuse"),
+        ({"repeated_marks": "last"}, "repeated_marks='last': expected one of first, skip, refuse"),
         ({"held_out": 0.0}, "held_out=0.0: a share between 0 and 1"),
         ({"tfds_name": "imdb"}, "tfds_name='imdb' has no effect"),
         ({"num_examples": 3}, "num_examples=3 has no effect"),

@@ -1,0 +1,177 @@
+"""Files in which three lines make an example.
+
+A sentence with `$T$` in place of the aspect, the aspect, and its polarity:
+
+    The $T$ was good , the service was not .
+    food
+    Positive
+
+Where `$T$` is repeated, as in a sixteenth of the Twitter set (Dong et al., 2014), the first one is
+the aspect that the polarity is about, as ABSA-PyTorch has it, and the others read as its words.
+(PyABSA leaves such sentences out when it trains.)
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runner.core import console
+from runner.errors import ConfigError
+
+MARK = "$T$"
+REPEATED = ("first", "skip", "refuse")
+BAD = ("skip", "refuse")
+_UNLABELLED = "-100"  # as PyABSA has it
+_SHOWN = 5  # line numbers of what is skipped
+
+_THREE = f"three lines make an example: a sentence with {MARK}, the aspect, its polarity"
+_REPEATED = f"more than one {MARK}"
+
+
+class Example(NamedTuple):
+    """A sentence, split around its aspect.
+
+    Attributes:
+        left: the text before the aspect.
+        aspect: the text that the polarity is about.
+        right: the text after it.
+        polarity: the name of its class.
+        place: where the polarity was read, as file:line.
+    """
+
+    left: str
+    aspect: str
+    right: str
+    polarity: str
+    place: str
+
+    @property
+    def sentence(self) -> str:
+        """The whole sentence."""
+        return self.left + self.aspect + self.right
+
+
+class _Parsed(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        examples: the good ones, with the number of the sentence's line.
+        repeated: the lines of those in which the mark is repeated.
+        bad: the lines of what is no example, by what is wrong with it.
+    """
+
+    examples: list[tuple[int, Example]]
+    repeated: list[int]
+    bad: dict[str, list[int]]
+
+
+def read(path: str, *, repeated: str = "first", bad: str = "skip") -> list[Example]:
+    """The examples of a file. What is skipped is reported on stderr, once.
+
+    Args:
+        path: the file.
+        repeated: what to do with sentences in which the mark is repeated: one of `REPEATED`.
+        bad: what to do with lines that are no example: one of `BAD`.
+
+    Raises:
+        ConfigError: there is no such file, no example in it, or one that is refused; the message
+            has all their lines.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ConfigError(f"AspectData.input_path: there is no file {path}")
+    return list(_read(path, repeated, bad, file.stat().st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=16)
+def _read(path: str, repeated: str, bad: str, changed: int) -> tuple[Example, ...]:
+    del changed  # a changed file is read again
+    parsed = _parse(path)
+    marks = {_REPEATED: parsed.repeated} if parsed.repeated else {}
+    refused = {**(parsed.bad if bad == "refuse" else {}), **(marks if repeated == "refuse" else {})}
+    if refused:
+        kinds = "".join(f"\n  {_said(kind, lines)}" for kind, lines in refused.items())
+        raise ConfigError(
+            f"{path}: {_count(refused)} refused ({_THREE}; AspectData.bad_examples='skip' and "
+            f"repeated_marks='first' go on):{kinds}"
+        )
+    skipped = {**parsed.bad, **(marks if repeated == "skip" else {})}
+    without = set(parsed.repeated if repeated == "skip" else ())
+    examples = tuple(example for line, example in parsed.examples if line not in without)
+    left_out = "; ".join(_said(kind, lines, _SHOWN) for kind, lines in skipped.items())
+    if not examples:
+        raise ConfigError(f"{path} has no example; {_THREE}{': ' * bool(skipped)}{left_out}")
+    said = [f"{_count(skipped)} skipped: {left_out}"] if skipped else []
+    if parsed.repeated and repeated == "first":
+        said.append(f"{_said(_REPEATED, parsed.repeated, _SHOWN)}: the first is the aspect")
+    if said:
+        console.say(f"{path}: {'; '.join(said)}")
+    return examples
+
+
+def _parse(path: str) -> _Parsed:
+    """Takes a file apart; after lines that are no example it goes on at the next mark."""
+    lines = _lines(Path(path))
+    parsed = _Parsed([], [], {})
+    at = 0
+    while at < len(lines):
+        sentence, *rest = lines[at : at + 3]
+        own = list(itertools.takewhile(lambda line: line is None or MARK not in line, rest))
+        number, at = at + 1, at + 1 + len(own)
+        if sentence == "":
+            at = number  # blank lines between examples
+            continue
+        if problem := _problem(sentence, own):
+            parsed.bad.setdefault(problem, []).append(number)
+            continue
+        assert sentence
+        aspect, polarity = (str(line) for line in own)
+        left, _, right = sentence.partition(MARK)
+        if MARK in right:
+            parsed.repeated.append(number)
+        example = Example(
+            left, aspect, right.replace(MARK, aspect), polarity, f"{path}:{number + 2}"
+        )
+        parsed.examples.append((number, example))
+    return parsed
+
+
+def _problem(sentence: str | None, own: Sequence[str | None]) -> str:
+    """Why a sentence and the lines after it are no example; empty if they are one."""
+    if sentence is None or None in own:
+        return "bytes that are not UTF-8"
+    if MARK not in sentence:
+        return f"no {MARK} in the sentence"
+    for line, what in itertools.zip_longest(own, ("aspect", "polarity")):
+        if not line:
+            return f"no {what} after the sentence"
+    return f"the polarity {_UNLABELLED}, which is none" if own[1] == _UNLABELLED else ""
+
+
+def _lines(path: Path) -> list[str | None]:
+    """The lines of a file, without blanks around them; None for those that are not UTF-8."""
+    lines: list[str | None] = []
+    for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        try:
+            lines.append(line.decode().strip())
+        except UnicodeDecodeError:
+            lines.append(None)
+    return lines
+
+
+def _count(kinds: dict[str, list[int]]) -> str:
+    number = sum(map(len, kinds.values()))
+    return f"{number:,} bad example{'s' * (number > 1)}"
+
+
+def _said(kind: str, lines: Sequence[int], most: int | None = None) -> str:
+    return f"{len(lines):,} with {kind} ({_of_lines(lines, most)})"
+
+
+def _of_lines(lines: Sequence[int], most: int | None = None) -> str:
+    """`lines 1, 4 and 12 more`."""
+    shown: Iterable[int] = lines[:most]
+    more = f" and {len(lines) - most:,} more" if most and len(lines) > most else ""
+    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, shown))}{more}"
