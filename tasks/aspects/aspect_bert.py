@@ -53,6 +53,20 @@ class LcfBertConfig(BertConfig):
     distance: int = 3
 
 
+def build_base(
+    config: BertConfig, reader: aspect_features.PairReader, classes: int
+) -> bert.BertModel:
+    """BERT-BASE, PyABSA's baseline; arguments, result and errors as for `build_spc`.
+
+    [CLS] is pooled by a new layer, and no piece knows whether it is the sentence's or the aspect's.
+    """
+    inputs, encoder = _encoder(config, reader, pooled=False)
+    untold = {**inputs, "input_type_ids": tf.zeros_like(inputs["input_type_ids"])}
+    first = _encode(encoder, untold)["sequence_output"][:, 0]
+    pooled = _dense(first, config.encoder, "head_pooler", activation="tanh")
+    return _classifier(inputs, pooled, encoder, config, classes)
+
+
 def build_spc(
     config: BertConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:

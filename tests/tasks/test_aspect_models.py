@@ -6,7 +6,11 @@ from official.nlp.configs import encoders
 
 from runner.checkpoints import warm_start
 from runner.errors import ConfigError
-from tasks.aspects import aspect_bert, aspect_features, aspect_models
+from tasks.aspects import (
+    aspect_bert,
+    aspect_features,
+    aspect_models,
+)
 from tasks.text import bert as text_bert
 from tasks.text import embeddings
 
@@ -23,6 +27,15 @@ def lstm(**fields):
     )
 
 
+def over_words(kind, **fields):
+    vectors = embeddings.EmbeddingConfig(dimension=8, trainable=True)
+    sizes = {} if kind == "mem_net" else {"units": 8}
+    made = type(getattr(aspect_models.ModelConfig(), kind))(
+        **{"vectors": vectors, **sizes, **fields}
+    )
+    return aspect_models.ModelConfig(type=kind, **{kind: made})
+
+
 def bert(kind, **fields):
     encoder = encoders.BertEncoderConfig(
         hidden_size=8,
@@ -32,8 +45,9 @@ def bert(kind, **fields):
         max_position_embeddings=64,
         initializer_range=0.5,
     )
-    config = {"bert_spc": aspect_bert.BertConfig, "lcf_bert": aspect_bert.LcfBertConfig}[kind]
-    made = config(**{"vocab_file": "vocab.txt", "encoder": encoder, **fields})
+    made = type(getattr(aspect_models.ModelConfig(), kind))(
+        **{"vocab_file": "vocab.txt", "encoder": encoder, **fields}
+    )
     return aspect_models.ModelConfig(type=kind, **{kind: made})
 
 
@@ -110,37 +124,46 @@ def test_local_focus_masks_or_weights_what_is_beyond_the_threshold(kind, weights
     np.testing.assert_allclose(focused, np.repeat(np.array(weights)[..., None], 3, 2), rtol=1e-6)
 
 
-ALL = [
-    lstm(own_vectors=4),
-    bert("bert_spc"),
-    bert("lcf_bert"),
-    bert("lcf_bert", focus="cdm"),
-    bert("lcf_bert", focus="fusion"),
-]
-IDS = ["attention_lstm", "bert_spc", "cdw", "cdm", "fusion"]
+ALL = {
+    "attention_lstm": lstm(own_vectors=4),
+    "atae_lstm": over_words("atae_lstm", own_vectors=4),
+    "td_lstm": over_words("td_lstm"),
+    "tc_lstm": over_words("td_lstm", connect_target=True),
+    "ian": over_words("ian"),
+    "mem_net": over_words("mem_net"),
+    "ram": over_words("ram"),
+    "aen": over_words("aen", heads=2),
+    "bert_base": bert("bert_base"),
+    "bert_spc": bert("bert_spc"),
+    "cdw": bert("lcf_bert"),
+    "cdm": bert("lcf_bert", focus="cdm"),
+    "fusion": bert("lcf_bert", focus="fusion"),
+}
+ALL, IDS = list(ALL.values()), list(ALL)
 
 
 @pytest.mark.parametrize("config", ALL, ids=IDS)
-def test_what_a_model_says_of_a_sentence_does_not_depend_on_the_others_of_its_batch(config):
-    longer = ("good good good food was ", "the list", " and the wine was bad bad bad .")
-    reader, both = read(config, SENTENCE, longer)
+def test_what_a_model_says_depends_on_sentence_and_aspect_but_not_on_the_rest_of_the_batch(config):
+    sentences = [
+        ("the ", "food", " was good , the wine bad"),
+        ("the food was good , the ", "wine", " bad"),
+        ("good good good food was ", "the list", " and the wine was bad bad bad ."),
+        ("", "food", ""),
+    ]
+    reader, batch = read(config, *sentences)
     model = aspect_models.build(config, reader, 3)
-    _, alone = read(config, SENTENCE)
-    if isinstance(reader, aspect_features.SentenceReader):
-        alone = {name: part[:1] for name, part in both.items()}
-        alone["words"] = alone["words"][:, :6]
-    np.testing.assert_allclose(model(both)[:1], model(alone), atol=1e-5)
-
-
-@pytest.mark.parametrize("config", ALL, ids=IDS)
-def test_what_a_model_says_depends_on_the_aspect(config):
-    food = ("the ", "food", " was good , the wine bad")
-    wine = ("the food was good , the ", "wine", " bad")
-    reader, features = read(config, food, wine)
-    model = aspect_models.build(config, reader, 3)
-    logits = model(features).numpy()
-    assert logits.shape == (2, 3)
-    assert np.abs(logits[0] - logits[1]).max() > 1e-6
+    if "words" in batch:
+        vectors = model.get_layer("vectors").embeddings
+        vectors.assign(20 * vectors)  # or all would be near 0
+    together = model(batch).numpy()
+    assert together.shape == (4, 3)
+    assert np.isfinite(together).all()
+    assert np.abs(together[0] - together[1]).max() > 1e-6
+    backwards = model({name: part[::-1] for name, part in batch.items()})
+    np.testing.assert_allclose(together, backwards[::-1], atol=1e-5)
+    for number in (0, 3):
+        alone = reader.features(*(reader.encode(tf.constant([p])) for p in sentences[number]))
+        np.testing.assert_allclose(together[number], model(alone)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("config", ALL, ids=IDS)
@@ -181,7 +204,14 @@ def test_a_pretrained_encoder_fills_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (aspect_models.ModelConfig(type="lstm"), "type='lstm': expected 'attention_lstm', 'bert_s"),
+        (
+            aspect_models.ModelConfig(type="lstm"),
+            "type='lstm': expected one of attention_lstm, atae_lstm",
+        ),
+        (over_words("ian", units=0), "UnitsConfig.units=0: must be above 0"),
+        (over_words("ram", hops=0), "RAMConfig.hops=0: must be above 0"),
+        (over_words("aen", heads=0), "AENConfig.heads=0: must be above 0"),
+        (over_words("mem_net", dropout=1.0), "MemNetConfig.dropout=1.0: a share"),
         (lstm(units=0), "AttentionLSTMConfig.units=0: must be above 0"),
         (lstm(dropout=1.0), "AttentionLSTMConfig.dropout=1.0: a share"),
         (lstm(l2=-1.0), "AttentionLSTMConfig.l2=-1.0"),
