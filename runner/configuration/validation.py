@@ -10,7 +10,14 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
 from official.modeling.optimization import optimizer_factory
 
-from runner.configuration import epochs, fields, origins, run_validation, sections
+from runner.configuration import (
+    epochs,
+    fields,
+    optimizer_kinds,  # noqa: F401 (adds to official's)
+    origins,
+    run_validation,
+    sections,
+)
 from runner.configuration.origins import Invalid
 from runner.core import spelling
 

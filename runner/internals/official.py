@@ -1,5 +1,7 @@
 """Private names of tf-models-official. tests/internals reports those that a new version lacks."""
 
+import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +9,9 @@ import tf_keras
 from official.core import exp_factory, task_factory
 from official.modeling import optimization
 from official.modeling.hyperparams import base_config
+from official.modeling.optimization import optimizer_factory
+
+from runner.internals import adafactor
 
 
 def averaged(ema: optimization.ExponentialMovingAverage) -> tf_keras.optimizers.Optimizer:
@@ -43,3 +48,35 @@ def unlock(config: base_config.Config) -> None:
     """Undoes `Config.lock()`, for this section alone."""
     config._locked  # noqa: B018, fails if it is gone
     config._locked = False
+
+
+def add_optimizer(name: str, config: type[base_config.Config], legacy: type, new: type) -> None:
+    """Adds a field to official's `OptimizerConfig`, in place: experiments refer to that class.
+
+    Args:
+        name: The field, and the value of `type` that chooses it.
+        config: The field's class.
+        legacy: The optimizer of Keras's old kind, which official builds by default.
+        new: That of the new kind.
+    """
+    kind = optimization.OptimizerConfig
+    optimizer_factory.LEGACY_OPTIMIZERS_CLS[name] = legacy
+    optimizer_factory.NEW_OPTIMIZERS_CLS[name] = new
+    for field in dataclasses.fields(kind):
+        if field.default is dataclasses.MISSING:
+            setattr(kind, field.name, dataclasses.field(default_factory=field.default_factory))
+    kind.__annotations__[name] = config
+    setattr(kind, name, dataclasses.field(default_factory=config))
+    for made in ("__init__", "__repr__", "__eq__", "__match_args__"):
+        with contextlib.suppress(AttributeError):
+            delattr(kind, made)
+    dataclasses.dataclass(kind)
+
+
+def add_adafactor() -> None:
+    """Puts an optimizer in the place of official's text "Unimplemented"."""
+    for kinds in (
+        optimizer_factory.LEGACY_OPTIMIZERS_CLS,
+        optimizer_factory.NEW_OPTIMIZERS_CLS,
+    ):
+        kinds["adafactor"] = adafactor.Adafactor

@@ -17,6 +17,8 @@ _TYPES = {
     "AdamW": "adamw_experimental",
     "RMSprop": "rmsprop",
     "Adagrad": "adagrad",
+    "Adadelta": "adadelta",
+    "Adamax": "adamax",
 }
 _LEGACY = {"SGD": "sgd", "Adam": "adam"}
 _SCHEDULES = {

@@ -1054,7 +1054,9 @@ def test_what_only_training_needs_is_not_asked_of_an_evaluation():
     with pytest.raises(ConfigError) as caught:
         config.validate(experiment, trains=True, evaluates=True)
     assert len(str(caught.value).splitlines()) == 4
-    assert "must be one of adafactor, adafactor_keras, adagrad, adam," in str(caught.value)
+    assert "must be one of adadelta, adafactor, adafactor_keras, adagrad, adam," in str(
+        caught.value
+    )
 
 
 @pytest.mark.usefixtures("folder")

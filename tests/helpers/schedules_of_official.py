@@ -4,6 +4,8 @@ import tensorflow as tf
 from official.modeling.optimization import optimizer_factory
 from official.modeling.optimization.configs import optimization_config
 
+from runner.configuration import optimizer_kinds  # noqa: F401 (adds to official's)
+
 OPTIMIZERS = [
     name
     for name, made in optimizer_factory.LEGACY_OPTIMIZERS_CLS.items()

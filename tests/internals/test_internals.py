@@ -388,6 +388,17 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
+def optimizers_of_official(tmp_path):
+    kinds = optimization.OptimizerConfig()
+    assert kinds.type is None
+    assert kinds.sgd is not optimization.OptimizerConfig().sgd
+    assert kinds.adadelta.rho == 0.95, "OptimizerConfig took no more fields"
+    made = optimization.OptimizerConfig({"type": "adamax", "adamax": {"beta_1": 0.8}})
+    assert made.get().beta_1 == 0.8
+    assert "adamax" in made.as_dict()
+    assert made != kinds == optimization.OptimizerConfig()
+
+
 def conversion(tmp_path):
     def sign(value):
         if value < 0:  # a Python `if` on a tensor, which only AutoGraph can trace
@@ -532,7 +543,14 @@ def without(get, name):
 @pytest.mark.parametrize(
     "smoke",
     dict.fromkeys(
-        [*(row[0] for row in NAMES), messages, gin_messages, averages_of_keras3, losses_of_keras3]
+        [
+            *(row[0] for row in NAMES),
+            optimizers_of_official,
+            messages,
+            gin_messages,
+            averages_of_keras3,
+            losses_of_keras3,
+        ]
     ),
 )
 def test_it_is_there_and_does_its_work(tmp_path, smoke):

@@ -22,8 +22,8 @@ from schedules_of_official import (
 
 from runner.optimizers import learning_rate, optimizer, weight_averages
 
-# Official names them and ships no code for them; a configuration with them is refused.
-UNIMPLEMENTED = ("slide", "adafactor")
+# Official names it and ships no code for it; a configuration with it is refused.
+UNIMPLEMENTED = ("slide",)
 
 GRADIENT = np.arange(1, 13, dtype=np.float32).reshape(4, 3) / 10
 
@@ -197,6 +197,31 @@ def test_the_gradient_is_clipped_by_its_global_norm(kind):
     factor = 10 / np.linalg.norm(GRADIENT * 100)
     training = Training(build(chosen), times=100)
     np.testing.assert_allclose(training.step(), -0.1 * factor * GRADIENT * 100, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (5,)])
+def test_adafactor_is_that_of_the_paper(shape):
+    chosen = config("adafactor")
+    chosen.optimizer.adafactor.override({"min_dim_size_to_factor": 2, "beta1": 0.5})
+    made, weight = build(chosen), tf.Variable(tf.fill(shape, 2.0))
+    gradients = np.random.default_rng(0).normal(size=(3, *shape)).astype(np.float32)
+    x, moment, first = np.full(shape, 2.0), np.zeros(shape), np.zeros(shape)
+    big = np.argsort(shape, kind="stable")[-2:]
+    row = column = 0.0
+    for step, gradient in enumerate(gradients, start=1):
+        made.apply_gradients([(tf.constant(gradient), weight)])
+        decay, square = 1 - step**-0.8, gradient.astype(np.float64) ** 2 + 1e-30
+        if len(shape) > 1:
+            row = decay * row + (1 - decay) * square.mean(big[1], keepdims=True)
+            column = decay * column + (1 - decay) * square.mean(big[0], keepdims=True)
+            moment = row * column / row.mean(big[0], keepdims=True)
+        else:
+            moment = decay * moment + (1 - decay) * square
+        update = gradient / np.sqrt(moment)
+        update /= max(1, np.sqrt(np.mean(update**2)))
+        first = 0.5 * first + 0.5 * 0.1 * max(np.sqrt(np.mean(x**2)), 1e-3) * update
+        x = x - first
+        np.testing.assert_allclose(weight, x, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", UNIMPLEMENTED)
