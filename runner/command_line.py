@@ -21,8 +21,8 @@ but for the tables of runs and compare.
 Configuration counts in this order, the later over the earlier: the defaults or --experiment, gin
 files, gin params, YAML files, --params_override, single flags.
 exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
-4 an export was rejected, 5 the compared runs differ, 130 stopped by SIGINT and 143 preempted by
-SIGTERM, all saved: start it again.
+4 an export was rejected, 5 the compared runs differ, 6 a job was given up, 130 stopped by
+SIGINT and 143 preempted by SIGTERM, all saved: start it again.
 """
 _SWITCHES = ("enable_async_checkpointing", "alsologtostderr")  # as Model Garden's command has them
 

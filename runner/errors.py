@@ -56,6 +56,12 @@ class DifferError(RunnerError):
         self.results = results or {}
 
 
+class GaveUpError(RunnerError):
+    """Start after start ended before it had made a step: no further one is worth it."""
+
+    exit_code = 6
+
+
 # Errors from disks, permissions and kinds of files, which are not the program's fault.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _FILES = (

@@ -570,6 +570,19 @@ class LaunchConfig(base_config.Config):
         allowed=TIME,
     )
     queue: str = setting("", "The queue that the job waits in.", allowed=OPTIONAL_NAME)
+    grace_seconds: int = setting(
+        120,
+        "The job is told to save and end this long before its time, and is not killed sooner "
+        "after it was told.",
+        allowed=COUNT,
+    )
+    tries: int = setting(
+        3,
+        "The job is given up after this many starts in a row that were preempted before they had "
+        "made a step.",
+        allowed=COUNT,
+    )
+    options: tuple[str, ...] = setting((), "Further options of Slurm's sbatch: `--account=mine`.")
     environment: tuple[str, ...] = setting(
         (),
         "Variables of the environment: `NAME=value`, or `NAME` for the value that it has where the "

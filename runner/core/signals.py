@@ -51,6 +51,7 @@ class Stop:
         self.number: int | None = None
         self.step: int | None = None
         self._raises = True
+        self._raised = False
         self._told: list[Callable[[], None]] = []
         self._last_words: list[Callable[[Interrupted], object]] = []
 
@@ -119,8 +120,18 @@ class Stop:
     def _handle(self, number: int, _: FrameType | None) -> None:
         """In the main thread, as soon as it runs Python."""
         self.number = number
-        if self._raises:
+        if self._raises and not (self._raised and _is_echo(number)):
+            self._raised = True
             raise Interrupted(number)
+
+
+ONE_SIGTERM = "RUNNER_ONE_SIGTERM"
+"""Set in the environment of a process that gets SIGTERM from a scheduler and from its parent, too:
+there the second one says nothing new, and the scheduler ends the process when it must."""
+
+
+def _is_echo(number: int) -> bool:
+    return number == signal.SIGTERM and ONE_SIGTERM in os.environ
 
 
 ENDS_WITH_STDIN = "RUNNER_ENDS_WITH_STDIN"
@@ -167,6 +178,8 @@ def _watch(reading: socket.socket, stop: Stop) -> None:
     with reading:
         while number := reading.recv(1):
             if number[0] in _SERVED:
+                if seen and _is_echo(number[0]):
+                    continue
                 seen += 1
                 if seen > 1:
                     stop._end(Interrupted(number[0], at_once=True))

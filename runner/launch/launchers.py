@@ -22,6 +22,13 @@ def local(job: Job) -> Plan:
     return local.plan(job)
 
 
+def slurm(job: Job) -> Plan:
+    """On the nodes of a Slurm cluster, as a batch job."""
+    from runner.launch import slurm
+
+    return slurm.plan(job)
+
+
 @dataclasses.dataclass(frozen=True)
 class Launcher:
     """A row of the table.
@@ -42,7 +49,9 @@ class Launcher:
         return (self.plan.__doc__ or "").splitlines()[0]
 
 
+_RESOURCES = ("nodes", "cpus", "gpus", "memory_gb", "time", "queue")
 LAUNCHERS: Mapping[str, Launcher] = {
+    "slurm": Launcher(slurm, frozenset({*_RESOURCES, "grace_seconds", "tries", "options"})),
     "local": Launcher(local),
 }
 _ALL_READ = {"environment", "name"}
@@ -75,7 +84,7 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
         print(plan.text, flush=True)
         return None
     submitted = plan.submit()
-    watch = f"runner --mode=status --model_dir={shlex.quote(job.model_dir)}"
+    watch = f"runner --mode=status --watch --model_dir={shlex.quote(job.model_dir)}"
     ways = {"log": submitted.log, "cancel": submitted.cancel}
     ways |= {"watch": watch} if job.model_dir else {}
     console.say(f"submitted to {name}: job {submitted.job}")

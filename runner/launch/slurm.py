@@ -1,0 +1,160 @@
+"""A batch job of Slurm: one run on several nodes, or an array of workers for a study."""
+
+import contextlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from runner.core import text
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError, RunnerError
+from runner.launch.job import TRAINING, Job, Plan, Submitted
+
+_EARLY = 60  # seconds by which Slurm's signal may come before its time
+
+
+def plan(job: Job) -> Plan:
+    """A script for sbatch.
+
+    Raises:
+        ConfigError: a time limit that leaves no time, or an option that Slurm cannot have.
+    """
+    config = job.config
+    limit = text.seconds(config.time)
+    if limit and limit <= config.grace_seconds + _EARLY:
+        raise ConfigError(
+            f"LaunchConfig.time = {config.time!r} leaves no time to train: the run is told to end "
+            f"up to {config.grace_seconds + _EARLY} s before (LaunchConfig.grace_seconds)"
+        )
+    for each in config.options:
+        if not re.fullmatch(r"--[a-z][a-z-]*(=[^\n]+)?", each):
+            raise ConfigError(
+                f"LaunchConfig.options: {each!r} is not an option of sbatch, as '--account=mine'"
+            )
+    script = _script(job)
+    return Plan(script, lambda: _submit(job, script))
+
+
+def _script(job: Job) -> str:
+    lines = ["#!/bin/bash", *(f"#SBATCH {each}" for each in _options(job)), ""]
+    for name, value in job.set_here.items():
+        lines.append(f"export {name}={shlex.quote(value)}")
+    return "\n".join([*lines, f"exec {shlex.join(_command(job))}"])
+
+
+def _options(job: Job) -> Iterator[str]:
+    config, several = job.config, job.is_study and job.config.nodes > 1
+    yield f"--job-name={_quoted(job.name)}"
+    yield f"--nodes={1 if several else config.nodes}"
+    yield "--ntasks-per-node=1"
+    if several:
+        yield f"--array=0-{config.nodes - 1}"
+    if config.cpus:
+        yield f"--cpus-per-task={config.cpus}"
+    if config.gpus:
+        yield f"--gpus-per-node={config.gpus}"
+    if config.memory_gb:
+        yield f"--mem={round(config.memory_gb * 1024)}M"
+    if config.time:
+        yield f"--time={config.time}"
+    if config.queue:
+        yield f"--partition={config.queue}"
+    yield f"--chdir={_quoted(str(job.work_dir))}"
+    yield f"--output={_quoted(_log(job))}"
+    yield "--open-mode=append"
+    yield "--requeue"
+    yield f"--signal=B:TERM@{config.grace_seconds}"
+    yield from config.options
+
+
+def _command(job: Job) -> list[str]:
+    """What the script becomes: a process that starts the command, on each node where many are."""
+    shared = job.config.nodes > 1 and not job.is_study
+    start = [sys.executable, "-m", "runner.launch.start", "--launcher=slurm"]
+    start += [f"--logs={job.logs}", f"--tries={job.config.tries}"]
+    if job.folder:
+        start.append(f"--folder={job.folder}")
+    if not shared:
+        return [*start, "--", *job.command]
+    if job.mode in TRAINING:
+        start.append("--by_status")
+    each = ["srun", f"--nodes={job.config.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
+    return [*start, "--", *each, *job.command]
+
+
+def _log(job: Job) -> str:
+    number = "%A_%a" if job.is_study and job.config.nodes > 1 else "%j"
+    return str(job.logs).replace("%", "%%") + f"/slurm-{number}.log"
+
+
+def _quoted(value: str) -> str:
+    """A value as Slurm reads it in a script's comment."""
+    return (
+        value if re.fullmatch(r"[\w%+,./:=@-]+", value) else '"' + value.replace('"', '\\"') + '"'
+    )
+
+
+def _submit(job: Job, script: str) -> Submitted:
+    if not shutil.which("sbatch"):
+        raise RunnerError(
+            "there is no sbatch here: submit from a machine of the cluster, such as its login node"
+        )
+    _check_nodes(job)
+    job.logs.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["sbatch", "--parsable"], input=script, capture_output=True, text=True)
+    if done.returncode:
+        with contextlib.suppress(OSError):  # only if nothing is in them
+            job.logs.rmdir()
+            job.logs.parent.rmdir()
+        said = done.stderr.strip().removeprefix("sbatch: error: ")
+        raise RunnerError(f"sbatch refused the job: {said}")
+    number = done.stdout.strip().partition(";")[0]
+    log = _log(job).replace("%%", "%").replace("%A_%a", f"{number}_*").replace("%j", number)
+    return Submitted(number, log, f"scancel {number}")
+
+
+def _check_nodes(job: Job) -> None:
+    """Raises ConfigError for a job that no partition could ever start; Slurm may let it wait."""
+    config = job.config
+    asked = ["sinfo", "--noheader", "--Node", "--format=%P|%c|%m|%G"]
+    found = subprocess.run(asked, capture_output=True, text=True)
+    rows = [line.split("|") for line in found.stdout.splitlines()]
+    partitions = list(dict.fromkeys(row[0].rstrip("*") for row in rows))
+    if found.returncode or not rows:
+        return  # sbatch will say what is wrong
+    if config.queue and config.queue not in partitions:
+        raise ConfigError(
+            f"LaunchConfig.queue = {config.queue!r}: Slurm has no such partition; it has "
+            f"{', '.join(partitions)}{did_you_mean(config.queue, partitions)}"
+        )
+    queue = config.queue or next((row[0][:-1] for row in rows if row[0].endswith("*")), "")
+    there = [row for row in rows if row[0].rstrip("*") == queue]
+    able = [row for row in there if _has_room(config, *row[1:])]
+    needed = 1 if job.is_study else config.nodes
+    if there and len(able) < needed:
+        most = [max(_number(row[column]) for row in there) for column in (1, 2)]
+        wanted = {"nodes": needed, "cpus": config.cpus, "gpus": config.gpus}
+        wanted |= {"memory_gb": config.memory_gb}
+        given = ", ".join(f"{name} = {value:g}" for name, value in wanted.items() if value)
+        raise ConfigError(
+            f"LaunchConfig: {given}, but partition {queue} has {len(there)} nodes of up to "
+            f"{most[0]} processors and {most[1] / 1024:.3g} GB, {len(able)} of them large enough"
+        )
+
+
+def _has_room(config: Any, processors: str, megabytes: str, devices: str) -> bool:
+    """Whether a node has what is asked for on each."""
+    gpus = sum(map(int, re.findall(r"\bgpu:(?:[\w.-]+:)?(\d+)", devices)))
+    return (
+        config.cpus <= _number(processors)
+        and config.memory_gb * 1024 <= _number(megabytes)
+        and config.gpus <= gpus
+    )
+
+
+def _number(shown: str) -> int:
+    return int(shown.rstrip("+"))

@@ -1,0 +1,42 @@
+"""The Slurm job that this process is in: its number, and how it is started again. No TensorFlow."""
+
+import os
+import re
+import subprocess
+import time
+
+from runner.core import console
+
+_SECONDS = 60.0  # Slurm ends a job that it has requeued within this time
+
+
+def name() -> str:
+    """`123`, or `123_4` for a task of an array, whose own number is another one."""
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}" if task else os.environ["SLURM_JOB_ID"]
+
+
+def is_ending() -> bool:
+    """Whether the job was cancelled, or is over for Slurm, and must not be started again."""
+    found = _scontrol("show", "job", "--oneliner", name())
+    state = re.search(r"\bJobState=(\w+)", found.stdout) if found else None
+    return state is not None and state[1] not in ("RUNNING", "SUSPENDED")
+
+
+def requeue() -> None:
+    """Asks Slurm to start the job again; waits to be ended for it."""
+    found = _scontrol("requeue", name())
+    if found is None:
+        console.say("no scontrol here: the job starts again only if Slurm's RequeueExit has 143")
+    elif found.returncode:
+        console.say(f"Slurm does not start the job again: {found.stderr.strip()}")
+    else:
+        console.say(f"job {name()} was preempted and waits in the queue again")
+        time.sleep(_SECONDS)
+
+
+def _scontrol(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(["scontrol", *arguments], capture_output=True, text=True, timeout=60)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None

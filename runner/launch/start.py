@@ -1,0 +1,110 @@
+"""What a job runs: the command, and what its end means for the job. No TensorFlow.
+
+    python -m runner.launch.start --launcher=slurm --tries=3 --folder=runs/digits -- COMMAND
+
+The command's exit code becomes the job's, except that 143, of a preempted one, has the job started
+again, unless so many starts in a row have made no step: the exit code is 6 then.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import console, files, layout, signals
+from runner.errors import GaveUpError
+from runner.launch import slurm_job
+from runner.run_folder import status
+
+PREEMPTED = 128 + signal.SIGTERM
+"""The exit code of a command that SIGTERM has ended in order."""
+
+_CODES = {"done": 0, "diverged": 3, "preempted": PREEMPTED}
+_LONG = 600.0  # seconds; a start of this length is not idle where steps cannot be seen
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command that comes after `--`; returns the job's exit code."""
+    cut = arguments.index("--")
+    parser = argparse.ArgumentParser(prog="python -m runner.launch.start")
+    parser.add_argument("--launcher", required=True)
+    parser.add_argument("--job", default="", help="its name in the logs, where it has no number")
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, help="the run's or the study's")
+    parser.add_argument("--tries", type=int, required=True)
+    parser.add_argument("--by_status", action="store_true", help="its exit code may be a helper's")
+    given = parser.parse_args(arguments[:cut])
+    began, before, reached = time.monotonic(), _status(given.folder), _reached(given.folder)
+    code = _run(arguments[cut + 1 :])
+    after = _status(given.folder)
+    if given.by_status and after and after != before and after.ended:
+        code = _CODES.get(after.state, code or 1)
+    if code != PREEMPTED:
+        return code
+    slurm = given.launcher == "slurm"
+    if slurm and slurm_job.is_ending():
+        return code
+    job = slurm_job.name() if slurm else given.job
+    row = {"from": reached, "to": _reached(given.folder), "seconds": time.monotonic() - began}
+    starts = given.logs / f"{given.launcher}-{job}.jsonl"
+    if (idle := _idle(starts, row)) >= given.tries:
+        console.say(
+            f"the last {idle} starts were preempted before they had made a step: giving up "
+            f"(LaunchConfig.tries = {given.tries})"
+        )
+        return GaveUpError.exit_code
+    if slurm:
+        slurm_job.requeue()
+    return code
+
+
+def _run(command: Sequence[str]) -> int:
+    """The command's exit code; signals are passed on to it."""
+    came: list[int] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _: Any) -> None:
+        came.append(number)
+        for each in running:
+            each.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+    running.append(subprocess.Popen(command, env={**os.environ, signals.ONE_SIGTERM: "1"}))
+    if came:
+        running[0].send_signal(came[0])
+    code = running[0].wait()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return code if code >= 0 else 128 - code
+
+
+def _status(folder: Path | None) -> status.Status | None:
+    return status.read(folder) if folder else None
+
+
+def _reached(folder: Path | None) -> int | None:
+    """The steps that a run, or all trials of a study, have made; None if that is not known."""
+    if folder is None:
+        return None
+    return sum(status.reached(each) for each in [folder, *layout.trials(folder)])
+
+
+def _idle(starts: Path, row: dict[str, Any]) -> int:
+    """How many of the newest preempted starts have made no step, after noting this one."""
+    files.append_json_line(starts, row)
+    idle = 0
+    for each in reversed(files.read_json_lines(starts)):
+        known = each["from"] is not None
+        if each["to"] > each["from"] if known else each["seconds"] > _LONG:
+            break
+        idle += 1
+    return idle
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
