@@ -57,7 +57,7 @@ class Ending:
         if isinstance(error, signals.Interrupted):
             return f"runner: {error}{self._way_on(error)}"
         if readable := errors.readable(error):
-            return f"runner: {readable}"
+            return _prefixed(str(readable))
         if (said := user_code.explain(error)) is None:
             return "".join(traceback.format_exception(error)).rstrip()
         if not hasattr(error, "__notes__"):  # there is no run's folder to keep it
@@ -107,6 +107,12 @@ def whole_lines() -> Iterator[None]:
     """Inside, the line of JSON starts on a line of its own, whatever a user's code has printed."""
     with contextlib.redirect_stdout(_Stdout()):
         yield
+
+
+def _prefixed(message: str) -> str:
+    """Each line after `runner: `, but for those that belong to the one before."""
+    lines = message.splitlines() or [""]
+    return "\n".join(line if line.startswith(" ") else f"runner: {line}" for line in lines)
 
 
 def _print_line(line: str) -> None:

@@ -111,7 +111,8 @@ class Invalid(NamedTuple):
         line = f"{self.origin} = {getattr(self.section, self.field)!r}; {self.needs}"
         if place:
             return f"{place}: {line}"
-        return f"{line}; set {type(self.section).__name__}.{self.field}"
+        line, hint, name = line.partition("; did you mean")  # which comes last
+        return f"{line}; set {type(self.section).__name__}.{self.field}{hint}{name}"
 
 
 def plain(value: Any) -> str:

@@ -18,6 +18,19 @@ _SERVED = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 1.0
 
 
+_LEAVING: list[Callable[[], object]] = []
+
+
+@contextlib.contextmanager
+def leaving(undo: Callable[[], object]) -> Iterator[None]:
+    """Within the block, `undo` is called last before a process that ignores a signal is ended."""
+    _LEAVING.append(undo)
+    try:
+        yield
+    finally:
+        _LEAVING.remove(undo)
+
+
 class Interrupted(KeyboardInterrupt):
     """A signal came, and there was nothing to save or it has been saved.
 
@@ -111,6 +124,8 @@ class Stop:
         def say() -> None:
             for told in reversed(self._last_words):
                 told(error)
+            for undo in reversed(_LEAVING):
+                undo()
 
         saying = threading.Thread(target=say, daemon=True)
         saying.start()

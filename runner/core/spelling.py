@@ -18,6 +18,8 @@ def elsewhere(word: str) -> str:
 def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
     """`"; did you mean 'adam'?"`, as the end of a message, or `""` if no known name is close.
 
+    There is nothing to suggest to who wrote a valid name.
+
     Args:
         word: What was written.
         known: The valid names.
@@ -25,6 +27,8 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
     """
     names = {name.lower(): meant for name, meant in (aliases or {}).items()}
     names |= {name.lower(): name for name in known}
+    if names.get(word.lower()) == word:
+        return ""
     near = difflib.get_close_matches(word.lower(), names, n=1)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 

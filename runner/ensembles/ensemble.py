@@ -152,8 +152,8 @@ def _report(
     own = [data.score([number]) for number in range(len(runs))]
     if metric.name not in own[0]:
         raise ConfigError(
-            f"--metric={metric.name}: the task has no such metric"
-            f"{did_you_mean(metric.name, list(own[0]))}; it has {', '.join(sorted(own[0]))}"
+            f"--metric={metric.name}: the task has no such metric; it has "
+            f"{', '.join(sorted(own[0]))}{did_you_mean(metric.name, list(own[0]))}"
         )
     made: dict[str, Any] = {
         "data": data.name,

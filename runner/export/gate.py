@@ -157,8 +157,8 @@ def check_names(reference: Mapping[str, float], options: ExportConfig) -> None:
     """Raises ConfigError if a metric to compare is not among those of the checkpoint."""
     if unknown := [name for name in options.metrics if name not in reference]:
         raise ConfigError(
-            f"ExportConfig.metrics: no metric {unknown[0]!r}"
-            f"{did_you_mean(unknown[0], reference)}; there are {', '.join(sorted(reference))}"
+            f"ExportConfig.metrics: no metric {unknown[0]!r}; there are "
+            f"{', '.join(sorted(reference))}{did_you_mean(unknown[0], reference)}"
         )
 
 

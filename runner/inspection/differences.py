@@ -121,6 +121,9 @@ def code(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
     """Commits, and the files that were changed since, of a start of each run."""
     found = [each.get("code") or {} for each in starts]
     yield from _of("commit", [each.get("commit", "")[:12] for each in found])
+    for name, key in (("runner", "commit"), ("task", "sha256")):
+        known = [str((each.get(name) or {}).get(key) or "")[:12] for each in found]
+        yield from _of(f"{key} of the {name}", known if all(known) else [])
     changes = [_changed_files(each.get("diff") or "") for each in found]
     names = dict.fromkeys(name for each in changes for name in each)
     for name in names:

@@ -199,7 +199,12 @@ def _environment(run: RunData) -> dict[str, Any] | None:
         ("Python", str(start.get("python"))),
         *((name, str(version)) for name, version in versions.items()),
     ]
-    if code:
+    for name in ("runner", "task"):
+        part = code.get(name) or {}
+        if commit := part.get("commit"):
+            dirty = " with uncommitted changes" if part.get("changed") else ""
+            rows.append((f"code of the {name}", f"commit {commit}{dirty}"))
+    if code.get("commit"):
         dirty = " with uncommitted changes" if code.get("diff") else ""
         rows.append(("code", f"commit {code.get('commit')} on {code.get('branch')}{dirty}"))
         if untracked := code.get("untracked"):

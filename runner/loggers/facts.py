@@ -205,7 +205,7 @@ def _tags(folder: Path, start: Mapping[str, Any], state: str, reason: str) -> di
         "runner.command": " ".join(map(str, start.get("command") or ())),
         "runner.python": start.get("python"),
         "runner.commit": code.get("commit"),
-        "runner.dirty": code and ("yes" if code.get("diff") else "no"),
+        "runner.dirty": code.get("commit") and ("yes" if code.get("diff") else "no"),
         "runner.devices": ", ".join(start.get("devices") or ()),
         "runner.changed": "; ".join(start.get("changed") or ()),
     }

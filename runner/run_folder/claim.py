@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runner.core import console, files, heartbeat, layout
+from runner.core import console, files, heartbeat, layout, signals
 from runner.errors import LostError, RunnerError
 from runner.run_folder import claim_file
 
@@ -102,7 +102,11 @@ def claimed(
     except OSError as error:
         raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
     try:
-        with files.guarded(folder, mine.check), heartbeat.beating(mine.beat, note=note):
+        with (
+            files.guarded(folder, mine.check),
+            heartbeat.beating(mine.beat, note=note),
+            signals.leaving(mine.release),
+        ):
             yield mine
     finally:
         mine.release()

@@ -1,11 +1,13 @@
 """`run.json`: what was started when, with which command, code and packages. No TensorFlow."""
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,10 +55,16 @@ class RunRecord:
         model_dir: The run's folder.
         command: What was started.
         lost: Facts about the start before, `pid` included, which count if it was killed.
+        task: The module of the task, which is loaded.
     """
 
     def __init__(
-        self, model_dir: Path, command: Command, lost: Mapping[str, Any] | None = None
+        self,
+        model_dir: Path,
+        command: Command,
+        lost: Mapping[str, Any] | None = None,
+        *,
+        task: str | None = None,
     ) -> None:
         self._path = model_dir / layout.RUN
         self._secrets = command.secrets
@@ -85,7 +93,11 @@ class RunRecord:
             "platform": platform.platform(),
             "machine": machine(),
             "versions": versions(),
-            "code": code(Path.cwd(), self._secrets),
+            "code": {
+                **(code(Path.cwd(), self._secrets) or {}),
+                "runner": {"version": versions().get(_PACKAGES[0]), **_tracked(Path(__file__))},
+                "task": _of_module(task),
+            },
         }
         self._starts.append(self._start)
         self._write()
@@ -139,6 +151,23 @@ def _after(path: str, name: str) -> str:
             if line.startswith(name):
                 return line.partition(":")[2].strip()
     return ""
+
+
+def _of_module(name: str | None) -> dict[str, Any]:
+    """A module's name, file and the file's digest, and what `_tracked` says about it."""
+    path = getattr(sys.modules.get(name or ""), "__file__", None)
+    if not path:
+        return {"module": name}
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return {"module": name, "file": path, "sha256": digest, **_tracked(Path(path))}
+
+
+def _tracked(file: Path) -> dict[str, Any]:
+    """The commit of a file in git, and whether its folder differs; empty if it is not in git."""
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
+        return {}
+    commit = (_git(file.parent, "rev-parse", "HEAD") or "").strip()
+    return {"commit": commit, "changed": bool(_git(file.parent, "diff", "HEAD", "--stat", "."))}
 
 
 def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:

@@ -104,9 +104,10 @@ class Session:
             file = status.StatusFile(folder, spent=self.spent)
             self._status = self._contexts.enter_context(file)
             self._step = self._status.step
-        self._record = provenance.RunRecord(folder, self._command, self._lost())
+        task = registry.task_module(self._experiment.task)
+        self._record = provenance.RunRecord(folder, self._command, self._lost(), task=task)
         self.note(data=data_files.fingerprints(printing.plain(self._experiment)))
-        self._contexts.enter_context(self._stop.abandoning(self._say_how_it_ended))
+        self._contexts.enter_context(self._stop.abandoning(self._fail))
 
     def accept(self) -> None:
         """Writes the configuration, now that the run really goes on with it."""
@@ -148,7 +149,10 @@ class Session:
         self._end_record(state, **facts)
 
     def _fail(self, error: BaseException) -> None:
-        """Records that `error` ended the start, if there is a record yet."""
+        """Records that `error` ended the start, if there is a record yet.
+
+        Also called before a process that ignores a signal is ended.
+        """
         if self._record:
             user_code.keep(error, self._folder / layout.TRACEBACK, self._command.secrets)
             self._end_record(status.after(error))
@@ -190,7 +194,7 @@ class Session:
                 self._record.end(state, step=self._step, **facts)
 
     def _say_how_it_ended(self, error: BaseException) -> None:
-        """Writes the status; also called before a process that ignores a signal is ended."""
+        """Writes the status."""
         self._stop.step = self._step
         if self._status:
             with contextlib.suppress(OSError, LostError):  # they must not hide what happened

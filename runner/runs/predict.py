@@ -140,8 +140,8 @@ def named_data(config: Experiment, name: str) -> NamedData:
     else:
         known = [_VALIDATION, _TRAIN, _TEST, *sets]
         raise ConfigError(
-            f"--data={name}: no such data{did_you_mean(name, known)}; there are {', '.join(known)} "
-            "(RunConfig.evaluation_sets names more)"
+            f"--data={name}: no such data; there are {', '.join(known)} "
+            f"(RunConfig.evaluation_sets names more){did_you_mean(name, known)}"
         )
     if found is None:
         raise ConfigError(f"--data={name}: the experiment has no {name} data")

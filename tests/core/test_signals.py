@@ -119,6 +119,9 @@ def test_a_signal_before_the_first_step_saves_nothing_and_says_so(tmp_path, wait
     assert state(tmp_path)["state"] == "preempted"
     last = json.loads(process.stdout.read())
     assert (last["status"], last["step"]) == ("preempted", 0)
+    (row,) = json.loads((tmp_path / "run" / "run.json").read_text())["starts"]
+    assert row["state"] == "preempted"
+    assert not (tmp_path / "run" / "claim.json").exists()  # nothing to take over
     assert "before the first step; the same command starts again" in (tmp_path / "err").read_text()
 
 

@@ -72,7 +72,7 @@ def test_an_empty_folder_will_do(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--like=imags", "mine"], "no such project; did you mean 'images'?; there are"),
+        (["--like=imags", "mine"], "no such project; there are images, "),
         (["mine"], "--like is missing; there are images, "),
         (["--like=images"], "init needs one folder: runner --mode=init --like=images my_project"),
         (["--like=images", ""], "init needs one folder"),
