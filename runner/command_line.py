@@ -128,7 +128,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         metavar="WHICH",
         help="for eval: latest (the default), best, all, steps and ranges as in 1000,2000 and "
-        "1000:5000, or the path of a checkpoint or a folder, also of another run; for predict and "
+        "1000:5000, the mean of their weights as in mean:1000,2000, or the path of a checkpoint or "
+        "a folder, also of another run; for predict and "
         "export: one of them, by default the latest, and for export the best if there is one; for "
         "ensemble: one of each run, by default the best",
     )

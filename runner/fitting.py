@@ -12,6 +12,7 @@ from runner.configuration import task_contract
 from runner.core import signals
 from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
+from runner.run_folder import begun
 from runner.runs.request import Given, Request
 
 _GIN, _MODELS = "supervised.gin", "tasks.keras_models"  # by name: the runner imports no task
@@ -65,6 +66,7 @@ def fit(
         lasting=not options.get("dry_run"),
     )
     params = [
+        *begun.bindings(model_dir),
         *_of_model(copies, model, made, gin_params),
         *_of_data(examples, given, lengths, gin_params),
         *(_BEST if evaluates else ()),

@@ -97,6 +97,13 @@ class DataConfig(config_definitions.DataConfig):
         resume=PACE,
     )
 
+    def check(self) -> None:
+        """For subclasses: looks for mistakes before any file is read or fetched.
+
+        Raises:
+            ConfigError: a value is out of range, or contradicts another.
+        """
+
     def size(self) -> int | None:
         """How many examples there are, None if unknown; for subclasses that can count them.
 

@@ -15,6 +15,7 @@ from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
 from runner.launch import job, launchers
+from runner.run_folder import begun
 from runner.runs.request import Request, Results
 
 if TYPE_CHECKING:  # it loads TensorFlow
@@ -135,7 +136,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             logging.set_verbosity(logging.INFO)
         experiment = config.load(
             given.gin_file,
-            given.gin_params,
+            [*begun.bindings(given.model_dir or ""), *given.gin_params],
             experiment=given.experiment,
             config_files=given.config_file,
             overrides=given.params_override,

@@ -214,6 +214,35 @@ class EvaluatorConfig(base_config.Config):
 
 
 @dataclasses.dataclass
+class WeightMeanConfig(base_config.Config):
+    """The mean of the weights of several checkpoints (SWA), made when the run has ended.
+
+    It is evaluated, and kept in `mean/`. The checkpoints that it needs are kept until then; those
+    off the grid, as after a signal, do not count. Off while neither `last` nor `from_step` is set.
+    """
+
+    last: int = setting(
+        0, "The mean of this many last checkpoints; 0: of all from `from_step` on.", allowed=SIZE
+    )
+    from_step: int = setting(
+        0, "Only checkpoints of this step or later; 0: all of the `last`.", allowed=SIZE
+    )
+    every: int = setting(
+        0, "Only checkpoints at multiples of this many steps; 0: all.", allowed=SIZE
+    )
+    batches: int = setting(
+        100,
+        "From how many batches of the training data, the first ones, the statistics of batch "
+        "normalization are computed anew.",
+        allowed=COUNT,
+    )
+
+    def counts(self, step: int) -> bool:
+        """Whether the mean may include the checkpoint of `step`."""
+        return step >= max(self.from_step, 1) and not (self.every and step % self.every)
+
+
+@dataclasses.dataclass
 class ExportConfig(base_config.Config):
     """What `--mode=export` makes of a checkpoint, and when it rejects that."""
 
@@ -245,9 +274,16 @@ class ExportConfig(base_config.Config):
 class EpochsConfig(base_config.Config):
     """Lengths and intervals in epochs of the training data, in place of official's steps.
 
-    Each becomes the number of the step that ends the epoch, rounded up. 0 or empty: official's
-    field counts.
+    The n-th epoch ends at round(n * steps), which need not be whole. 0 or empty: official's field
+    counts.
     """
+
+    rounding: str = setting(
+        "nearest",
+        "The step that ends an epoch: the `nearest`; or `up`, as in runs begun with earlier "
+        "versions, which keep it: each length is rounded up, and intervals are multiples of it.",
+        allowed=one_of("nearest", "up"),
+    )
 
     examples: int = setting(
         0, "How many examples make an epoch; 0: as the data's configuration says.", allowed=SIZE
@@ -771,6 +807,12 @@ class RunConfig(base_config.Config):
     plateau: PlateauConfig = setting(PlateauConfig, "When the learning rate drops.")
     retention: RetentionConfig = setting(
         RetentionConfig, "Which checkpoints are kept.", resume=KEPT, read="evaluation"
+    )
+    weight_mean: WeightMeanConfig = setting(
+        WeightMeanConfig,
+        "The mean of which checkpoints is taken at the end.",
+        resume=KEPT,
+        read="evaluation",
     )
     evaluation_sets: tuple[EvaluationSetConfig, ...] = setting(
         (), "What is evaluated beside the validation data.", resume=EVALUATIONS, read="evaluation"

@@ -1,10 +1,10 @@
-"""The averaged weights of a training checkpoint, as a checkpoint of their own.
+"""The averaged weights of a training checkpoint, or the mean of several, as one of their own.
 
 A model restored from it by any means scores as in the run's evaluations, which use the averages.
 It has no optimizer, so training cannot resume from it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files, integrity
 from runner.core import files
+from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
 _SLOT = "average"  # what official's ExponentialMovingAverage calls it
@@ -27,6 +28,47 @@ def write(source: Path, target: Path) -> None:
         OSError, tensorflow.errors.OpError: reading `source` or writing `target` failed.
     """
     files.check(target)
+    tensors, graph = _evaluated(source)
+    in_place(target, lambda path: tf_internals.write_tensors(tensors, graph, path))
+
+
+def mean(sources: Sequence[Path], target: Path) -> None:
+    """Writes the mean of the weights that several checkpoints of a run are evaluated with.
+
+    It is taken in double precision. What is not a floating-point number is the last one's.
+
+    Raises:
+        ConfigError: one of them has other weights than the last.
+        OSError, tensorflow.errors.OpError: reading or writing failed.
+    """
+    files.check(target)
+    tensors, graph = _evaluated(sources[-1])
+    floats = {name: each.dtype for name, each in tensors.items() if each.dtype.is_floating}
+    totals: dict[str, Any] = dict.fromkeys(floats, 0.0)
+    for source in sources:
+        found, _ = _evaluated(source)
+        for name in floats:
+            if name not in found or found[name].shape != tensors[name].shape:
+                raise ConfigError(f"{source} has other weights than {sources[-1]}")
+            totals[name] = totals[name] + tf.cast(found[name], tf.float64)
+    means = {name: tf.cast(each / len(sources), floats[name]) for name, each in totals.items()}
+    written = {**tensors, **means}
+    in_place(target, lambda path: tf_internals.write_tensors(written, graph, path))
+
+
+def in_place(target: Path, write: Callable[[str], object]) -> None:
+    """Calls `write` with a path in a folder that marks an unfinished save; moves it into place."""
+    beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    write(str(beside))
+    checkpoint_files.remove(target)
+    checkpoint_files.move(beside, target)
+    checkpoint_files.flush(str(target))
+    beside.parent.rmdir()
+
+
+def _evaluated(source: Path) -> tuple[dict[str, tf.Tensor], Any]:
+    """What evaluations of a checkpoint use, by key, and its graph of objects without the rest."""
     reader = checkpoint_files.open_reader(source)
     graph: Any = tf_internals.object_graph(reader)
     averages = dict(_averages(graph))
@@ -38,8 +80,8 @@ def write(source: Path, target: Path) -> None:
             key = attribute.checkpoint_key
             for name in _names(key, types):
                 value = reader.get_tensor(averages.get(node, name))
-                tensors[name] = tf.cast(value, types[name]) if node in averages else value
-    _save(tensors, graph, target)
+                tensors[name] = tf.cast(value, types[name])
+    return tensors, graph
 
 
 def stand_alone(path: Path) -> bool:
@@ -82,14 +124,3 @@ def _reduce(graph: Any) -> set[int]:
 def _names(key: str, types: Mapping[str, tf.DType]) -> Iterable[str]:
     """The tensors of one attribute: a lookup table has several."""
     return [key] if key in types else [name for name in types if name.startswith(f"{key}-")]
-
-
-def _save(tensors: dict[str, tf.Tensor], graph: Any, target: Path) -> None:
-    """Writes them in a folder that marks an unfinished save, and moves them into place."""
-    beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    tf_internals.write_tensors(tensors, graph, str(beside))
-    checkpoint_files.remove(target)
-    checkpoint_files.move(beside, target)
-    checkpoint_files.flush(str(target))
-    beside.parent.rmdir()

@@ -97,6 +97,11 @@ def names(folder: Path) -> list[str]:
     return sorted(steps, key=steps.__getitem__)
 
 
+def steps(folder: Path) -> list[int]:
+    """The steps of the checkpoints `ckpt-<step>` in `folder`, ascending."""
+    return [step_in(name) or 0 for name in names(folder)]
+
+
 def there(folder: Path) -> list[Path]:
     """The paths of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
     return [folder / name for name in names(folder)]

@@ -15,16 +15,18 @@ class Keep:
         last: How many of the newest, and of the newest that are due; at least 1.
         every: Keeps steps 0, `every`, 2 * `every` and so on for ever; 0 keeps none.
         is_due: Whether a commit falls due at a step.
+        needed: Those of some committed steps that the end of the run needs.
     """
 
     last: int
     every: int = 0
     is_due: Callable[[int], bool] = lambda _: True
+    needed: Callable[[Sequence[int]], Sequence[int]] = lambda _: ()
 
     def removable(self, steps: Sequence[int]) -> list[int]:
         """Which of the committed `steps` may go, in their order."""
         due = [step for step in steps if self.is_due(step)]
-        stay = {*steps[-self.last :], *due[-self.last :]}
+        stay = {*steps[-self.last :], *due[-self.last :], *self.needed(sorted(steps))}
         return [step for step in steps if step not in stay and not self._is_for_ever(step)]
 
     def _is_for_ever(self, step: int) -> bool:

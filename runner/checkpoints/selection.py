@@ -9,6 +9,8 @@ from runner.core import layout
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 
+_MEAN = "mean:"
+
 _STEPS = re.compile(r"(\d+|\d*:\d*)(,(\d+|\d*:\d*))*")
 
 
@@ -20,7 +22,8 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
         which: `latest`, or empty; `best`; `all`, including the best ones; steps and ranges, as in
             `1000,2000` and `1000:5000`, whose ends are included and optional; or the path, from
             here or from `model_dir`, of a checkpoint or a folder. A folder stands for its latest,
-            and one of best checkpoints for its best.
+            and one of best checkpoints for its best. `mean:` and `all`, or steps and ranges: those
+            whose mean is meant, at least two.
         best: The names of the folders of best checkpoints; `best` means the first.
 
     Returns:
@@ -32,17 +35,25 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
     if which in ("", "latest"):
         return _at(model_dir)
     there = _by_step([model_dir, *(model_dir / name for name in best)])
-    if which == "all":
+    steps = which.removeprefix(_MEAN)  # of those alone or to be averaged
+    if steps == "all":
         found = list(there.values())
-    elif _STEPS.fullmatch(which):
-        found = [there[step] for step in _steps(which, there)]
+    elif _STEPS.fullmatch(steps):
+        found = [there[step] for step in _steps(steps, there)]
     elif which == layout.BEST or which in best:
         found = _at(model_dir / (best[0] if which == layout.BEST and best else which))
     else:
         found = _at(model_dir / which) or _at(Path(which))
     if not found:
         raise ConfigError(_nothing(which, model_dir, there, best))
+    if is_mean(which) and len(found) == 1:
+        raise ConfigError(f"--checkpoint={which}: a mean needs two checkpoints or more")
     return found
+
+
+def is_mean(which: str) -> bool:
+    """Whether `--checkpoint` means the mean of the weights of what it names."""
+    return which.startswith(_MEAN)
 
 
 def _by_step(folders: Iterable[Path]) -> dict[int, Path]:

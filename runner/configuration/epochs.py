@@ -1,8 +1,8 @@
 """Converts lengths and intervals in epochs to steps.
 
-An epoch has as many steps as the training data have batches, which need not be a whole number; a
-length in epochs becomes the step that completes it. A schedule's boundaries may also be fractions
-of the training's length.
+An epoch has as many steps as the training data have batches, which need not be a whole number: the
+n-th ends at round(n * steps). A schedule's boundaries may also be fractions of the training's
+length.
 """
 
 import contextlib
@@ -18,11 +18,14 @@ from official.modeling.hyperparams import base_config, oneof
 
 from runner.configuration import fields, origins
 from runner.configuration.origins import Field
-from runner.core import spelling
+from runner.core import schedule, spelling
 from runner.errors import ConfigError
 
 DECAYS = ("decay_steps", "total_decay_steps")
 """Official's names for the length of a schedule."""
+
+UP = "up"
+"""A value of `EpochsConfig.rounding`."""
 
 _SHARES = "boundary_shares"  # in fractions of the training's length, not in epochs
 _ALIASES = dict([DECAYS])  # official's other names of a field
@@ -33,6 +36,7 @@ class _Epoch(NamedTuple):
 
     examples: int
     batch: int
+    rounding: str
 
     def __str__(self) -> str:
         steps = f"{self.examples / self.batch:,.1f}".removesuffix(".0")
@@ -46,14 +50,27 @@ class _Epoch(NamedTuple):
             return [self._end(number) for number in epochs]
         return self._end(epochs)
 
+    def interval(self, epochs: float) -> schedule.Interval:
+        """Every how many steps something falls due that does so every `epochs` epochs."""
+        if self.rounding == UP:
+            return self._end(epochs)
+        return _meant(epochs) * self.examples / self.batch
+
     def _end(self, epochs: float) -> int:
-        return max(math.ceil(_meant(epochs) * self.examples / self.batch), int(epochs > 0))
+        length = _meant(epochs) * self.examples / self.batch
+        if self.rounding == UP:
+            return max(math.ceil(length), int(epochs > 0))
+        return max(schedule.multiple(1, length) if length else 0, int(epochs > 0))
 
 
-def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
+def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[str]:
     """Sets the step-based fields that `run.epochs` and the evaluation sets give in other units.
 
     It is idempotent, and changes nothing if no such unit is used.
+
+    Args:
+        experiment: All values.
+        counts: Whether examples may be counted; if not, what is in epochs is checked, and not set.
 
     Returns:
         Lines to show: the length of an epoch, if epochs are used, and each field that was set.
@@ -69,7 +86,7 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
     plan: list[tuple[Field, Field, int | list[int]]] = []
     epoch = None
     try:
-        epoch = _epoch(experiment, in_epochs[0]) if in_epochs else None
+        epoch = _epoch(experiment, in_epochs[0]) if in_epochs and counts else None
     except ConfigError as error:
         problems.append(str(error))
     for field in named:
@@ -110,6 +127,28 @@ def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
     return paths
 
 
+def interval(experiment: cfg.ExperimentConfig, path: str) -> schedule.Interval:
+    """The interval at a path such as `trainer.validation_interval`, a fraction if in epochs."""
+    value: int = origins.field(experiment, path).value
+    for field in given(experiment):
+        with contextlib.suppress(ConfigError):
+            if isinstance(field.value, (int, float)) and (
+                _stands_for(field, experiment).origin == path
+            ):
+                epoch = _epoch(experiment, field)
+                return epoch.interval(field.value) if epoch.steps(field.value) == value else value
+    return value
+
+
+def length(experiment: cfg.ExperimentConfig) -> schedule.Interval:
+    """How many steps an epoch has; 0 if the run's length is not given in epochs."""
+    train = origins.field(experiment, "run.epochs.train")
+    if not train.value:
+        return 0
+    epoch = _epoch(experiment, train)
+    return Fraction(epoch.examples, epoch.batch)
+
+
 def _replacing(experiment: cfg.ExperimentConfig) -> dict[str, str]:
     """The path of the step-based field that each field of `run.epochs` replaces."""
     kind = type(experiment.run.epochs)
@@ -134,7 +173,7 @@ def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
         raise ConfigError(first.line(needs))
     if batch < 1:
         raise ConfigError(first.line(f"needs task.train_data.global_batch_size, which is {batch}"))
-    return _Epoch(examples, batch)
+    return _Epoch(examples, batch, experiment.run.epochs.rounding)
 
 
 def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:

@@ -76,11 +76,14 @@ def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
             loading.places |= overrides.apply(made, read())
         except ConfigError as error:
             problems.append(str(error))
+    early = [] if problems or mode is None else _found_early(made, evaluates=mode[1])
     try:
-        loading.resolved = resolve(made)
+        loading.resolved = resolve(made, counts=not (problems or early))
     except ConfigError as error:
         problems.append(str(error))
-    if mode is not None:
+    if early and any(epochs.given(made)):  # what is in epochs is not known in steps
+        problems += early
+    elif mode is not None:
         loading.validated = mode
         trains, evaluates = mode
         problems += validation.problems(
@@ -155,8 +158,18 @@ def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
     return lines
 
 
-def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
+def _found_early(made: cfg.ExperimentConfig, *, evaluates: bool) -> list[str]:
+    """The mistakes that are found before examples are counted, for which files may be fetched."""
+    rows = validation.problems(made, trains=False, evaluates=evaluates, given_only=True)
+    return [*rows, *validation.of_data(made, trains=True, evaluates=evaluates)]
+
+
+def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[str]:
     """Sets the values derived from lengths in epochs and from the run's length. Idempotent.
+
+    Args:
+        experiment: All values.
+        counts: Whether examples are counted; if not, lengths in epochs stay as they are.
 
     Returns:
         Lines that show the derived values.
@@ -164,7 +177,7 @@ def resolve(experiment: cfg.ExperimentConfig) -> list[str]:
     Raises:
         ConfigError: as `epochs.resolve` does.
     """
-    lines = epochs.resolve(experiment)
+    lines = epochs.resolve(experiment, counts=counts)
     schedules.follow(experiment)
     return lines
 

@@ -20,6 +20,7 @@ from runner.configuration import (
 )
 from runner.configuration.origins import Invalid
 from runner.core import spelling
+from runner.errors import ConfigError
 
 _OFFICIAL_TASKS = ("official.vision.", "official.nlp.")
 _MADE_UP = "dummy"  # with this input_path, official.nlp's tasks generate data
@@ -58,6 +59,8 @@ def problems(
         in_epochs = epochs.steps_given(experiment)
         rows = [row for row in rows if row.origin in places and row.origin not in in_epochs]
     lines = [row.line(places.get(row.origin)) for row in rows]
+    if not given_only:
+        lines += of_data(experiment, trains=trains, evaluates=evaluates)
     if type(experiment.task) is cfg.TaskConfig and not given_only:
         lines.insert(0, "no task is set; a file needs: Experiment.task = @MyTaskConfig()")
     return lines
@@ -68,6 +71,22 @@ def of_section(section: base_config.Config, places: Mapping[str, str]) -> list[s
     name = type(section).__name__
     rows = _ranges(section, name)
     return [row.line(places.get(row.origin.removeprefix(f"{name}."))) for row in rows]
+
+
+def of_data(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) -> list[str]:
+    """What the configurations of the data find wrong with themselves, if they have `check`."""
+    task, run = experiment.task, experiment.run
+    used = [getattr(task, "train_data", None)] if trains else []
+    if evaluates:
+        sets = [each.data for each in run.evaluation_sets]
+        used += [getattr(task, "validation_data", None), *sets, run.test.data]
+    found = []
+    for data in used:
+        try:
+            getattr(data, "check", lambda: None)()
+        except ConfigError as error:
+            found.append(str(error))
+    return found
 
 
 def _ranges(root: base_config.Config, where: str = "") -> Iterator[Invalid]:

@@ -32,6 +32,7 @@ MODEL_CARD = "model_card.md"
 REJECTED = "rejected-"
 UNFINISHED = ".unfinished"
 BEST = "best"
+MEAN = "mean"  # the mean of several checkpoints' weights
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
@@ -58,7 +59,7 @@ _FILES = (
     *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
 _FOLDERS = (
-    *(TRAIN, VALIDATION, SYSTEM, BEST, SETS, DAMAGED),
+    *(TRAIN, VALIDATION, SYSTEM, BEST, MEAN, SETS, DAMAGED),
     *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH),
 )
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}

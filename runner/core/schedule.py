@@ -1,18 +1,34 @@
 """When things fall due in a run, and what a finished loop is. Standard library only."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
+
+Interval = int | Fraction
+"""Steps between two things of a kind; of a fraction, each falls due at the nearest step."""
 
 Action = Callable[[Mapping[str, Any]], Any]
 """Orbit's action: called with the output of a loop or of an evaluation, names to tensors. One that
 returns a string stops the run, with the string as the reason."""
 
 
+def passed(step: Any, interval: Interval) -> Any:
+    """How many multiples of an interval, above 0 and rounded (half up), are at `step` or before it.
+
+    Of a tensor of int64, too, below about 10^9 steps.
+    """
+    return ((2 * step + 1) * interval.denominator - 1) // (2 * interval.numerator)
+
+
+def multiple(number: int, interval: Interval) -> int:
+    """The step of the `number`th multiple of an interval, rounded (half up)."""
+    return (2 * number * interval.numerator + interval.denominator) // (2 * interval.denominator)
+
+
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """When things fall due: at multiples of their interval and at the end.
+    """When things fall due: at multiples of their interval, to the nearest step, and at the end.
 
     The grid is absolute: it does not move with the step at which a run was resumed.
 
@@ -26,20 +42,26 @@ class Grid:
         seconds: Time without a commit after which there is an extra one, off the grid; 0 for none.
             It does not change what is trained: broken training is left for the grid to detect.
         actions: The intervals of actions.
+        epoch: How many steps an epoch has; 0 if nobody asked for epochs. Loops end with them.
     """
 
     end: int
     loop: int
-    summary: int
-    checkpoint: int
-    evaluations: tuple[int, ...] = ()
+    summary: Interval
+    checkpoint: Interval
+    evaluations: tuple[Interval, ...] = ()
     evaluations_commit: bool = True
     seconds: float = 0
     actions: tuple[int, ...] = ()
+    epoch: Interval = 0
 
-    def due(self, step: int, interval: int) -> bool:
+    def due(self, step: int, interval: Interval) -> bool:
         """Whether something with this interval falls due at `step`."""
-        return step % interval == 0 or step == self.end
+        return step in (0, self.end) or passed(step, interval) > passed(step - 1, interval)
+
+    def epochs(self, step: int) -> int:
+        """How many epochs have ended at `step`, or before it."""
+        return passed(step, self.epoch) if self.epoch else 0
 
     def evaluates(self, step: int) -> bool:
         """Whether any evaluation falls due at `step`."""
@@ -57,12 +79,12 @@ class Grid:
         commits = evaluations if self.evaluations_commit else []
         every = sorted({each for each in (self.checkpoint, *commits) if each < self.end})
         told = [n for n in every if not any(n % less == 0 for less in every if less < n)]
-        steps = " and ".join(f"every {n:,}" for n in told)
+        steps = " and ".join(f"every {_shown(n)}" for n in told)
         when = f"{steps} steps and at the end" if told else "at the end alone"
         if finer and not self.evaluations_commit:
             when += ", and where an evaluation is among the best"
         elif finer:
-            when += ", since each evaluation commits first"
+            when += ", since each evaluation commits first (RunConfig.evaluations_commit)"
         return f"{when}, and after {self.seconds:g} s without one" if self.seconds else when
 
     def next(self, step: int, longest: int) -> int:
@@ -72,16 +94,23 @@ class Grid:
             step: The step.
             longest: The maximum number of steps in a loop if `loop` is 0.
         """
-        intervals = (self.summary, self.checkpoint, *self.evaluations, *self.actions)
+        intervals = [self.summary, self.checkpoint, *self.evaluations, *self.actions]
+        intervals += [self.epoch] if self.epoch else []
         cut = step - step % self.loop + self.loop if self.loop else step + longest
-        return min(self.end, cut, *(step - step % n + n for n in intervals))
+        return min(self.end, cut, *(multiple(passed(step, n) + 1, n) for n in intervals))
 
     def evaluations_after(self, step: int) -> int:
         """How many evaluations are still to come after `step`."""
         if not self.evaluations:
             return 0
         most = min(self.evaluations)
-        return math.ceil(self.end / most) - step // most
+        at_end = passed(self.end, most) == passed(self.end - 1, most)  # and not by the interval
+        return passed(self.end, most) - passed(step, most) + (at_end and step < self.end)
+
+
+def _shown(interval: Interval) -> str:
+    """`1,000`, or `22.5` for a fraction."""
+    return f"{int(interval):,}" if interval.denominator == 1 else f"{float(interval):,.1f}"
 
 
 @dataclasses.dataclass(frozen=True)

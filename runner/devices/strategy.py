@@ -101,6 +101,12 @@ def _reach_tpu(address: str | None) -> None:
         socket.setdefaulttimeout(before)
 
 
+def name(strategy: tf.distribute.Strategy) -> str:
+    """The name of its class; TensorFlow has a private one where nothing is distributed."""
+    kind = type(strategy).__name__
+    return "no strategy" if kind.startswith("_") else kind
+
+
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     """The devices that hold a model, and how many GPUs that leaves idle."""
     variable, *_ = strategy.experimental_local_results(model.variables[0])

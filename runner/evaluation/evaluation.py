@@ -80,6 +80,10 @@ class Evaluation:
         """Evaluates what is due at `step`, and records nothing."""
         return self._score(self._due(step))
 
+    def score_all(self) -> Scores:
+        """Evaluates all sets, and records nothing."""
+        return self._score(self._sets)
+
     def record(
         self,
         step: int,

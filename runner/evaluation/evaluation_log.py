@@ -11,6 +11,7 @@ from official.core import base_task
 
 from runner.checkpoints import best
 from runner.config import Experiment
+from runner.core import layout
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
 
@@ -107,6 +108,7 @@ class EvaluationLog:
 
 
 def checkpoint_name(path: Path, home: Path) -> str:
-    """A checkpoint's name in rows; its path if it is outside `home`."""
+    """A checkpoint's name in rows; its path if it is outside `home`, or a mean of several."""
     path = path.resolve()
-    return path.name if path.is_relative_to(home.resolve()) else str(path)
+    is_mean = path.parent.name.partition("-")[0] == layout.MEAN
+    return path.name if path.is_relative_to(home.resolve()) and not is_mean else str(path)

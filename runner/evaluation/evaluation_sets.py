@@ -10,10 +10,13 @@ from official.core import base_task
 from official.core import config_definitions as cfg
 
 from runner.config import Experiment
+from runner.configuration import epochs
+from runner.core import schedule
 from runner.data import batches, pipeline
 from runner.data.determinism import Determinism
 from runner.devices import strategy
 from runner.errors import ConfigError
+from runner.history import records
 from runner.run_config import EvaluationSetConfig
 
 LOSS = "validation_loss"
@@ -33,7 +36,7 @@ class EvaluationSet:
 
     name: str
     prefix: str
-    interval: int
+    interval: schedule.Interval
     dataset: Any = None
 
 
@@ -42,17 +45,51 @@ def build(config: Experiment, task: base_task.Task) -> tuple[EvaluationSet, ...]
 
     Call it in the strategy's scope.
     """
-    interval = config.trainer.validation_interval
+    intervals = intervals_of(config)
     named = [
         EvaluationSet(
             each.name,
             prefix(each),
-            each.interval or interval,
+            intervals[prefix(each)],
             dataset(config, task, each.data, f"data of {each.name!r}", portion(each, task)),
         )
         for each in config.run.evaluation_sets
     ]
-    return (EvaluationSet("", "", interval), *named)
+    return (EvaluationSet("", "", intervals[""]), *named)
+
+
+def intervals_of(config: Experiment) -> dict[str, schedule.Interval]:
+    """The steps between a set's evaluations, by its prefix; empty for the validation data."""
+    interval = epochs.interval(config, "trainer.validation_interval")
+    own = {
+        prefix(each): epochs.interval(config, f"run.evaluation_sets[{index}].interval") or interval
+        for index, each in enumerate(config.run.evaluation_sets)
+    }
+    return {"": interval, **own}
+
+
+@dataclasses.dataclass(frozen=True)
+class Due:
+    """Which part of an evaluation a run's grid has at its step.
+
+    The rest was evaluated where an earlier start of the run ended, or stopped.
+
+    Attributes:
+        grid: When things fall due.
+        intervals: As `intervals_of` returns them.
+    """
+
+    grid: schedule.Grid
+    intervals: Mapping[str, schedule.Interval]
+
+    def __call__(self, row: records.Evaluation) -> records.Evaluation:
+        """The row with the metrics that are due at its step."""
+        due = {name: value for name, value in row.metrics.items() if self._is_due(row.step, name)}
+        return row if len(due) == len(row.metrics) else dataclasses.replace(row, metrics=due)
+
+    def _is_due(self, step: int, name: str) -> bool:
+        prefix = max((each for each in self.intervals if name.startswith(each)), key=len)
+        return self.grid.due(step, self.intervals[prefix])
 
 
 def dataset(

@@ -135,10 +135,19 @@ class Evaluator(base_trainer.Trainer):
         """
         if self._averages is None or not averages.stand_alone(path):
             restore.restore(self.checkpoint, path, partly=True)
-            return
+        else:
+            self.restore_weights(path)
+
+    def restore_weights(self, path: Path) -> None:
+        """Restores a checkpoint of weights alone, which averages then start from.
+
+        Raises:
+            DamagedError, ConfigError: as `restore` does.
+        """
         weights = tf.train.Checkpoint(model=self.model, global_step=self.global_step)
         restore.restore(weights, path, partly=True)
-        self._averages.start()
+        if self._averages:
+            self._averages.start()
 
     def evaluate(self, num_steps: tf.Tensor) -> Logs:
         """Evaluates with the averaged weights if there are any; see `orbit.AbstractEvaluator`.

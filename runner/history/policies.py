@@ -53,17 +53,28 @@ def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
 
 
 def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
+    from runner.configuration import epochs  # loads TensorFlow
+
     options, run, last = config.trainer, config.run, config.trainer.train_steps
-    sets = (each.interval for each in run.evaluation_sets if each.interval)
+    every = {
+        name: epochs.interval(config, f"trainer.{name}_interval")
+        for name in ("summary", "checkpoint", "validation")
+    }
+    sets = [
+        epochs.interval(config, f"run.evaluation_sets[{index}].interval")
+        for index, each in enumerate(run.evaluation_sets)
+        if each.interval
+    ]
     return schedule.Grid(
         end=min(last, run.pause_at or last),
         loop=options.steps_per_loop,
-        summary=options.summary_interval,
-        checkpoint=options.checkpoint_interval if options.checkpoint_interval > 0 else last,
-        evaluations=(options.validation_interval, *sets) if evaluates else (),
+        summary=every["summary"],
+        checkpoint=every["checkpoint"] if options.checkpoint_interval > 0 else last,
+        evaluations=(every["validation"], *sets) if evaluates else (),
         evaluations_commit=run.evaluations_commit,
         seconds=run.checkpoint_seconds,
         actions=tuple(each.every for each in run.actions if each.every),
+        epoch=epochs.length(config),
     )
 
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-PACE = ("steps_per_second", "mfu", "input_wait")
+PACE = ("steps_per_second", "mfu", "input_wait", "seconds", "epoch_seconds")
 """What a training row holds besides the metrics; it differs from run to run."""
 
 
@@ -171,8 +171,31 @@ class Test(Record):
     limited: int = 0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mean(Record):
+    """An evaluation of the mean of several checkpoints' weights, when a run had ended.
+
+    Attributes:
+        step: Where the run ended.
+        steps: Those of the checkpoints.
+        metrics: Name to value; may be NaN or infinite.
+        seconds: How long it took.
+        checkpoint: The mean, from the run's folder.
+        limited: As of `Evaluation`.
+    """
+
+    kind = "mean"
+
+    steps: tuple[int, ...]
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    checkpoint: str
+    limited: int = 0
+
+
 KINDS: Mapping[str, type[Record]] = {
-    row.kind: row for row in (Evaluation, Rollback, Stop, Drop, Damaged, Failed, Test)
+    row.kind: row for row in (Evaluation, Rollback, Stop, Drop, Damaged, Failed, Test, Mean)
 }
 
 
@@ -188,8 +211,8 @@ def parse(row: dict[str, Any]) -> Record:
         kind = Damaged.kind
     if "metrics" in fields:
         fields["metrics"] = {name: float(value) for name, value in fields["metrics"].items()}
-    if "skipped" in fields:
-        fields["skipped"] = tuple(fields["skipped"])
+    for name in {"skipped", "steps"} & fields.keys():
+        fields[name] = tuple(fields[name])
     fields["step"] = operator.index(fields["step"])
     if not isinstance(fields.get("checkpoint", ""), str):
         raise TypeError(f"checkpoint = {fields['checkpoint']}")

@@ -47,16 +47,19 @@ class ScaledConstant:
     Args:
         variable: The optimizer's.
         floor: As for `ScaledRate`.
+
+    Attributes:
+        rate: What the scale multiplies.
     """
 
     def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
         self._variable = variable
-        self._rate = variable.numpy()
+        self.rate = float(variable.numpy())
         self._floor = floor
 
     def assign(self, scale: float) -> None:
         """Sets the scale; to be repeated after a restore."""
-        self._variable.assign(_scaled(self._rate, scale, self._floor))
+        self._variable.assign(_scaled(self.rate, scale, self._floor))
 
 
 Scale: TypeAlias = "tf.Variable | ScaledConstant"
@@ -80,6 +83,14 @@ def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> 
     scaled = ScaledRate(rate, floor)
     keras_internals.set_schedule(inner, scaled)
     return scaled.scale
+
+
+def scheduled(optimizer: tf_keras.optimizers.Optimizer, scale: Scale, step: int) -> float:
+    """The learning rate at a step without its scale, which `scale_rate` returned."""
+    if isinstance(scale, ScaledConstant):
+        return scale.rate
+    (rate,) = rates(optimizer, [step])
+    return rate
 
 
 def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:

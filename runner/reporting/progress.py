@@ -75,12 +75,33 @@ class Progress:
         self._evaluation_seconds = 0.0
         self._newest: dict[str, float] = {}
         self._best: records.Evaluation | None = None
+        self._learning_rate: Callable[[], float] | None = None
+        self._epoch_seconds = 0.0
         self._last: tuple[int, Callable[[], float]] = (0, lambda: math.nan)
         self._line = ""
 
-    def training(self, step: int, steps: int, seconds: float, loss: Callable[[], float]) -> None:
-        """After a loop of `steps` in `seconds` that ended at `step`; `loss` is read to be shown."""
+    def training(
+        self,
+        step: int,
+        steps: int,
+        seconds: float,
+        loss: Callable[[], float],
+        *,
+        rate: Callable[[], float] | None = None,
+        epoch_seconds: float = 0.0,
+    ) -> None:
+        """After a loop of `steps` in `seconds` that ended at `step`.
+
+        Args:
+            step: Where it ended.
+            steps: How many there were.
+            seconds: What they took.
+            loss: Read to be shown.
+            rate: The learning rate, read to be shown; None shows none.
+            epoch_seconds: What the last epoch took; 0 shows nothing.
+        """
         self._rate.add(steps, seconds)
+        self._learning_rate, self._epoch_seconds = rate, epoch_seconds
         self._last = (step, loss)
         if self._clock() - self._shown < self._pause and step < self._total:
             return
@@ -123,17 +144,21 @@ class Progress:
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total
         rate, eta = self._rate.value, f"ETA {self._eta(step)}"
+        epoch = f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else ""
+        each = f" of {text.duration(self._epoch_seconds)}" if self._epoch_seconds else ""
         parts = {
             "step": f"step {step:,}/{self._total:,} {done:.0%}",
-            "epoch": f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else "",
+            "epoch": f"{epoch}{each}" if epoch else "",
             "rate": f"{rate:,.1f} steps/s",
             "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
             "eta": f"{eta} after {text.duration(self._clock() - self._start)}",
+            "learning_rate": f"lr {self._learning_rate():.3g}" if self._learning_rate else "",
             "loss": f"loss {loss:.4g}",
             "metrics": self._metrics(self._watched),
         }
-        shorter = [("mfu", ""), ("epoch", ""), ("rate", ""), ("eta", eta), ("eta", "")]
-        shorter += [("step", f"{done:.0%}"), ("metrics", self._metrics(self._watched[:1]))]
+        shorter = [("mfu", ""), ("epoch", epoch), ("epoch", ""), ("rate", ""), ("eta", eta)]
+        shorter += [("learning_rate", ""), ("eta", ""), ("step", f"{done:.0%}")]
+        shorter += [("metrics", self._metrics(self._watched[:1])), ("step", "")]
         for name, less in shorter:  # what decides goes last
             if len("  ".join(filter(None, parts.values()))) > self._console.width:
                 parts[name] = less
@@ -174,7 +199,7 @@ class Progress:
         return f"{line[:end]} ..." if end > 0 else line[: int(width)]
 
 
-def limited(row: records.Evaluation | records.Test) -> str:
+def limited(row: records.Evaluation | records.Test | records.Mean) -> str:
     """` on 2 batches only`, empty for an evaluation of all."""
     if not row.limited:
         return ""

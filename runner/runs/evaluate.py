@@ -27,7 +27,9 @@ def evaluate(request: Request) -> Outcome:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     with _evaluator(request, plan, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
-        if len(paths) > 1:
+        if selection.is_mean(request.checkpoint):
+            run.evaluate_mean(paths)
+        elif len(paths) > 1:
             _evaluate_several(paths, run, plan.shown)
         elif paths:
             run.evaluate(paths[0])

@@ -1,7 +1,7 @@
 """A process that only evaluates, and writes only in its own folder."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,16 @@ from runner import errors
 from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.configuration import limits
 from runner.core import closing, console, layout, secrets, user_code
+from runner.data import determinism
 from runner.errors import ConfigError, RunnerError
-from runner.evaluation import checkpoint_queue, evaluation_log, final_test, handover, metric_names
+from runner.evaluation import (
+    checkpoint_queue,
+    evaluation_log,
+    final_test,
+    handover,
+    metric_names,
+    weight_mean,
+)
 from runner.history import history, policies, records
 from runner.reporting import progress, writers
 from runner.run_folder import watch
@@ -18,6 +26,7 @@ from runner.runs import build, evaluations
 from runner.runs.request import Request
 
 _POLL_SECONDS = 0.2
+_NAMED = 8  # of so many steps, the name of their mean's folder has each
 
 
 class EvaluatorRun:
@@ -38,6 +47,7 @@ class EvaluatorRun:
         self, request: Request, plan: policies.Policies, folder: Path, *, keeps_best: bool = True
     ) -> None:
         config, self._model_dir = request.config, request.model_dir
+        self._config = config
         self._options = config.run.evaluator
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
@@ -108,6 +118,31 @@ class EvaluatorRun:
             return None
         self._failures = 0
         return reason
+
+    def evaluate_mean(self, paths: Sequence[Path]) -> None:
+        """Evaluates the mean of several checkpoints' weights, and keeps it in the own folder.
+
+        Raises:
+            ConfigError: they do not hold the same weights.
+            RunnerError: the training data ended before the statistics of batch normalization.
+        """
+        steps = [restore.step_of(path) for path in paths]
+        some = steps if len(steps) <= _NAMED else (steps[0], "to", steps[-1], len(steps))
+        name = "-".join(map(str, ("mean", *some)))
+        target = self._folder / name / checkpoint_files.name_of(steps[-1])
+        rows = history.History(self._model_dir / layout.HISTORY)
+        weight_mean.write(
+            self.evaluator,
+            paths,
+            target,
+            inputs=lambda: build.training_inputs(
+                self._config, self.evaluator.task, 0, rows, determinism.Determinism()
+            ),
+            batches=self._config.run.weight_mean.batches,
+        )
+        checkpoint_files.list_committed(target.parent, [target.name])
+        self._evaluation.run(steps[-1], target)
+        console.say(f"the mean of steps {', '.join(f'{n:,}' for n in steps)} is in {target.parent}")
 
     def evaluate_initial(self, path: Path) -> None:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0.

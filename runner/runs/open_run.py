@@ -1,5 +1,6 @@
 """Opens a training run: clears leftovers in its folder, restores its state, and checks it."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,9 +8,10 @@ from runner.checkpoints import checkpoint_manager, extra_state, recovery, restor
 from runner.config import Experiment
 from runner.core import console, layout
 from runner.errors import ConfigError
-from runner.evaluation import final_test, handover, metric_names
+from runner.evaluation import evaluation_sets, final_test, handover, metric_names, weight_mean
 from runner.history import history, policies
-from runner.reporting import progress, writers
+from runner.optimizers import learning_rate
+from runner.reporting import epoch_times, progress, writers
 from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.request import Request
@@ -55,20 +57,28 @@ def open_run(
     )
     line = _line(state, plan, costs)
     outputs = evaluations.Outputs(folder, state.history, boards, line)
-    tested = None
+    evaluated = evaluations.build_evaluation(
+        config, trainer, plan, outputs, actions=request.eval_actions, grid=plan.grid
+    )
+    mean, tested = None, None
     if evaluates:
+        mean = weight_mean.WeightMean(
+            config, plan.grid, trainer, folder, state.history, evaluated, state.inputs
+        )
         best = [folder / name for name in plan.best_folders]
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
     return training_run.TrainingRun(
         state=state,
         policies=plan,
         guard=divergence.Divergence(trainer, state.store, state.history),
-        evaluation=evaluations.build_evaluation(
-            config, trainer, plan, outputs, actions=request.eval_actions, grid=plan.grid
-        ),
+        evaluation=evaluated,
+        weight_mean=mean,
         final_test=tested,
         boards=boards,
         line=line,
+        epoch_times=epoch_times.EpochTimes(
+            plan.grid, total=config.run.epochs.train, rows=folder / layout.TRAINING_ROWS
+        ),
         costs=costs,
         pruning=pruning,
         profiled=_profiled(request, state),
@@ -102,7 +112,13 @@ def _built(
         store=_store(config, folder, trainer, plan),
         history=rows,
         log=log,
-        decisions=decisions.Decisions(config, folder, rows),
+        decisions=decisions.Decisions(
+            config,
+            folder,
+            rows,
+            due=evaluation_sets.Due(plan.grid, evaluation_sets.intervals_of(config)),
+            scheduled=functools.partial(learning_rate.scheduled, trainer.optimizer, rate_scale),
+        ),
     )
     return state, costs
 
@@ -133,7 +149,10 @@ def _store(
         trainer.checkpoint,
         folder,
         keep=retention.Keep(
-            config.trainer.max_to_keep, config.run.retention.every, plan.grid.commits
+            config.trainer.max_to_keep,
+            config.run.retention.every,
+            plan.grid.commits,
+            lambda steps: weight_mean.chosen(config, plan.grid, steps),
         ),
         asynchronous=config.run.async_checkpoints,
         best_folders=[folder / name for name in plan.best_folders],

@@ -67,6 +67,7 @@ def _train(
             ending = user_actions.at_end(experiment)
             driver = _drive(run, request, report)
             paused = "" if driver.stop_reason else _paused(experiment, driver.step)
+            mean = {} if paused else run.take_mean(driver.step)
             tested = {} if paused else run.test(driver.step)
             for action in () if paused else ending:
                 action(run.newest)
@@ -76,7 +77,7 @@ def _train(
         reason = driver.stop_reason or paused
         state: status.State = "stopped" if reason else "done"
         start.end(state, driver.step, reason or "", reads=reads.counts())
-    more = {"test": tested, "reason": reason, "limited": request.limits}
+    more = {"mean": mean, "test": tested, "reason": reason, "limited": request.limits}
     made = results(state, rows, plan.best, request.model_dir, **more)
     made["step"] = driver.step
     if not evaluates:

@@ -11,9 +11,9 @@ from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
 from runner.data import pipeline
 from runner.devices import strategy
-from runner.evaluation import evaluation, final_test
+from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import policies
-from runner.reporting import overview, progress, tensorboard
+from runner.reporting import epoch_times, overview, progress, tensorboard
 from runner.run_folder import spent
 from runner.runs import build, training_state
 from runner.training import divergence, profiling, reproducibility
@@ -30,9 +30,11 @@ class TrainingRun:
         policies: What is due when, and which evaluation is the best.
         guard: Finds what broke.
         evaluation: Evaluates and records.
+        weight_mean: Takes the mean of several checkpoints at the end; None: nothing evaluates.
         final_test: The test at the end, None where there is none.
         boards: TensorBoard's folders of evaluations.
         line: The live line.
+        epoch_times: How long epochs take.
         costs: Parameters, FLOPs, and how to compute the share of the devices' peak.
         pruning: Official's actions for a task that prunes its model.
         profiled: Trains and profiles, None where nothing is profiled.
@@ -44,9 +46,11 @@ class TrainingRun:
     policies: policies.Policies
     guard: divergence.Divergence
     evaluation: evaluation.Evaluation
+    weight_mean: weight_mean.WeightMean | None
     final_test: final_test.FinalTest | None
     boards: tensorboard.Boards
     line: progress.Progress
+    epoch_times: epoch_times.EpochTimes
     costs: build.Costs
     pruning: Sequence[schedule.Action]
     profiled: profiling.Profiled | None
@@ -62,7 +66,7 @@ class TrainingRun:
     def devices(self) -> list[str]:
         """The names of the devices that TensorFlow sees, and the strategy that uses them."""
         names = [device.name for device in tf.config.list_logical_devices()]
-        return [*names, type(self.state.trainer.strategy).__name__]
+        return [*names, strategy.name(self.state.trainer.strategy)]
 
     @property
     def newest(self) -> dict[str, float]:
@@ -78,11 +82,19 @@ class TrainingRun:
     def after_loop(self, loop: schedule.Loop) -> None:
         """Writes the training row and the live line."""
         stall = self.state.trainer.input_stall
-        self.state.log.write(loop, input_wait=stall.share)
+        times = self.epoch_times.after(loop)
+        self.state.log.write(loop, input_wait=stall.share, times=times)
         if complaint := stall.complaint():
             console.say(complaint)
-        loss = loop.logs["training_loss"]
-        self.line.training(loop.step, loop.steps, loop.seconds, lambda: float(loss))
+        loss, rate = loop.logs["training_loss"], loop.logs["learning_rate"]
+        self.line.training(
+            loop.step,
+            loop.steps,
+            loop.seconds,
+            lambda: float(loss),
+            rate=lambda: float(rate),
+            epoch_seconds=self.epoch_times.last,
+        )
         self.spent.trained(loop, input_wait=stall.share)
         self.beat(loop.step)
 
@@ -99,7 +111,9 @@ class TrainingRun:
         with self.spent.on("rollback"):
             broke, step = self.step, self.guard.roll_back(reason)
             self.spent.rolled_back(broke, to=step)
-            if self.state.go_back(step):
+            dropped = self.state.go_back(step)
+            self.epoch_times.rewind()
+            if dropped:
                 self.evaluation.log.catch_up(self.state.store.path(step))
         console.say(f"{reason}: rolled back to step {step:,}")
         return step
@@ -138,6 +152,13 @@ class TrainingRun:
             path = self.state.store.path(step)
             self.evaluation.finish(step, path, before_record=self.wait)
 
+    def take_mean(self, step: int) -> dict[str, Any]:
+        """Evaluates the mean of the weights of several checkpoints, if configured."""
+        if self.weight_mean is None:
+            return {}
+        with self.spent.on("evaluation"):
+            return self.weight_mean.run(step)
+
     def test(self, step: int) -> dict[str, Any]:
         """Tests weights as the configuration asks for, after the run has ended at `step`."""
         if self.final_test is None or not self.state.config.run.test.at_end:
@@ -175,7 +196,9 @@ class TrainingRun:
         else:
             yield f"new run in {state.folder}"
         kept = config.trainer.max_to_keep
-        yield f"checkpoints {self.policies.grid.describe_commits()}; the newest {kept} are kept"
+        mean = ", and those of the mean" if weight_mean.is_wanted(config) else ""
+        commits = self.policies.grid.describe_commits()
+        yield f"checkpoints {commits}; the newest {kept} are kept{mean}"
         yield strategy.describe(trainer.strategy, trainer.model)
         yield from limits.describe(
             config, trains=True, evaluates=bool(self.policies.grid.evaluations)

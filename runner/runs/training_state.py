@@ -46,7 +46,7 @@ class TrainingState:
             self.trainer.initialize()
             return
         self._restore(self.source)
-        self.trainer.put_back_extra_state(self._inputs(0))
+        self.trainer.put_back_extra_state(self.inputs(0))
 
     def commit(self, step: int) -> None:
         """Saves everything as the checkpoint of `step`, unless it has been saved already.
@@ -73,10 +73,10 @@ class TrainingState:
         """Restores the checkpoint of `step`; returns whether that dropped evaluations."""
         dropped = self.history.drop_after(step)
         if dropped:
-            self.decisions = decisions.Decisions(self.config, self.folder, self.history)
+            self.decisions = self.decisions.again()
         self._restore(self.store.path(step))
         self.trainer.put_back_extra_state()
-        self.trainer.feed(self._inputs(step))
+        self.trainer.feed(self.inputs(step))
         self.log.rewind(step)
         return bool(dropped)
 
@@ -108,7 +108,8 @@ class TrainingState:
             self.store.restore(path)
         self.rate_scale.assign(self.decisions.rate_scale)
 
-    def _inputs(self, step: int) -> Any:
+    def inputs(self, step: int = 0) -> Any:
+        """The training inputs from `step` on."""
         run = self.trainer
         with run.strategy.scope():
             return build.training_inputs(self.config, run.task, step, self.history, run.determinism)

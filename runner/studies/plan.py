@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runner.core import spelling
+from runner.core import schedule, spelling
 from runner.errors import ConfigError
 from runner.studies import rungs, space, suggest, trial
 from runner.studies.population import Population
@@ -276,18 +276,24 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
         )
     if not made.objective.metric:
         raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
-    first, every = options.first_rung or trainer.validation_interval, trainer.validation_interval
-    if every <= 0 or first % every:
+    from runner.configuration import epochs  # loads TensorFlow
+
+    first = options.first_rung or trainer.validation_interval
+    every = epochs.interval(experiment, "trainer.validation_interval")
+    if every <= 0 or schedule.multiple(schedule.passed(first, every), every) != first:
         raise ConfigError(
             f"StudyConfig.first_rung = {first}: must be a multiple of "
-            f"TrainerConfig.validation_interval = {every}: trials pause at evaluations"
+            f"TrainerConfig.validation_interval = {trainer.validation_interval}: trials pause at "
+            "evaluations"
         )
     if first >= trainer.train_steps:
         raise ConfigError(
             f"StudyConfig.first_rung = {first}: must be below TrainerConfig.train_steps = "
             f"{trainer.train_steps}"
         )
-    where = rungs.steps(first, options.factor, trainer.train_steps, rule=options.stopping)
+    where = rungs.steps(
+        first, options.factor, trainer.train_steps, rule=options.stopping, every=every
+    )
     if options.stopping == "pbt":
         _check_population(options, made.parameters)
         return Population(made.parameters, where, options, made.is_final)

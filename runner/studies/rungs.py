@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from runner.core import schedule
 from runner.studies.trial import FINISHED, Trial
 
 
@@ -105,12 +106,16 @@ def _best(one: Trial, step: int) -> float:
     return min(found, default=math.inf)
 
 
-def steps(first: int, factor: int, end: int, *, rule: str) -> list[int]:
-    """The steps of rungs from `first` on: ascending by a factor, or evenly."""
-    found = [first]
-    while found[-1] < end:
-        found.append(found[-1] * factor if rule in ("asha", "hyperband") else found[-1] + first)
-    return [*(each for each in found if each < end), end]
+def steps(
+    first: int, factor: int, end: int, *, rule: str, every: schedule.Interval = 1
+) -> list[int]:
+    """The steps of rungs from `first` on, all multiples of `every`: by a factor, or evenly."""
+    number = schedule.passed(first, every)
+    found = [number]
+    while schedule.multiple(found[-1], every) < end:
+        found.append(found[-1] * factor if rule in ("asha", "hyperband") else found[-1] + number)
+    due = [schedule.multiple(each, every) for each in found]
+    return [*(each for each in due if each < end), end]
 
 
 def budgets(trials: Sequence[Trial]) -> Mapping[int, int]:

@@ -8,7 +8,9 @@ repeats it there.
 """
 
 import functools
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from runner import config
@@ -26,17 +28,29 @@ class Decisions:
         experiment: What is trained.
         model_dir: The run's folder, where evaluators have theirs.
         rows: The run's history.
+        due: The part of an evaluation of the run's own that was due at its step: an earlier end of
+            the run may have come between, where a run of this length evaluates nothing.
+        scheduled: The scheduled learning rate at a step.
     """
 
     def __init__(
-        self, experiment: config.Experiment, model_dir: Path, rows: history.History
+        self,
+        experiment: config.Experiment,
+        model_dir: Path,
+        rows: history.History,
+        *,
+        due: Callable[[records.Evaluation], records.Evaluation] = lambda row: row,
+        scheduled: Callable[[int], float] = lambda _: math.inf,
     ) -> None:
+        self.again = lambda: Decisions(experiment, model_dir, rows, due=due, scheduled=scheduled)
         self._rows = rows
+        self._due = due
+        self._scheduled = scheduled
         self._stopping = early_stopping.StoppingRule.of(experiment.run.early_stopping)
         self._plateau = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
         self._floor = experiment.run.plateau.floor
-        self._for_stopping = _Fold(self._stopping, model_dir, rows)
-        self._for_plateau = _Fold(self._plateau, model_dir, rows)
+        self._for_stopping = _Fold(self._stopping, model_dir, rows, due)
+        self._for_plateau = _Fold(self._plateau, model_dir, rows, due)
         named = experiment.run.stopping_rules
         self._asked = [(rule.name, functions.build(rule)) for rule in named]
         self._expect(model_dir)
@@ -64,7 +78,7 @@ class Decisions:
             self._stopped = self._stopping.reason(self._for_stopping.after())
         self._stopped = self._stopped or self._ask()
         if not self._plateau.source:
-            self._drop_to(self._plateau.scale(self._for_plateau.after()))
+            self._drop_to(self._plateau.scale(self._for_plateau.after()), self._rows.furthest)
 
     def before_commit(self, step: int) -> None:
         """Takes in the evaluators' evaluations up to `step`, which is about to be committed."""
@@ -73,16 +87,16 @@ class Decisions:
             if self._stopped:
                 source = self._stopping.source
                 self._rows.append(records.Stop(step, source, self._stopped, time.time()))
-        if self._plateau.source:
+        if self._plateau.source and not self._stopped:
             scale = self._plateau.scale(self._for_plateau.after(step))
             if scale < self._scale:
                 self._rows.append(records.Drop(step, self._plateau.source, scale, time.time()))
-                self._drop_to(scale)
+                self._drop_to(scale, step)
 
     def _ask(self) -> str | None:
         """What the user's own rules say about all evaluations: the first reason to stop, if any."""
-        rows = self._rows.evaluations if self._asked else ()
-        evaluations = [(row.step, dict(row.metrics)) for row in rows]
+        rows = map(self._due, self._rows.evaluations if self._asked else ())
+        evaluations = [(row.step, dict(row.metrics)) for row in rows if row.metrics]
         for name, rule in self._asked if evaluations else ():
             reason = rule(evaluations)
             if reason is not None and not isinstance(reason, str):
@@ -94,14 +108,22 @@ class Decisions:
                 return reason
         return None
 
-    def _drop_to(self, scale: float) -> None:
-        if scale != self._scale:
-            self._scale = scale
-            names = " or ".join(self._plateau.watched.names)
-            rate = f"the learning rate is now {scale:.4g} times the scheduled one"
-            floor = self._floor
-            least = f", but not lowered below PlateauConfig.floor = {floor:g}" if floor else ""
-            console.say(f"{names} no better: {rate}{least}")
+    def _drop_to(self, scale: float, step: int) -> None:
+        """Lowers the scale, and says so unless the rate at `step` stays at its floor."""
+        if scale == self._scale:
+            return
+        before, self._scale = self._scale, scale
+        if self._stopped:
+            return
+        names, scheduled = " or ".join(self._plateau.watched.names), self._scheduled(step)
+        rate = f"the learning rate is now {scale:.4g} times the scheduled one"
+        if scale * scheduled >= self._floor:
+            console.say(f"{names} no better: {rate}")
+        elif before * scheduled > self._floor:
+            console.say(
+                f"{names} no better: the learning rate is now PlateauConfig.floor = "
+                f"{self._floor:g}, and drops no further"
+            )
 
     def _expect(self, model_dir: Path) -> None:
         """Says which of the evaluators that rules name have not started."""
@@ -143,8 +165,10 @@ class _Fold:
         rule: early_stopping.StoppingRule | learning_rate_drops.PlateauRule,
         model_dir: Path,
         rows: history.History,
+        due: Callable[[records.Evaluation], records.Evaluation],
     ) -> None:
         self._rule = rule
+        self._due = due
         self._own = rows
         self._theirs = history.Tail(layout.evaluator(model_dir, rule.source) / layout.HISTORY)
         self._trend = improvement.Trend()
@@ -158,6 +182,7 @@ class _Fold:
     def after(self, step: int | None = None) -> improvement.Trend:
         """What the rule knows after the rows up to `step`; all of the run's own are taken in."""
         new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
-        self._trend = functools.reduce(self._rule.step, new, self._trend)
+        due = new if self._rule.source else map(self._due, new)
+        self._trend = functools.reduce(self._rule.step, due, self._trend)
         self._taken += len(new)
         return self._trend

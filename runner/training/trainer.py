@@ -9,6 +9,8 @@ import tf_keras
 from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
+from runner.configuration import epochs
+from runner.core import schedule
 from runner.data import pipeline
 from runner.data.determinism import Determinism
 from runner.errors import RunnerError
@@ -70,6 +72,7 @@ class Trainer(evaluator.Evaluator):
         known = parameter_groups.freeze(groups, model)
         self._begin(train_dataset)
         self._length = 0
+        self._summary = epochs.interval(config, "trainer.summary_interval")
         self._sound: Any = True
         self._step = train_step.TrainStep(self)
         parameter_groups.check_frozen(groups, model)
@@ -275,7 +278,7 @@ class Trainer(evaluator.Evaluator):
                 continue
             logs[f"learning_rate/{group.name}"] = logs["learning_rate"] * group.rate_scale
         with tf.control_dependencies(tf.nest.flatten(logs)):
-            due = self.global_step % self.config.trainer.summary_interval == 0
+            due = self._is_summary(self.global_step)
             tf.cond(due, self._reset_metrics, lambda: tf.constant(False))
         return logs
 
@@ -283,6 +286,13 @@ class Trainer(evaluator.Evaluator):
     def _learning_rate(self) -> tf.Tensor:
         rate = self.optimizer.learning_rate
         return rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
+
+    def _is_summary(self, step: tf.Tensor) -> tf.Tensor:
+        """Whether a step is on the summary grid."""
+        every = self._summary
+        if every.denominator == 1:
+            return step % every.numerator == 0
+        return schedule.passed(step, every) > schedule.passed(step - 1, every)
 
     def _reset_metrics(self) -> tf.Tensor:
         for metric in self._metrics:

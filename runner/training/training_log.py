@@ -73,17 +73,24 @@ class TrainingLog:
         self._finish()
         return self._newest
 
-    def write(self, loop: schedule.Loop, *, input_wait: float | None = None) -> None:
+    def write(
+        self,
+        loop: schedule.Loop,
+        *,
+        input_wait: float | None = None,
+        times: Mapping[str, float] | None = None,
+    ) -> None:
         """Records a loop; off the grid, it adds no row.
 
         Args:
             loop: The loop.
             input_wait: The share of its time that training waits for inputs; None while unknown.
+            times: What its row says about time besides, if it has one.
         """
         self._steps += loop.steps
         self._seconds += loop.seconds
         if loop.summary:
-            pace = self._pace(input_wait)
+            pace = {**self._pace(input_wait), **(times or {})}
             self._steps, self._seconds = 0, 0.0
             self._waiting.append((loop, pace))
             if self._clock() - self._handed >= _TOGETHER:

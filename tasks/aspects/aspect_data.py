@@ -53,6 +53,10 @@ class AspectData(inputs.FoldedData):
         split = self.split if self.folds else source_of(self).split
         return super().once().replace(split=split)
 
+    def check(self) -> None:
+        """Raises ConfigError as `source_of` does; reads nothing."""
+        source_of(self)
+
     def size(self) -> int:
         """The number of examples.
 

@@ -70,6 +70,10 @@ class ImageData(inputs.FoldedData):
         split = self.split if self.folds else source_of(self).split
         return super().once().replace(split=split, augment=unchanged)
 
+    def check(self) -> None:
+        """Raises ConfigError as `source_of` does; reads nothing."""
+        source_of(self)
+
     def size(self) -> int:
         """The number of examples; image files are not read.
 

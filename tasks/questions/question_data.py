@@ -67,6 +67,10 @@ class QuestionData(inputs.FoldedData):
             )
         return super().once()
 
+    def check(self) -> None:
+        """Raises ConfigError for settings out of range; reads nothing."""
+        _check(self)
+
     def size(self) -> int:
         """The number of windows; for training data, only those used in training.
 

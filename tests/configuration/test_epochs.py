@@ -5,11 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import toy
+import yaml
 from official.core import config_definitions as cfg
 
 from runner import config, inputs, run_config
 from runner.configuration import epochs
 from runner.errors import ConfigError
+from runner.history import policies
+from runner.run_folder import begun
 from tasks.images import image_data, image_examples
 
 
@@ -41,7 +44,9 @@ def complaints(experiment):
     ("examples", "batch", "length", "steps"),
     [
         (100, 10, 3, 30),
-        (1437, 64, 10, 225),  # 224.53: the step that ends the epoch
+        (1437, 64, 10, 225),  # 224.53
+        (1437, 64, 1, 22),  # 22.45
+        (105, 10, 1, 11),  # 10.5
         (64, 64, 1, 1),
         (1000, 10, 0.1, 10),  # not 11, though 0.1 is a little more than a tenth
         (1000, 10, 0.1 + 0.2, 30),
@@ -51,7 +56,7 @@ def complaints(experiment):
         (10**12, 1, 3, 3 * 10**12),
     ],
 )
-def test_a_length_is_the_step_that_ends_it(examples, batch, length, steps):
+def test_a_length_is_the_step_nearest_to_its_end(examples, batch, length, steps):
     experiment = made(examples, batch, train=length)
     epochs.resolve(experiment)
     assert experiment.trainer.train_steps == steps
@@ -76,22 +81,22 @@ def test_every_length_sets_the_steps_that_it_stands_for_and_is_shown():
     assert epochs.resolve(experiment) == [
         "epochs: 1,437 examples in batches of 64, 22.5 steps each",
         "TrainerConfig.train_steps = 225 (10 epochs)",
-        "TrainerConfig.validation_interval = 23 (1 epoch)",
-        "TrainerConfig.checkpoint_interval = 57 (2.5 epochs)",
-        "TrainerConfig.summary_interval = 12 (0.5 epochs)",
+        "TrainerConfig.validation_interval = 22 (1 epoch)",
+        "TrainerConfig.checkpoint_interval = 56 (2.5 epochs)",
+        "TrainerConfig.summary_interval = 11 (0.5 epochs)",
         "LinearWarmupConfig.warmup_steps = 6 (0.25 epochs)",
-        "CosineLrConfig.decay_steps = 203 (9 epochs)",
+        "CosineLrConfig.decay_steps = 202 (9 epochs)",
         "EarlyStoppingConfig.from_step = 90 (4 epochs)",
-        "RetentionConfig.from_step = 68 (3 epochs)",
+        "RetentionConfig.from_step = 67 (3 epochs)",
         "EvaluationSetConfig.interval of 'part' = 45 (2 epochs)",
     ]
     trainer = experiment.trainer
-    assert (trainer.train_steps, trainer.validation_interval) == (225, 23)
-    assert (trainer.checkpoint_interval, trainer.summary_interval) == (57, 12)
+    assert (trainer.train_steps, trainer.validation_interval) == (225, 22)
+    assert (trainer.checkpoint_interval, trainer.summary_interval) == (56, 11)
     assert trainer.optimizer_config.warmup.linear.warmup_steps == 6
-    assert trainer.optimizer_config.learning_rate.cosine.decay_steps == 203
+    assert trainer.optimizer_config.learning_rate.cosine.decay_steps == 202
     assert experiment.run.early_stopping.from_step == 90
-    assert experiment.run.retention.from_step == 68
+    assert experiment.run.retention.from_step == 67
     assert [one.interval for one in experiment.run.evaluation_sets] == [0, 45]
 
 
@@ -116,8 +121,8 @@ def test_boundaries_are_the_steps_that_end_their_epochs(kind):
     experiment = made(105, 10, rate(kind), boundaries=(0, 1, 2.5))
     lines = epochs.resolve(experiment)
     schedule = experiment.trainer.optimizer_config.learning_rate.get()
-    assert list(schedule.boundaries) == [0, 11, 27]
-    assert lines[-1].endswith("Config.boundaries = [0, 11, 27] (0, 1, 2.5 epochs)")
+    assert list(schedule.boundaries) == [0, 11, 26]
+    assert lines[-1].endswith("Config.boundaries = [0, 11, 26] (0, 1, 2.5 epochs)")
 
 
 @pytest.mark.parametrize("kind", ["stepwise", "step_cosine_with_offset"])
@@ -389,7 +394,7 @@ def test_evaluation_sets_have_intervals_in_epochs(tmp_path):
         "b/EvaluationSetConfig.interval_epochs = 0.5",
     ]
     experiment = load(tmp_path, *lines)
-    assert [one.interval for one in experiment.run.evaluation_sets] == [11, 6]
+    assert [one.interval for one in experiment.run.evaluation_sets] == [11, 5]
     with pytest.raises(ConfigError, match=r"^toy.gin:18: EvaluationSetConfig.interval = 7; "):
         load(tmp_path, *lines, "b/EvaluationSetConfig.interval = 7")
 
@@ -405,3 +410,75 @@ def test_a_loaded_experiment_is_resolved_and_validated_once(monkeypatch):
     monkeypatch.setattr(config, "validate", None)
     assert config.prepare(loaded, trains=True, evaluates=True) == shown
     assert shown
+
+
+def test_a_run_begun_when_lengths_were_rounded_up_keeps_its_epochs(tmp_path):
+    experiment = made(31, 3, train=3, validation_interval=1, rounding="up")
+    epochs.resolve(experiment)
+    assert (experiment.trainer.train_steps, experiment.trainer.validation_interval) == (31, 11)
+    grid = policies.of(experiment).grid
+    assert [step for step in range(1, 32) if grid.evaluates(step)] == [11, 22, 31]
+
+    (tmp_path / "ckpt-11.index").touch()
+    path = tmp_path / "params.yaml"
+    path.write_text(config.as_yaml(experiment))
+    kept = ["EpochsConfig.rounding = 'up'"]
+    assert begun.bindings(tmp_path) == kept
+    params = yaml.safe_load(path.read_text())
+    del params["run"]["epochs"]["rounding"]  # as earlier versions wrote it
+    path.write_text(yaml.safe_dump(params))
+    assert begun.bindings(tmp_path) == kept
+    params["run"]["epochs"] |= dict.fromkeys(("train", "validation_interval"), 0.0)
+    path.write_text(yaml.safe_dump(params))
+    assert begun.bindings(tmp_path) == []
+    assert begun.bindings(tmp_path / "new") == begun.bindings("") == []
+
+
+FETCHED = """
+import dataclasses
+from runner import errors, inputs
+
+
+@dataclasses.dataclass
+class Fetched(inputs.DataConfig):
+    part: str = "all"
+
+    def check(self):
+        if self.part != "all":
+            raise errors.ConfigError(f"Fetched.part={self.part!r}: expected 'all'")
+
+    def size(self):
+        raise AssertionError("it was fetched")
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("part/EvaluationSetConfig.intervall = 5", "has no parameter 'intervall'"),
+        ("part/EvaluationSetConfig.interval = -5", "must be 0 or more"),
+        ("held/Fetched.part = 'al'", "Fetched.part='al': expected 'all'"),
+    ],
+)
+def test_a_mistake_is_found_before_examples_are_counted_which_may_fetch_them(
+    tmp_path, mistake, said
+):
+    (tmp_path / "fetched.py").write_text(FETCHED)
+    lines = [
+        "import fetched",
+        "ToyConfig.validation_data = @validation/inputs.DataConfig()",
+        "validation/inputs.DataConfig.is_training = False",
+        "RunConfig.evaluation_sets = (@part/EvaluationSetConfig(),)",
+        "part/EvaluationSetConfig.name = 'part'",
+        "part/EvaluationSetConfig.data = @held/fetched.Fetched()",
+        "held/Fetched.global_batch_size = 3",
+        "held/Fetched.is_training = False",
+        "ToyConfig.train_data = @training/fetched.Fetched()",
+        "training/Fetched.global_batch_size = 3",
+        "training/Fetched.is_training = True",
+        "EpochsConfig.train = 3",
+    ]
+    (tmp_path / "toy.gin").write_text(GIN + "\n".join([*lines, mistake]))
+    with pytest.raises(ConfigError) as error:
+        config.load(["toy.gin"], [], trains=True, evaluates=True)
+    assert said in str(error.value)

@@ -48,11 +48,13 @@ def test_every_evaluation_commits_first():
         (grid(1000, checkpoint=25, evaluation=100), "every 25 steps and at the end"),
         (
             grid(1000, checkpoint=25, evaluation=5),
-            "every 5 steps and at the end, since each evaluation commits first",
+            "every 5 steps and at the end, since each evaluation commits first "
+            "(RunConfig.evaluations_commit)",
         ),
         (
             grid(5000, checkpoint=1500, evaluation=1000),
-            "every 1,000 and every 1,500 steps and at the end, since each evaluation commits first",
+            "every 1,000 and every 1,500 steps and at the end, since each evaluation commits first "
+            "(RunConfig.evaluations_commit)",
         ),
         (grid(1000, checkpoint=1000), "at the end alone"),
         (grid(1000, seconds=90), "at the end alone, and after 90 s without one"),

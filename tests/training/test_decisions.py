@@ -106,11 +106,29 @@ def test_nothing_stops_before_the_step_it_may(tmp_path):
     assert results["step"] == 120  # 80 is the first that counts
 
 
-def test_a_plateau_lowers_the_rate_down_to_its_floor(tmp_path):
-    run = dropping(factor=0.1, floor=1e-14)
-    runner.run(frozen(run, steps=160), tmp_path, "train_and_eval")
-    expected = [1e-12] * 6 + [1e-13] * 4 + [1e-14] * 6
+def test_a_plateau_lowers_the_rate_down_to_its_floor_and_then_is_silent(tmp_path, capsys):
+    run = dropping(factor=0.1, floor=5e-14)
+    runner.run(frozen(run, steps=200), tmp_path, "train_and_eval")
+    expected = [1e-12] * 6 + [1e-13] * 4 + [5e-14] * 10
     assert rates(tmp_path) == pytest.approx(expected)
+    said = [line for line in capsys.readouterr().err.splitlines() if "no better" in line]
+    assert said == [
+        "accuracy no better: the learning rate is now 0.1 times the scheduled one",
+        "accuracy no better: the learning rate is now PlateauConfig.floor = 5e-14, and drops no "
+        "further",
+    ]
+
+
+def test_an_evaluation_at_an_earlier_end_counts_for_nothing_in_a_longer_run(tmp_path):
+    def learning(steps):
+        return frozen({**dropping(), **patient(5)}, steps=steps, rate=1e-9)
+
+    runner.run(learning(140), tmp_path / "whole", "train_and_eval")
+    for steps in (50, 90, 140):  # 50 and 90 would be worse, too
+        runner.run(learning(steps), tmp_path / "longer", "train_and_eval")
+    assert rates(tmp_path / "longer") == rates(tmp_path / "whole")
+    one, other = weights(tmp_path / "longer"), weights(tmp_path / "whole")
+    assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
@@ -127,16 +145,17 @@ def test_a_resumed_run_repeats_its_drops_bit_for_bit(tmp_path):
 
 def test_an_evaluator_stops_a_run_that_does_not_evaluate(tmp_path):
     evaluator_saw(tmp_path, 20, 40, 60)
-    run = patient(2, source="side")
+    drops = dropping(source="side")
+    run = {**patient(2, source="side"), **drops}
     results = runner.run(frozen(run), tmp_path, "train")
     assert (results["status"], results["step"]) == ("stopped", 60)
     assert "accuracy of evaluator 'side' no better in 2 evaluations" in results["reason"]
     (stop,) = rows(tmp_path / "history.jsonl")
     assert (stop["kind"], stop["step"], stop["source"]) == ("stop", 60, "side")
     assert runner.run(frozen(run), tmp_path, "train")["step"] == 60  # and it stays stopped
-    more = patient(5, source="side")
+    more = {**patient(5, source="side"), **drops}
     assert runner.run(frozen(more, steps=80), tmp_path, "train")["status"] == "done"
-    assert rows(tmp_path / "history.jsonl") == []
+    assert [row["kind"] for row in rows(tmp_path / "history.jsonl")] == ["drop"]
 
 
 def test_an_evaluators_plateau_takes_effect_at_a_commit_and_survives_the_evaluator(tmp_path):

@@ -1,0 +1,83 @@
+"""Statistics of batch normalization, computed anew for weights that no step of training had."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from runner.errors import RunnerError
+from runner.evaluation import evaluator
+from runner.internals import keras as keras_internals
+
+
+def recompute(built: evaluator.Evaluator, inputs: Callable[[], Any], batches: int) -> bool:
+    """Makes the statistics in a model's layers the means over some batches of training data.
+
+    Each layer's are those of the batches as they pass with the present weights, in training mode,
+    each batch counting alike, as in the paper on SWA (Izmailov et al. 2018). Layers that are frozen
+    keep theirs.
+
+    Args:
+        built: Holds the weights.
+        inputs: Makes distributed training data, in the strategy's scope; called only if the model
+            has such layers.
+        batches: How many batches are used, the first ones.
+
+    Returns:
+        Whether there were any.
+
+    Raises:
+        RunnerError: the training data ended.
+    """
+    found = list(_statistics(built.model))
+    if not found:
+        return False
+    with built.strategy.scope():
+        iterator = iter(inputs())
+    totals = [np.zeros(variable.shape, np.float64) for variable, _ in found]
+    step = tf.function(_step)
+    for _ in range(batches):
+        for variable, _ in found:  # from 0, one update is the share of the batch's own value
+            variable.assign(tf.zeros_like(variable))
+        try:
+            step(built, next(iterator))
+        except (StopIteration, tf.errors.OutOfRangeError) as error:
+            raise RunnerError(
+                f"the training data ended before {batches} batches, which the statistics of batch "
+                "normalization are computed from (WeightMeanConfig.batches)"
+            ) from error
+        for total, (variable, share) in zip(totals, found, strict=True):
+            total += np.asarray(variable.read_value(), np.float64) / share
+    for total, (variable, _) in zip(totals, found, strict=True):
+        variable.assign(tf.cast(total / batches, variable.dtype))
+    return True
+
+
+def _statistics(model: Any) -> Iterator[tuple[tf.Variable, float]]:
+    """Each moving mean and variance that training updates, and the share of a batch in it."""
+    for layer in (*keras_internals.layers(model), *getattr(model, "inner_layers", ())):
+        momentum = getattr(layer, "momentum", None)
+        if not isinstance(momentum, float) or momentum == 1 or not layer.trainable:
+            continue
+        for name in ("moving_mean", "moving_variance"):
+            if (variable := getattr(layer, name, None)) is not None:
+                inner = getattr(variable, "value", None)  # of Keras 3
+                yield (variable if callable(inner) or inner is None else inner), 1 - momentum
+
+
+def _step(built: evaluator.Evaluator, batch: Any) -> None:
+    """A training step that updates no weight."""
+
+    def replica_step(inputs: Any) -> None:
+        built.task.train_step(inputs, model=built.model, optimizer=_Still(), metrics=[])
+
+    built.strategy.run(replica_step, args=(batch,))
+
+
+class _Still:
+    """An optimizer that leaves everything as it is."""
+
+    def apply_gradients(self, gradients: Any, *_: Any, **__: Any) -> None:
+        """Does nothing with them."""
+        list(gradients)
