@@ -2,9 +2,9 @@
 
 In each of several rounds, the context's words are aligned with the question and with the rest of
 the context, fused with what they are aligned to, and read again; a pointer then refines start and
-end in as many rounds, each from a memory of the other (version 3 of the paper, sections 3.2 and
-3.3). Here, it learns by maximum likelihood alone, without reinforcement, and the shapes of words
-replace tags and the type of the question.
+end in as many rounds, each from a memory of the other (version 3 of the paper). Here, it learns by
+maximum likelihood alone, without reinforcement, and the shapes of words replace tags and the type
+of the question.
 """
 
 import dataclasses
