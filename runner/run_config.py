@@ -250,8 +250,11 @@ class ExportConfig(base_config.Config):
         ("saved_model",),
         "What is made: `saved_model`; `tflite` and `tflite_float16`, with weights in those "
         "precisions; `tflite_int8`, with weights and activations in integers where LiteRT has the "
-        "op; `onnx`, which needs the extra of that name.",
-        allowed=some_of("saved_model", "tflite", "tflite_float16", "tflite_int8", "onnx"),
+        "op; `onnx`, which needs the extra of that name; `pretrained`, what other tasks may begin "
+        "with, such as a BERT's encoder.",
+        allowed=some_of(
+            *("saved_model", "tflite", "tflite_float16", "tflite_int8", "onnx", "pretrained")
+        ),
     )
     tolerance: float = setting(
         0.01,

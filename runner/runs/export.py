@@ -12,10 +12,11 @@ import tensorflow as tf
 from runner import config
 from runner.checkpoints import checkpoint_files, restore, selection
 from runner.configuration import limits, sections
-from runner.core import console, layout, text
+from runner.core import console, files, layout, text
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RejectedError
-from runner.export import candidates, card, conversion, gate, versions
+from runner.evaluation import evaluator
+from runner.export import candidates, card, conversion, gate, pretrained, versions
 from runner.history import history, policies
 from runner.run_folder import claim
 from runner.runs import build, dry_run
@@ -53,7 +54,9 @@ def export(request: Request) -> Outcome:
         for place in places:
             place.check_same(source.digest, request.config.run.limit_evaluation)
         missing = [place for place in places if place.facts() is None]
-        made = _make(request, source, missing) if missing else []
+        served = [place for place in missing if place.format != pretrained.NAME]
+        made = _make(request, source, served) if served else []
+        made += [_pretrained(request, source, place) for place in missing if place not in served]
         kept = [_kept(place) for place in places if place not in missing]
     return _outcome(request, source, [*kept, *made])
 
@@ -125,12 +128,44 @@ def _make(
 def _candidates(
     request: Request, experiment: config.Experiment, source: _Source, scratch: Path
 ) -> candidates.Candidates:
+    """What the formats are made of."""
+    built = _restored(request, experiment, source, scratch)
+    return candidates.Candidates(built, scratch, request.config.run.export, request.stop.check)
+
+
+def _restored(
+    request: Request, experiment: config.Experiment, source: _Source, scratch: Path
+) -> evaluator.Evaluator:
     """The checkpoint in memory; on one device, whatever it was trained on."""
     given = Given(tf.distribute.get_strategy(), request.given.task)
     alone = dataclasses.replace(request, config=experiment, given=given)
     built = build.build_evaluator(alone, scratch)
     built.restore(source.path)
-    return candidates.Candidates(built, scratch, request.config.run.export, request.stop.check)
+    return built
+
+
+def _pretrained(request: Request, source: _Source, place: versions.Version) -> dict[str, Any]:
+    """Publishes what other tasks may begin with; it answers nothing, so nothing is scored."""
+    with _scratch(place.root) as scratch:
+        built = _restored(request, request.config, source, scratch)
+        folder = scratch / place.format
+        with built.averages_in_force():
+            found = pretrained.write(built.model, folder, source.step)
+        facts = {
+            "format": place.format,
+            "accepted": True,
+            "step": source.step,
+            "checkpoint": str(source.path),
+            "digest": source.digest,
+            "weights": "averaged" if built.averages else "trained",
+            "checkpoint_metrics": {},
+            "bytes": versions.size(folder),
+            **found,
+        }
+        files.write_json(folder / layout.EXPORT_FACTS, facts)
+        path = place.publish(folder, accepted=True)
+        console.say(f"{place.format}: {path} holds {', '.join(found['items'])}")
+        return {**facts, "path": str(path)}
 
 
 def _in_float32(experiment: config.Experiment) -> config.Experiment:
@@ -180,7 +215,7 @@ def _outcome(request: Request, source: _Source, exports: Sequence[dict[str, Any]
         "status": "rejected" if rejected else "done",
         "step": source.step,
         "checkpoint": str(source.path),
-        "metrics": exports[0]["checkpoint_metrics"],
+        "metrics": next((m for each in exports if (m := each["checkpoint_metrics"])), {}),
         "exports": list(exports),
         "model_dir": str(request.model_dir),
         **({"limited": request.limits} if request.limits else {}),
