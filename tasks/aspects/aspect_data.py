@@ -38,6 +38,7 @@ class AspectData(inputs.FoldedData):
             out, as PyABSA does; 'refuse' stops.
         bad_examples: what to do with lines that make no example: 'skip' leaves them out and says
             how many they are, 'refuse' stops and names them all.
+        cache_folder: a folder in which the sentences' words or pieces are cached; empty: none.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
@@ -47,6 +48,7 @@ class AspectData(inputs.FoldedData):
     held_out: float = 0.2
     repeated_marks: str = "first"
     bad_examples: str = "skip"
+    cache_folder: str = ""
 
     def once(self) -> "AspectData":
         """The same examples for one pass in order."""

@@ -4,13 +4,20 @@ It is all computed in the graph, so that training, evaluation and serving share 
 """
 
 import abc
+from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
+from tasks.files import cached
 from tasks.text import embeddings, wordpiece, words
+
+_VERSION = 1  # of cached ids; raise it when they change
 
 Features = dict[str, tf.Tensor]
 ASPECT = "aspect"
+NEIGHBOURS = "neighbours"
 WORDS = "words"
 
 
@@ -21,6 +28,8 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
         window: the maximum number of words or pieces before the aspect, in it, and after it.
     """
 
+    reads_neighbours = False
+
     def __init__(self, window: int) -> None:
         super().__init__()
         self.window = window
@@ -29,6 +38,11 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """From [batch] strings to ids, [batch, (ids)] int32."""
 
+    @property
+    @abc.abstractmethod
+    def words(self) -> list[str]:
+        """What ids stand for and how texts are divided: equal for equal results of `encode`."""
+
     @abc.abstractmethod
     def assemble(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
@@ -36,11 +50,27 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
         """Features from the ids of the three parts, each [batch, (ids)] int32."""
 
     def features(
-        self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
+        self,
+        left: tf.RaggedTensor,
+        aspect: tf.RaggedTensor,
+        right: tf.RaggedTensor,
+        neighbours: tf.Tensor | None = None,
     ) -> Features:
-        """Like `assemble`, but limited to the window around the aspect."""
+        """Like `assemble`, but limited to the window around the aspect.
+
+        Args:
+            left: see `assemble`, as for the next two.
+            aspect: the aspects.
+            right: what follows them.
+            neighbours: for a reader of neighbours, what `around` returns; None: there are none.
+        """
         window = self.window
-        return self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
+        made = self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
+        if self.reads_neighbours and neighbours is None:
+            made[NEIGHBOURS] = tf.repeat(made[ASPECT][:, tf.newaxis], 2, axis=1)
+        elif self.reads_neighbours:
+            made[NEIGHBOURS] = neighbours + made[ASPECT][:, :1, tf.newaxis]
+        return made
 
 
 class SentenceReader(Reader):
@@ -59,6 +89,12 @@ class SentenceReader(Reader):
         """See `Reader.encode`."""
         return self._table(words.in_graph(texts).texts)
 
+    @property
+    def words(self) -> list[str]:
+        """See `Reader.words`."""
+        vocabulary = self.vectors.vocabulary
+        return [f"words, lower_case={vocabulary.lower_case}", *vocabulary.words]
+
     def assemble(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
     ) -> Features:
@@ -71,16 +107,27 @@ class PairReader(Reader):
     """Reads pairs of WordPiece sequences, as BERT does: [CLS] sentence [SEP] aspect [SEP].
 
     The features are, as official's encoders name them, `input_word_ids`, `input_mask` and
-    `input_type_ids`, each [batch, pieces] int32, and `aspect` as in `SentenceReader`.
+    `input_type_ids`, each [batch, pieces] int32, and `aspect` as in `SentenceReader`. A reader of
+    neighbours adds `neighbours`, [batch, 2, 2] int32: the same for the nearest aspects to the left
+    and to the right; where there is none, for the aspect itself.
     """
 
-    def __init__(self, pieces: wordpiece.WordPiece, window: int) -> None:
+    def __init__(
+        self, pieces: wordpiece.WordPiece, window: int, *, reads_neighbours: bool = False
+    ) -> None:
         super().__init__(window)
         self.pieces = pieces
+        self.reads_neighbours = reads_neighbours
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """See `Reader.encode`."""
         return self.pieces.in_graph(texts)
+
+    @property
+    def words(self) -> list[str]:
+        """See `Reader.words`."""
+        lines = Path(self.pieces.path).read_text("utf-8").splitlines()
+        return [f"pieces, lower_case={self.pieces.lower_case}", *lines]
 
     def assemble(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
@@ -120,3 +167,85 @@ def distances(aspect: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
 def _bounds(left: tf.RaggedTensor, aspect: tf.RaggedTensor) -> tf.Tensor:
     first = tf.cast(left.row_lengths(), tf.int32)
     return tf.stack([first, first + tf.cast(aspect.row_lengths(), tf.int32)], axis=1)
+
+
+def around(
+    sentences: tf.Tensor, left: tf.RaggedTensor, aspect: tf.RaggedTensor, size: int = 1024
+) -> tf.Tensor:
+    """The nearest other aspects of the same sentence, on either side of each.
+
+    Args:
+        sentences: [texts] strings, whole.
+        left: [texts, (ids)] what is before the aspect.
+        aspect: [texts, (ids)] the aspect.
+        size: how many texts are compared with all others at a time.
+
+    Returns:
+        [texts, 2, 2] int32: the first id and the one after the last, of the aspect to the left and
+        of that to the right, relative to the first id of the aspect; where there is none, those of
+        the aspect itself.
+    """
+    starts = tf.cast(left.row_lengths(), tf.int32)
+    lengths = tf.cast(aspect.row_lengths(), tf.int32)
+    _, number = tf.unique(sentences)
+    far = tf.constant(2**30)
+
+    def nearest(rows: tf.Tensor) -> tf.Tensor:
+        same = tf.gather(number, rows)[:, tf.newaxis] == number
+        gap = starts - tf.gather(starts, rows)[:, tf.newaxis]
+        found = []
+        for side in (-1, 1):
+            away = tf.where(same & (side * gap > 0), side * gap, far)
+            one = tf.argmin(away, axis=1, output_type=tf.int32)
+            one = tf.where(tf.reduce_min(away, axis=1) < far, one, rows)
+            first = tf.gather(starts, one) - tf.gather(starts, rows)
+            found.append(tf.stack([first, first + tf.gather(lengths, one)], axis=1))
+        return tf.stack(found, axis=1)
+
+    rows = tf.range(tf.size(starts))
+    if not tf.executing_eagerly():
+        return nearest(rows)
+    return tf.concat([nearest(rows[at : at + size]) for at in range(0, len(rows), size)], axis=0)
+
+
+def encoded(
+    reader: Reader,
+    parts: Sequence[Sequence[str]],
+    *,
+    files: Sequence[Path],
+    cache_folder: str,
+    settings: Sequence[str],
+) -> list[tf.RaggedTensor]:
+    """The ids of many texts, or what a cache has of them.
+
+    Args:
+        reader: converts them.
+        parts: lists of texts.
+        files: the files they were read from; empty: the result is not cached.
+        cache_folder: the cache's folder; empty: none.
+        settings: what else the texts depend on.
+
+    Returns:
+        [texts, (ids)] int32 for each list.
+    """
+
+    def make() -> dict[str, np.ndarray]:
+        arrays = {}
+        for number, texts in enumerate(parts):
+            ids = reader.encode(tf.constant(texts))
+            arrays[f"ids_{number}"] = ids.flat_values.numpy()
+            arrays[f"ends_{number}"] = ids.row_splits.numpy()
+        return arrays
+
+    arrays = cached.cached(
+        cache_folder if files else "",
+        "aspects",
+        files=files,
+        settings=[*settings, reader.words],
+        version=_VERSION,
+        make=make,
+    )
+    return [
+        tf.RaggedTensor.from_row_splits(arrays[f"ids_{number}"], arrays[f"ends_{number}"])
+        for number in range(len(parts))
+    ]

@@ -45,6 +45,8 @@ class ImageData(inputs.FoldedData):
         fold_group: the array of an .npz whose equal values mark images that stay together in
             `folds` (such as those of one patient). Folds count instead of `split` and `held_out`,
             and are stratified by label.
+        cache_folder: a folder in which the decoded and scaled images of a folder are cached, as
+            long as no file changes; they are then held in memory. Empty: none.
         augment: random changes to training images.
         corruption: how to corrupt every image of an evaluation.
         out_of_distribution: more images for an evaluation, which come last and belong to no class:
@@ -58,6 +60,7 @@ class ImageData(inputs.FoldedData):
     split: str = ""
     held_out: float = _HELD_OUT
     fold_group: str = ""
+    cache_folder: str = ""
     augment: augmentation.AugmentConfig = dataclasses.field(
         default_factory=augmentation.AugmentConfig
     )
@@ -111,6 +114,7 @@ def source_of(config: ImageData) -> image_sources.Source:
         held_out=config.held_out if split != "all" else 0.0,
         side=side,
         fold_group=config.fold_group,
+        cache_folder=config.cache_folder,
     )
 
 
@@ -123,7 +127,8 @@ def check_apart(train: ImageData, validation: ImageData) -> None:
     """
     sources = [source_of(data) for data in (train, validation)]
     place, other = (
-        source._replace(image_size=(), split="", held_out=0.0, side=None) for source in sources
+        source._replace(image_size=(), split="", held_out=0.0, side=None, cache_folder="")
+        for source in sources
     )
     if train.folds and place != other:
         raise ConfigError(inputs.one_source(place, other))

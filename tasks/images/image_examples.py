@@ -3,11 +3,15 @@
 import dataclasses
 import fractions
 import os
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from tasks.files import cached
 from tasks.images import image_folders, image_sources
+
+_VERSION = 1  # of cached images; raise it when pixels change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +46,10 @@ def read(source: image_sources.Source) -> Examples:
     """
     stored = image_sources.reader(source).read()
     index = _chosen(stored, source)
+    images = _prepared(stored, source.cache_folder)
     with tf.device("cpu:0"):  # where the input pipeline runs
         return Examples(
-            images=tf.constant(stored.images[index]),
+            images=tf.constant(images[index]),
             labels=tf.constant(stored.labels[index]),
             image_shape=stored.image_shape,
             white=stored.white,
@@ -61,6 +66,21 @@ def count(source: image_sources.Source) -> int:
         return len(_chosen(found.read(), source))
     size = found.count()
     return source.side.count(size) if source.side else len(members(size, source))
+
+
+def _prepared(stored: image_sources.Stored, cache_folder: str) -> np.ndarray:
+    """The images; of files, their pixels if there is a cache."""
+    if not cache_folder or stored.images.ndim > 1:
+        return stored.images
+    arrays = cached.cached(
+        cache_folder,
+        "images",
+        files=[Path(path) for path in stored.images],
+        settings=list(stored.image_shape),
+        version=_VERSION,
+        make=lambda: {"images": image_folders.load_all(stored.images, stored.image_shape)},
+    )
+    return arrays["images"]
 
 
 def _chosen(stored: image_sources.Stored, source: image_sources.Source) -> np.ndarray:

@@ -83,12 +83,13 @@ def decode(paths: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     """[batch] paths to [batch, height, width, 3] uint8; an error names the damaged file."""
     # Pillow, since TensorFlow's decoder does not say which of a million files is damaged.
     images = tf.numpy_function(
-        functools.partial(_load_all, shape=shape), [paths], tf.uint8, stateful=False
+        functools.partial(load_all, shape=shape), [paths], tf.uint8, stateful=False
     )
     return tf.ensure_shape(images, [paths.shape[0], *shape])
 
 
-def _load_all(paths: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def load_all(paths: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """[N] paths to [N, height, width, 3] uint8; raises as `load` does."""
     images = np.empty([len(paths), *shape], np.uint8)
     for image, path in zip(images, paths, strict=True):
         image[:] = load(os.fsdecode(path), *shape[:2])

@@ -31,6 +31,7 @@ class Source(NamedTuple):
     held_out: float = 0.0
     side: inputs.Fold | None = None
     fold_group: str = ""
+    cache_folder: str = ""
 
     def __str__(self) -> str:
         if self.tfds_name:
@@ -93,7 +94,7 @@ def reader(source: Source) -> Reader:
             functools.partial(_read_cifar, path, source.subset),
         )
     if source.input_path and path.is_dir():
-        _expect(source, "image_size")
+        _expect(source, "image_size", "cache_folder")
         return Reader(
             lambda: len(image_folders.scan(path).labels),
             functools.partial(_read_folder, path, source.image_size),

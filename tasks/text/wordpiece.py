@@ -44,6 +44,7 @@ class WordPiece:
 
     Attributes:
         path: the vocabulary file.
+        lower_case: as given.
         size: the number of pieces.
         pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
 
@@ -54,6 +55,7 @@ class WordPiece:
 
     def __init__(self, vocab_file: str, *, lower_case: bool = True) -> None:
         self.path = Path(vocab_file)
+        self.lower_case = lower_case
         vocabulary = _read(self.path)
         self.size = len(vocabulary)
         self.pad, _, self.cls, self.sep = (vocabulary[piece] for piece in _SPECIAL)

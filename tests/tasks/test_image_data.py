@@ -5,7 +5,14 @@ import pytest
 from image_files import write_folder, write_npz
 
 from runner.errors import ConfigError
-from tasks.images import augmentation, augmix, corruption, image_data, image_examples
+from tasks.images import (
+    augmentation,
+    augmix,
+    corruption,
+    image_data,
+    image_examples,
+    image_folders,
+)
 
 
 def training(**fields):
@@ -195,6 +202,22 @@ def test_a_folder_of_images_is_decoded_batch_by_batch(folder):
     small = training(input_path=path, image_size=(2, 3), global_batch_size=20)
     ((batch, _),) = dataset(small).take(1)
     assert batch.shape == (20, 2, 3, 3)
+
+
+def test_a_cache_holds_the_pixels_of_a_folder_until_a_file_changes(folder, tmp_path, monkeypatch):
+    path, pixels = folder
+
+    def read():
+        data = validation(input_path=path, global_batch_size=20, cache_folder=f"{tmp_path}/cache")
+        return everything(data)[0]
+
+    expected = pixels.astype(np.float32) / 255
+    np.testing.assert_array_equal(read(), expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(image_folders, "load_all", None)
+        np.testing.assert_array_equal(read(), expected)
+    write_folder(tmp_path / "images", {"a/00.png": np.full((4, 6, 3), 77, np.uint8)})
+    assert (read()[0] == np.float32(77) / 255).all()
 
 
 def test_augmix_gives_each_example_its_versions_side_by_side_with_its_label(tmp_path):
