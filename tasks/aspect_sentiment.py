@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,19 @@ class AspectSentimentTask(base_task.Task):
         """
         examples = self._examples(params)
         labels = aspect_data.numbers(examples, self.polarities)
-        strings = list(zip(*examples, strict=True))[:3]
+        source = aspect_data.source_of(params)
         with tf.device("cpu:0"):  # where the input pipeline runs
-            encoded = [self.reader.encode(tf.constant(part)) for part in strings]
+            encoded = aspect_features.encoded(
+                self.reader,
+                list(zip(*examples, strict=True))[:3],
+                files=[Path(path) for path in source.paths],
+                cache_folder=params.cache_folder,
+                settings=[repr(source._replace(paths=()))],
+            )
+
+            if self.reader.reads_neighbours:
+                whole = tf.constant([example.sentence for example in examples])
+                encoded.append(aspect_features.around(whole, *encoded[:2]))
 
         def load(index: tf.Tensor) -> tuple[aspect_features.Features, tf.Tensor]:
             parts = [tf.gather(part, index) for part in encoded]
@@ -213,18 +224,34 @@ class AspectSentimentTask(base_task.Task):
             serve: from `sentence` and `aspect`, [batch] each, to the outputs of `serving`.
             data: the validation data.
         """
-        examples, metrics = self._examples(data), self.build_metrics(training=False)
-        labels = aspect_data.numbers(examples, self.polarities)
-        for first in range(0, len(examples), data.global_batch_size):
-            part = slice(first, first + data.global_batch_size)
-            sentences = [f"{e.left}{three_lines.MARK}{e.right}" for e in examples[part]]
-            outputs = serve(sentence=sentences, aspect=[e.aspect for e in examples[part]])
-            self.process_metrics(metrics, labels[part], outputs["probabilities"])
+        metrics = self.build_metrics(training=False)
+        for part in _together(self._examples(data), data.global_batch_size):
+            sentences = [f"{e.left}{three_lines.MARK}{e.right}" for e in part]
+            outputs = serve(sentence=sentences, aspect=[e.aspect for e in part])
+            labels = aspect_data.numbers(part, self.polarities)
+            self.process_metrics(metrics, labels, outputs["probabilities"])
         return {metric.name: float(metric.result()) for metric in metrics}
 
     def _examples(self, data: aspect_data.AspectData) -> list[three_lines.Example]:
         fetching.fetch(data.fetch)
         return self._read(aspect_data.source_of(data))
+
+
+def _together(
+    examples: Sequence[three_lines.Example], size: int
+) -> Iterator[list[three_lines.Example]]:
+    """Batches of at least a size (but the last) with all aspects of each of their sentences."""
+    sentences: dict[str, list[three_lines.Example]] = {}
+    for example in examples:
+        sentences.setdefault(example.sentence, []).append(example)
+    batch: list[three_lines.Example] = []
+    for part in sentences.values():
+        batch += part
+        if len(batch) >= size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _check(params: AspectSentimentConfig) -> None:

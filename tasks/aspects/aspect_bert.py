@@ -60,11 +60,11 @@ def build_base(
 
     [CLS] is pooled by a new layer, and no piece knows whether it is the sentence's or the aspect's.
     """
-    inputs, encoder = _encoder(config, reader, pooled=False)
+    inputs, encoder = begin(config, reader, pooled=False)
     untold = {**inputs, "input_type_ids": tf.zeros_like(inputs["input_type_ids"])}
-    first = _encode(encoder, untold)["sequence_output"][:, 0]
-    pooled = _dense(first, config.encoder, "head_pooler", activation="tanh")
-    return _classifier(inputs, pooled, encoder, config, classes)
+    first = encode(encoder, untold)["sequence_output"][:, 0]
+    pooled = dense(first, config.encoder, "head_pooler", activation="tanh")
+    return classifier(inputs, pooled, encoder, config, classes)
 
 
 def build_spc(
@@ -80,8 +80,8 @@ def build_spc(
     Raises:
         ConfigError: a value is out of range, or the encoder is too short for the window.
     """
-    inputs, encoder = _encoder(config, reader, pooled=True)
-    return _classifier(inputs, _encode(encoder, inputs)["pooled_output"], encoder, config, classes)
+    inputs, encoder = begin(config, reader, pooled=True)
+    return classifier(inputs, encode(encoder, inputs)["pooled_output"], encoder, config, classes)
 
 
 def build_lcf(
@@ -96,10 +96,10 @@ def build_lcf(
         raise ConfigError(
             f"LcfBertConfig.distance={config.distance}: a number of pieces, 0 or more"
         )
-    inputs, encoder = _encoder(config, reader, pooled=False)
+    inputs, encoder = begin(config, reader, pooled=False)
     sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
-    both = _encode(encoder, inputs)["sequence_output"]
-    alone = _encode(encoder, {**inputs, "input_mask": sentence})["sequence_output"]
+    both = encode(encoder, inputs)["sequence_output"]
+    alone = encode(encoder, {**inputs, "input_mask": sentence})["sequence_output"]
     local = [
         LocalFocus(kind, config.distance, name=f"head_{kind}")(
             alone, sentence=sentence, aspect=inputs[aspect_features.ASPECT]
@@ -107,17 +107,11 @@ def build_lcf(
         for kind in _FOCUSES[config.focus]
     ]
     options = config.encoder
-    x = _dense(tf_keras.layers.Concatenate()([both, *local]), options, "head_join")
+    x = dense(tf_keras.layers.Concatenate()([both, *local]), options, "head_join")
     x = tf_keras.layers.Dropout(options.dropout_rate)(x)
-    x = tf_keras.layers.MultiHeadAttention(
-        options.num_attention_heads,
-        options.hidden_size // options.num_attention_heads,
-        dropout=options.attention_dropout_rate,
-        kernel_initializer=bert.initializer(options),
-        name="head_attention",
-    )(x, x, attention_mask=inputs["input_mask"][:, tf.newaxis])
-    pooled = _dense(tf.tanh(x)[:, 0], options, "head_pooler", activation="tanh")
-    return _classifier(inputs, pooled, encoder, config, classes)
+    x = attend(x, inputs["input_mask"], options, "head_attention")
+    pooled = dense(x[:, 0], options, "head_pooler", activation="tanh")
+    return classifier(inputs, pooled, encoder, config, classes)
 
 
 class LocalFocus(tf_keras.layers.Layer):
@@ -158,10 +152,14 @@ class LocalFocus(tf_keras.layers.Layer):
         return features * tf.cast(weights, features.dtype)[..., tf.newaxis]
 
 
-def _encoder(
+def begin(
     config: BertConfig, reader: aspect_features.PairReader, *, pooled: bool
 ) -> tuple[aspect_features.Features, tf_keras.Model]:
-    """The inputs and official's encoder."""
+    """The inputs and official's encoder.
+
+    Raises:
+        ConfigError: a value is out of range, or the encoder is too short for the window.
+    """
     longest, most = 4 * reader.window + 3, config.encoder.max_position_embeddings
     if longest > most:
         raise ConfigError(
@@ -178,18 +176,20 @@ def _encoder(
     return inputs, bert.encoder(config.encoder, reader.pieces, pooled=pooled)
 
 
-def _encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
-    wanted = {name: inputs[name] for name in inputs if name != aspect_features.ASPECT}
+def encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
+    """The encoder's outputs: `sequence_output` and `pooled_output`."""
+    wanted = {name: each for name, each in inputs.items() if name.startswith("input_")}
     return encoder(wanted)
 
 
-def _classifier(
+def classifier(
     inputs: aspect_features.Features,
     pooled: tf.Tensor,
     encoder: tf_keras.Model,
     config: BertConfig,
     classes: int,
 ) -> bert.BertModel:
+    """The model from the inputs to float32 logits [batch, classes] of what was pooled."""
     x = tf_keras.layers.Dropout(config.dropout)(pooled)
     logits = tf_keras.layers.Dense(
         classes,
@@ -200,12 +200,27 @@ def _classifier(
     return bert.BertModel(inputs, logits, encoder, name="bert")
 
 
-def _dense(
+def dense(
     x: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str, activation: str | None = None
 ) -> tf.Tensor:
+    """A layer of the encoder's size."""
     return tf_keras.layers.Dense(
         encoder.hidden_size,
         activation=activation,
         kernel_initializer=bert.initializer(encoder),
         name=name,
     )(x)
+
+
+def attend(
+    x: tf.Tensor, mask: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str
+) -> tf.Tensor:
+    """Self-attention like the encoder's, through a tanh; `mask`, [batch, length], has 1 or 0."""
+    attention = tf_keras.layers.MultiHeadAttention(
+        encoder.num_attention_heads,
+        encoder.hidden_size // encoder.num_attention_heads,
+        dropout=encoder.attention_dropout_rate,
+        kernel_initializer=bert.initializer(encoder),
+        name=name,
+    )
+    return tf.tanh(attention(x, x, attention_mask=mask[:, tf.newaxis]))

@@ -14,6 +14,7 @@ from tasks.aspects import (
     aspect_features,
     atae_lstm,
     attention_lstm,
+    fast_lsa,
     ian,
     mem_net,
     ram,
@@ -22,6 +23,7 @@ from tasks.aspects import (
 )
 from tasks.aspects.aen import AENConfig  # in ModelConfig, `aen` is a field
 from tasks.aspects.attention_lstm import AttentionLSTMConfig  # stored configurations name it here
+from tasks.aspects.fast_lsa import FastLsaConfig
 from tasks.aspects.mem_net import MemNetConfig
 from tasks.aspects.ram import RAMConfig
 from tasks.aspects.td_lstm import TDLSTMConfig
@@ -38,6 +40,7 @@ _BUILDERS: dict[str, Callable[[Any, Any, int], tf_keras.Model]] = {
     "bert_base": aspect_bert.build_base,
     "bert_spc": aspect_bert.build_spc,
     "lcf_bert": aspect_bert.build_lcf,
+    "fast_lsa": fast_lsa.build,
 }
 
 
@@ -48,7 +51,7 @@ class ModelConfig(oneof.OneOfConfig):
     Attributes:
         type: the name of one of the fields below, which is then read. Over word vectors:
             'attention_lstm', 'atae_lstm', 'td_lstm' (also TC-LSTM), 'ian', 'mem_net', 'ram',
-            'aen'; over a BERT: 'bert_base', 'bert_spc', 'lcf_bert'.
+            'aen'; over a BERT: 'bert_base', 'bert_spc', 'lcf_bert', 'fast_lsa'.
     """
 
     type: str = "attention_lstm"
@@ -58,6 +61,7 @@ class ModelConfig(oneof.OneOfConfig):
         default_factory=aspect_bert.LcfBertConfig
     )
     bert_base: aspect_bert.BertConfig = dataclasses.field(default_factory=aspect_bert.BertConfig)
+    fast_lsa: FastLsaConfig = dataclasses.field(default_factory=FastLsaConfig)
     atae_lstm: word_layers.UnitsConfig = dataclasses.field(default_factory=word_layers.UnitsConfig)
     td_lstm: TDLSTMConfig = dataclasses.field(default_factory=TDLSTMConfig)
     ian: word_layers.UnitsConfig = dataclasses.field(default_factory=word_layers.UnitsConfig)
@@ -84,7 +88,8 @@ def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspe
     own: base_config.Config = config.get()
     if isinstance(own, aspect_bert.BertConfig):
         pieces = wordpiece.WordPiece(own.vocab_file, lower_case=own.lower_case)
-        return aspect_features.PairReader(pieces, window)
+        neighbours = isinstance(own, FastLsaConfig)
+        return aspect_features.PairReader(pieces, window, reads_neighbours=neighbours)
     tokens = [token.text for text in texts for token in words.tokenize(text)]
     vectors = embeddings.load(own.vectors, tokens)
     if own.own_vectors:

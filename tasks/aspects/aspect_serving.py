@@ -37,7 +37,8 @@ class AspectServing(serving.StringServing):
 
         Args:
             sentence: [batch], each containing `$T$`, or `InvalidArgumentError` is raised. The
-                first one is the aspect asked about, others only stand for its words.
+                first one is the aspect asked about, others only stand for its words. Rows with the
+                same sentence are neighbours, for a model that reads them.
             aspect: [batch], the texts that `$T$` replaces.
 
         Returns:
@@ -59,6 +60,9 @@ class AspectServing(serving.StringServing):
         )  # once, as its graph is large
         rows = tf.shape(sentence)[0]
         encoded = [ids[part * rows : (part + 1) * rows] for part in range(3)]
+        if self._reader.reads_neighbours:
+            whole = tf.strings.join([left, aspect, right])
+            encoded.append(aspect_features.around(whole, *encoded[:2]))
         probabilities = tf.nn.softmax(self.inference_step(self._reader.features(*encoded)))
         return {
             "polarity": tf.gather(self._polarities, tf.argmax(probabilities, axis=-1)),

@@ -94,6 +94,28 @@ def test_the_window_keeps_what_is_next_to_the_aspect():
     assert features["aspect"].numpy().tolist() == [[2, 4]]
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_neighbours_are_the_nearest_aspects_of_the_same_sentence(graph):
+    parts = [
+        ("the ", "food", " was good , the wine list bad"),
+        ("the food was good , the ", "wine list", " bad"),
+        ("the food was ", "good", " , the wine list bad"),
+        ("the ", "food", " was bad"),
+    ]
+    reader, _ = read(bert("fast_lsa"), *parts)
+    left, aspect, right = (reader.encode(tf.constant(part)) for part in zip(*parts, strict=True))
+    around = tf.function(aspect_features.around) if graph else aspect_features.around
+    found = around(tf.constant(["".join(part) for part in parts]), left, aspect)
+    assert found.numpy().tolist() == [
+        [[0, 1], [2, 3]],  # [UNK] is the comma's
+        [[-3, -2], [0, 2]],
+        [[-2, -1], [3, 5]],
+        [[0, 1], [0, 1]],
+    ]
+    features = reader.features(left, aspect, right, found)
+    assert features["neighbours"][1].numpy().tolist() == [[4, 5], [7, 9]]
+
+
 def test_distances_count_from_the_nearest_word_of_the_aspect():
     aspect = tf.constant([[2, 4], [0, 1], [4, 5]])
     assert aspect_features.distances(aspect, 5).numpy().tolist() == [
@@ -138,6 +160,8 @@ ALL = {
     "cdw": bert("lcf_bert"),
     "cdm": bert("lcf_bert", focus="cdm"),
     "fusion": bert("lcf_bert", focus="fusion"),
+    "fast_lsa": bert("fast_lsa"),
+    "fast_lsa_left": bert("fast_lsa", window="l", focus="cdm"),
 }
 ALL, IDS = list(ALL.values()), list(ALL)
 
@@ -218,6 +242,8 @@ def test_a_pretrained_encoder_fills_the_model(tmp_path):
         (lstm(own_vectors=-1), "AttentionLSTMConfig.own_vectors=-1"),
         (bert("bert_spc", dropout=1.0), "BertConfig.dropout=1.0: a share"),
         (bert("lcf_bert", focus="cdx"), "focus='cdx': expected one of cdw, cdm, fusion"),
+        (bert("fast_lsa", window="all"), "window='all': expected one of lr, l, r"),
+        (bert("fast_lsa", focus="fusion"), "FastLsaConfig.focus='fusion': expected cdw or cdm"),
         (bert("lcf_bert", distance=-1), "LcfBertConfig.distance=-1"),
     ],
 )

@@ -11,9 +11,11 @@ from sklearn import metrics as sklearn_metrics
 
 import runner
 from runner import config
+from runner.checkpoints import warm_start
 from runner.errors import ConfigError
-from tasks import aspect_sentiment
-from tasks.aspects import aspect_bert, aspect_data, aspect_models, macro_f1
+from tasks import aspect_sentiment, question_answering
+from tasks.aspects import aspect_data, aspect_features, aspect_models, macro_f1
+from tasks.questions import question_data, readers
 from tasks.text import embeddings, words
 
 LSTM = aspect_models.AttentionLSTMConfig(
@@ -64,7 +66,7 @@ def bert(kind, *sources, **fields):
         for token in words.tokenize(example.sentence)
     }
     Path("vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]))
-    made = {"bert_spc": aspect_bert.BertConfig, "lcf_bert": aspect_bert.LcfBertConfig}[kind]
+    made = type(getattr(aspect_models.ModelConfig(), kind))
     options = made(vocab_file="vocab.txt", dropout=0.0, **{"encoder": ENCODER, **fields})
     return aspect_models.ModelConfig(type=kind, **{kind: options})
 
@@ -103,6 +105,21 @@ def test_an_attention_lstm_tells_two_opinions_of_one_sentence_apart():
     scores = learn(build_task(), 120, 0.01)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "sizes"),
+    [
+        ("td_lstm", 150, {"units": 24, "dropout": 0.1}),
+        ("mem_net", 300, {"dropout": 0.1}),
+        ("aen", 300, {"units": 64, "heads": 4, "dropout": 0.5}),
+    ],
+)
+def test_a_model_over_words_tells_two_opinions_of_one_sentence_apart(kind, steps, sizes):
+    vectors = embeddings.EmbeddingConfig(dimension=64, trainable=True)
+    made = type(getattr(aspect_models.ModelConfig(), kind))(vectors=vectors, **sizes)
+    model = aspect_models.ModelConfig(type=kind, **{kind: made})
+    assert learn(build_task(model), steps, 0.01)["accuracy"] > 0.9
 
 
 def test_lcf_bert_tells_two_opinions_of_one_sentence_apart():
@@ -183,6 +200,28 @@ def test_words_of_further_files_are_known():
     assert known.to_list() != unknown.to_list()
 
 
+@pytest.mark.parametrize("kind", ["attention_lstm", "bert_spc"])
+def test_a_cache_holds_the_ids_of_sentences_until_a_file_changes(kind, monkeypatch):
+    train = data(input_path=write("train.seg", "good", "bad"), is_training=True, cache_folder="c")
+
+    def features():
+        model = None if kind == "attention_lstm" else bert(kind, train)
+        task = build_task(model, train_data=train, validation_data=data(input_path="other.seg"))
+        return next(iter(task.build_inputs(train.replace(is_training=False))))[0]
+
+    write("other.seg", "good")
+    made = features()
+    with monkeypatch.context() as patch:
+        patch.setattr(aspect_features.SentenceReader, "encode", None)
+        patch.setattr(aspect_features.PairReader, "encode", None)
+        cached = features()
+    for name, values in made.items():
+        np.testing.assert_array_equal(cached[name], values)
+    write("train.seg", "good", "bad", "good")
+    again = features()
+    assert len(again["aspect"]) == 3
+
+
 def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused_with_both_sizes():
     task = build_task(bert("bert_spc"))
     model = task.build_model()
@@ -259,3 +298,41 @@ def test_two_replicas_score_every_example_once(tmp_path):
     assert result["accuracy"] == pytest.approx(np.mean(np.equal(labels, answers)))
     expected = sklearn_metrics.f1_score(labels, answers, average="macro")
     assert result["macro_f1"] == pytest.approx(expected)
+
+
+def test_the_fine_tuned_encoder_alone_begins_another_task(tmp_path):
+    model = bert("bert_base", encoder=ENCODER.replace(num_layers=1))
+    made = config.Experiment(task=build_config(model))
+    made.override(
+        {
+            "run": {"tensorboard": False, "export": {"formats": ("pretrained",)}},
+            "trainer": {
+                "train_steps": 2,
+                "optimizer_config": {
+                    "optimizer": {"type": "adamax"},
+                    "learning_rate": {"type": "constant", "constant": {"learning_rate": 0.1}},
+                },
+            },
+        }
+    )
+    runner.run(made, tmp_path / "run", "train")
+    (exported,) = runner.run(made, tmp_path / "run", "export")["exports"]
+    assert exported["items"] == ["encoder"]
+
+    reader = readers.ReaderConfig(type="bert")
+    reader.bert.encoder = model.bert_base.encoder
+    data = {"vocab_file": "vocab.txt", "max_context": 20, "stride": 10, "max_question": 10}
+    other = question_answering.QuestionAnsweringConfig(
+        init_checkpoint=exported["path"],
+        model=reader,
+        train_data=question_data.QuestionData(is_training=True, **data),
+        validation_data=question_data.QuestionData(is_training=False, **data),
+    )
+    network = task_factory.get_task(other).build_model()
+    report = warm_start.initialize(network, Path(exported["path"]))
+    assert not report.different
+    saved = tf.train.Checkpoint(model=(trained := task_factory.get_task(made.task).build_model()))
+    saved.read(str(tmp_path / "run/ckpt-2")).expect_partial()
+    ours, theirs = (each.checkpoint_items["encoder"].get_weights() for each in (network, trained))
+    for one, another in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, another)
