@@ -10,7 +10,9 @@ from runner import config
 from runner.errors import ConfigError
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.gin"))
-NEED_FILES = [path for path in FILES if path.stem.startswith(("cifar", "restaurant", "squad"))]
+NEED_FILES = [
+    path for path in FILES if path.stem.startswith(("chinese", "cifar", "restaurant", "squad"))
+]
 WITHOUT_FILES = [path for path in FILES if path not in NEED_FILES]
 
 
