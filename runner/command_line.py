@@ -105,6 +105,13 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="also show the logs of official's code and of TensorFlow",
     )
     group.add_argument(
+        "--workers",
+        metavar="N",
+        help="for train, train_and_eval, train_and_post_eval and eval: on so many workers of this "
+        "machine, or of those in --worker_hosts, which are kept going; as a range, 2..4, with "
+        "those that are there. Sets runtime.distribution_strategy",
+    )
+    group.add_argument(
         "--launch",
         metavar="WHERE",
         help=f"run the command elsewhere: {', '.join(launchers.LAUNCHERS)}; LaunchConfig says with "

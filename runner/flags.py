@@ -11,7 +11,7 @@ from runner import command_line, modes
 from runner.errors import ConfigError
 from runner.help import completion, topics
 from runner.internals import standard_library
-from runner.launch import launchers
+from runner.launch import bounds, launchers
 from runner.loggers import feed, log
 from runner.projects import create
 from runner.studies import space
@@ -67,6 +67,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(modes.unknown(flags.mode, f"--mode={flags.mode}"))
     _check_own(flags)
     _check_launch(flags)
+    if flags.workers is not None:
+        bounds.Bounds.parse(flags.workers)
     if (steps := profile_steps(flags)) and flags.mode:
         modes.check_profile(flags.mode, steps)
     if flags.print_config == "reads":
@@ -121,6 +123,13 @@ def for_job(given: argparse.Namespace, *, shares_files: bool) -> argparse.Namesp
         made.model_dir, made.output = _absolute(given.model_dir), _absolute(given.output)
         made.config_file = [str(Path(each).absolute()) for each in given.config_file]
         made.gin_file = [_absolute(each) if Path(each).exists() else each for each in made.gin_file]
+    return made
+
+
+def for_worker(given: argparse.Namespace) -> argparse.Namespace:
+    """The flags for the command of a worker, which the environment tells which one it is."""
+    made = argparse.Namespace(**vars(given))
+    made.worker_hosts = made.task_index = None
     return made
 
 
@@ -221,6 +230,9 @@ def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
     if given.enable_async_checkpointing is not None:
         value = given.enable_async_checkpointing
         found["run.async_checkpoints"] = (f"--enable_async_checkpointing={value}", value)
+    if given.workers is not None:
+        flag = f"--workers={given.workers}"
+        found["runtime.distribution_strategy"] = (flag, "multi_worker_mirrored")
     if given.tpu is not None:
         found["runtime.tpu"] = (f"--tpu={given.tpu}", given.tpu)
     for name in ("seeds", "folds", "trials", "jobs"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runner import command_line, exit_messages, flags, modes
-from runner.core import garbage, installation, signals
+from runner.core import garbage, installation, signals, signs
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # it loads TensorFlow
 def console() -> NoReturn:
     """The entry point of the command."""
     signals.end_with_parent()
+    signs.begin()
     try:
         code = main(sys.argv[1:])
     except signals.Interrupted as error:
@@ -71,6 +72,12 @@ def main(arguments: Sequence[str]) -> int:
 def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
     """Runs the mode and says how it ended; the exit code."""
     try:
+        elsewhere = given.print_config or given.dry_run or given.launch or signs.is_worker()
+        if given.workers and not elsewhere:
+            from runner.launch import elastic
+
+            command = command_line.arguments(flags.for_worker(given))
+            return elastic.supervise(given, command, stop)
         results = _run(given, stop)
         if results is not None:
             ending.results(results)

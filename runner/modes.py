@@ -217,15 +217,19 @@ _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
 _TABLES = ("sort", "where", "columns")
 OWN_FLAGS = (
     *("checkpoint", "data", "output", "overwrite", "runs", "select", "metric", "steps", "watch"),
-    "to",
+    *("to", "workers"),
     *_STUDIES,
     *_TABLES,
 )
 MODES: Mapping[str, Mode] = {
-    "train": Mode(train, trains=True, evaluates=False, profiles=True),
-    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint", "data")),
-    "train_and_eval": Mode(train_and_eval, trains=True, evaluates=True, profiles=True),
-    "train_and_post_eval": Mode(train_and_post_eval, trains=True, evaluates=True, profiles=True),
+    "train": Mode(train, trains=True, evaluates=False, profiles=True, takes=("workers",)),
+    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint", "data", "workers")),
+    "train_and_eval": Mode(
+        train_and_eval, trains=True, evaluates=True, profiles=True, takes=("workers",)
+    ),
+    "train_and_post_eval": Mode(
+        train_and_post_eval, trains=True, evaluates=True, profiles=True, takes=("workers",)
+    ),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
     "predict": Mode(
         predict,

@@ -631,6 +631,23 @@ class LaunchConfig(base_config.Config):
 
 
 @dataclasses.dataclass
+class WorkersConfig(base_config.Config):
+    """How `--workers` keeps the workers of a run going."""
+
+    rest_seconds: float = setting(
+        60.0,
+        "A worker that failed is left out for so many seconds, if `--workers` allows for fewer.",
+        allowed=SIZE,
+    )
+    restarts_an_hour: int = setting(
+        10, "After so many restarts within an hour, a failure ends the run.", allowed=SIZE
+    )
+    idle_starts: int = setting(
+        2, "So many starts in a row that end without a step end the run.", allowed=COUNT
+    )
+
+
+@dataclasses.dataclass
 class RunConfig(base_config.Config):
     """What this runner adds to official's sections."""
 
@@ -855,4 +872,7 @@ class RunConfig(base_config.Config):
     )
     launch: LaunchConfig = setting(
         LaunchConfig, "What a job of `--launch` is given.", resume=REPORTS, read="elsewhere"
+    )
+    workers: WorkersConfig = setting(
+        WorkersConfig, "How `--workers` keeps workers going.", resume=REPORTS, read="elsewhere"
     )

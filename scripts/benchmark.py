@@ -21,6 +21,7 @@
 - studies: eight seeds beside one run; a study's own time; opening 1,000 trials
   (`benchmark_studies.py`).
 - runs: the table of 1,000 and of 10,000 runs, first and again (`benchmark_runs.py`).
+- restarts: a worker killed -9, SIGTERM to all (`benchmark_restarts.py`).
 
 Contenders take turns, and ratios are computed within a round, so that drifts in the machine's speed
 cancel out; shown are medians, with quartiles in brackets. Such drifts last seconds, so rounds of

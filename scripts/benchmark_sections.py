@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmark_memory as memory
+import benchmark_restarts
 import benchmark_rounds as rounds
 import benchmark_runs
 import benchmark_studies
@@ -199,6 +200,18 @@ def runs(options: Options) -> Iterator[Comparison]:
         yield Comparison(f"--mode=runs over {count:,} folders, at most {most}", "s", found)
 
 
+def restarts(options: Options) -> Iterator[Comparison]:
+    """What faults cost a run on two workers of this machine."""
+    count = max(options.repeats // 3, 1)
+    for what, measure in (
+        ("a worker killed -9, until it trains again, at most 30", benchmark_restarts.after_a_kill),
+        ("SIGTERM to all of two workers, until saved, at most 3", benchmark_restarts.stopped),
+    ):
+        times = [measure() for _ in range(count)]
+        found = {name.partition(": ")[2]: [each[name] for each in times] for name in times[0]}
+        yield Comparison(what, "s", found)
+
+
 SECTIONS: dict[str, Section] = {
     "loop": loop,
     "fit": fit,
@@ -212,6 +225,7 @@ SECTIONS: dict[str, Section] = {
     "growth": growth,
     "studies": studies,
     "runs": runs,
+    "restarts": restarts,
 }
 
 

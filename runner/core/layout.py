@@ -39,6 +39,8 @@ PREDICTIONS = "predictions"
 REPLAY = "replay"
 LOGGERS = "loggers"  # what loggers were given, and what went wrong
 LAUNCH = "launch"  # logs of the jobs that --launch has submitted
+WORKERS = "workers"  # what other workers than the chief print, and what supervisors agree on
+SUPERVISOR = "supervisor.json"  # in that folder
 ENSEMBLE = "ensemble.json"
 ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
 
@@ -60,7 +62,7 @@ _FILES = (
 )
 _FOLDERS = (
     *(TRAIN, VALIDATION, SYSTEM, BEST, MEAN, SETS, DAMAGED),
-    *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH),
+    *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH, WORKERS),
 )
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 

@@ -2,10 +2,12 @@
 
 A Python handler runs only when the interpreter gets control, and a loop inside TensorFlow may keep
 it for minutes. With `signal.set_wakeup_fd` the operating system tells a thread at once, and the
-thread sets what the loop looks at. A second signal ends the process there and then.
+thread sets what the loop looks at. A second signal ends the process there and then, but not one
+that another process looks after: both may be sent the same signal, and the other passes it on.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -16,6 +18,7 @@ from typing import NoReturn
 
 _SERVED = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 _LEAVING: list[Callable[[], object]] = []
@@ -153,9 +156,14 @@ ENDS_WITH_STDIN = "RUNNER_ENDS_WITH_STDIN"
 """Set in the environment of a process whose stdin is a pipe that its parent holds open."""
 
 
+_is_looked_after = False
+
+
 def end_with_parent() -> None:
     """Ends this process when its parent is gone, if the parent asked for that."""
+    global _is_looked_after
     if os.environ.pop(ENDS_WITH_STDIN, ""):
+        _is_looked_after = True
 
         def watch() -> None:
             while os.read(0, 1):
@@ -163,6 +171,15 @@ def end_with_parent() -> None:
             os._exit(128 + signal.SIGHUP)
 
         threading.Thread(target=watch, daemon=True).start()
+
+
+def die_with_parent() -> None:
+    """On Linux, has the system kill this process when its parent is gone, even if suspended.
+
+    The parent is the thread that has started this process: its main thread, or this dies early.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @contextlib.contextmanager
@@ -196,6 +213,6 @@ def _watch(reading: socket.socket, stop: Stop) -> None:
                 if seen and _is_echo(number[0]):
                     continue
                 seen += 1
-                if seen > 1:
+                if seen > 1 and not _is_looked_after:
                     stop._end(Interrupted(number[0], at_once=True))
                 stop._noted(number[0])

@@ -21,7 +21,7 @@ from runner.inspection import (
 )
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
-from runner.run_folder import pulse
+from runner.run_folder import pulse, supervised
 from runner.runs.request import Request, Results
 
 _LOOK_SECONDS = 0.5
@@ -81,7 +81,7 @@ def _one(folder: Path, line: Line) -> Results:
     """Says all about one run: how good it is, too, and where its time went."""
     run = run_data.read(folder, rows=False)
     console.say(run_page.sentence(run))
-    console.say("\n".join(_shown([line], is_one=True)))
+    console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(folder)]))
     if found := run_page.results(run):
         shown = [found["head"], *found["rows"][:12]]
         console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
@@ -96,6 +96,7 @@ def _one(folder: Path, line: Line) -> Results:
         "metrics": records.plain(last[0].metrics) if last else {},
         "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
         "goodput": run.ledger.as_dict() if run.ledger else None,
+        "workers": supervised.read(folder),
         "model_dir": str(run.folder),
     }
 

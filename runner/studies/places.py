@@ -137,12 +137,12 @@ class Here:
 
 def room(jobs: int, trials: int) -> Room:
     """What this machine has room for; `jobs`: what the user wants, 0 for as many as fit."""
-    gpus, cores = _gpus(), len(os.sched_getaffinity(0))
-    count = min(jobs or len(gpus) or cores, max(trials, 1))
-    return Room(count, max(cores // count, 1) if count > 1 else 0, gpus)
+    found, cores = gpus(), len(os.sched_getaffinity(0))
+    count = min(jobs or len(found) or cores, max(trials, 1))
+    return Room(count, max(cores // count, 1) if count > 1 else 0, found)
 
 
-def _gpus() -> list[str]:
+def gpus() -> list[str]:
     """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. TensorFlow is not asked."""
     if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [each for each in given.split(",") if each.strip() not in ("", "-1")]

@@ -1,0 +1,210 @@
+"""Where the supervisors of a run meet: files in `workers/` of its folder. No TensorFlow.
+
+Each machine has one supervisor. It holds `machine-<n>/`, and says there what it offers; its claim
+is its sign of life. A generation is a set of workers that train together: whoever is first of those
+present proposes one, in a file that is created once. How it ended is another such file, so that
+all do the same next. Ages are measured by the clock of the machine that looks.
+"""
+
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from runner.core import console, files, layout
+from runner.errors import RunnerError
+from runner.run_folder import claim, claim_file
+
+SILENT_SECONDS = 20.0
+"""A supervisor of another machine that gives no sign of life for so long is gone."""
+
+Doing = Literal["ready", "running", "resting"]
+
+
+class Supervisor(NamedTuple):
+    """What a supervisor that is alive says of itself.
+
+    Attributes:
+        machine: Its place in the list of machines.
+        token: Tells it from earlier ones of the same place.
+        doing: `ready` for the next generation, or not.
+        hosts: The addresses that it offers for workers.
+    """
+
+    machine: int
+    token: str
+    doing: Doing
+    hosts: tuple[str, ...]
+
+
+class Generation(NamedTuple):
+    """Workers that train together.
+
+    Attributes:
+        number: From 1, over all commands.
+        members: The supervisors that take part, in the order of their workers.
+    """
+
+    number: int
+    members: tuple[Supervisor, ...]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses of all workers; the first one's is the chief."""
+        return [host for member in self.members for host in member.hosts]
+
+    def workers(self, machine: int) -> list[int]:
+        """The numbers of a machine's workers."""
+        before = 0
+        for member in self.members:
+            if member.machine == machine:
+                return list(range(before, before + len(member.hosts)))
+            before += len(member.hosts)
+        return []
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How a generation ended, which all of its supervisors follow.
+
+    Attributes:
+        then: What comes next: `leave` the run with `code`; `restart` after a failure; `regroup`,
+            once all is saved.
+        code: The exit code, of the command or of the worker that failed.
+        reason: Why, for a person.
+        worker: The number of the worker that was the cause, if it was one.
+        refused: A number of workers that the run cannot have; 0: none.
+    """
+
+    then: Literal["leave", "restart", "regroup"]
+    code: int = 0
+    reason: str = ""
+    worker: int | None = None
+    refused: int = 0
+
+
+class Meeting:
+    """The meeting place, as one supervisor uses it.
+
+    Args:
+        folder: The run's folder.
+        machine: The place of this machine in the list.
+        token: This supervisor's, as its claim has it.
+        clock: Seconds, for tests to inject.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        machine: int,
+        token: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.machine, self.token = machine, token
+        self._folder = folder / layout.WORKERS
+        self._silence = claim.Silence(SILENT_SECONDS, clock)
+
+    def say(self, doing: Doing, hosts: Sequence[str] = ()) -> None:
+        """Tells the others what this supervisor does and offers."""
+        said = {"token": self.token, "doing": doing, "hosts": list(hosts)}
+        files.write_json(_place(self._folder, self.machine) / _OFFER, said)
+
+    def present(self) -> list[Supervisor]:
+        """The supervisors that are alive, by machine; this one, too."""
+        found = []
+        for place in self._folder.glob(f"{_MACHINE}*"):
+            number = place.name.removeprefix(_MACHINE)
+            seen = claim_file.look(place / layout.CLAIM) if number.isdigit() else None
+            if seen is None or self._is_gone(place / layout.CLAIM, seen.holder.token):
+                continue
+            said = _read(place / _OFFER)
+            if said and said.get("token") == seen.holder.token:
+                hosts = tuple(said["hosts"])
+                found.append(Supervisor(int(number), said["token"], said["doing"], hosts))
+        return sorted(found)
+
+    def _is_gone(self, path: Path, token: str) -> bool:
+        if token == self.token:
+            return False
+        return claim_file.abandoned(path) or self._silence.has_lasted(path)
+
+    def newest(self) -> Generation | None:
+        """The last generation that was proposed."""
+        names = (re.fullmatch(r"generation-(\d+)\.json", each.name) for each in self._listed())
+        number = max((int(name[1]) for name in names if name), default=0)
+        said = _read(self._path(number)) if number else None
+        if not said:
+            return None
+        made = [Supervisor(**{**each, "hosts": tuple(each["hosts"])}) for each in said["members"]]
+        return Generation(number, tuple(made))
+
+    def _listed(self) -> list[Path]:
+        return list(self._folder.glob("generation-*.json"))
+
+    def propose(self, number: int, members: Sequence[Supervisor]) -> None:
+        """Proposes a generation; what another has proposed before counts instead."""
+        said = {"members": [each._asdict() for each in members]}
+        if self._create(self._path(number), said):
+            for path in self._listed():  # the last few are kept, for a person
+                found = re.match(r"generation-(\d+)", path.name)
+                if found and int(found[1]) < number - _KEPT:
+                    path.unlink(missing_ok=True)
+
+    def declare(self, generation: Generation, verdict: Verdict) -> bool:
+        """Says how a generation ended; False if another has said so before, which counts."""
+        return self._create(self._path(generation.number, ".end"), dataclasses.asdict(verdict))
+
+    def verdict(self, generation: Generation) -> Verdict | None:
+        """How a generation ended, if it has."""
+        said = _read(self._path(generation.number, ".end"))
+        return Verdict(**said) if said else None
+
+    def absent(self, generation: Generation) -> list[Supervisor]:
+        """The members of a generation that are gone, or have been started anew."""
+        alive = {each.token for each in self.present()}
+        return [each for each in generation.members if each.token not in alive]
+
+    def _path(self, number: int, suffix: str = "") -> Path:
+        return self._folder / f"generation-{number}{suffix}.json"
+
+    def _create(self, path: Path, value: Any) -> bool:
+        """Writes a file that is never written again; False if it is there."""
+        offer = path.with_name(f".{path.name}.{self.token}.tmp")
+        files.write_json(offer, value)
+        try:
+            return claim_file.publish(offer, path)
+        finally:
+            offer.unlink(missing_ok=True)
+
+
+_MACHINE = "machine-"
+_OFFER = "offer.json"
+_KEPT = 5
+
+
+def _place(folder: Path, machine: int) -> Path:
+    return folder / f"{_MACHINE}{machine}"
+
+
+def _read(path: Path) -> Any | None:
+    """A file of the meeting; None where it is missing, or out of reach for the moment."""
+    with contextlib.suppress(OSError, RunnerError):
+        return files.read_json(path)
+    return None
+
+
+@contextlib.contextmanager
+def joined(folder: Path, machine: int, *, note: console.Note = console.say) -> Iterator[Meeting]:
+    """Within the block, this process is the supervisor of a machine in the run's folder.
+
+    Raises:
+        RunnerError: another supervisor of this machine is alive.
+    """
+    place = _place(folder / layout.WORKERS, machine)
+    with claim.claimed(place, note=note, instead="--task_index", patience=SILENT_SECONDS):
+        seen = claim_file.look(place / layout.CLAIM)
+        yield Meeting(folder, machine, seen.holder.token if seen else "")

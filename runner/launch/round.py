@@ -1,0 +1,183 @@
+"""One generation of workers on one machine: from their start to what ended it. No TensorFlow."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from runner.core import signals, text
+from runner.launch import rules
+from runner.launch.membership import Generation, Meeting, Verdict
+from runner.launch.worker import Place, Worker, ending
+
+_FINAL = (2, 3, 4, 5)  # the same command would end so again
+_SETTLE_SECONDS = 1.0  # after the first end: others may say more
+_CRASH_GRACE_SECONDS = 5.0  # nothing can be saved once a worker is missing
+_STUCK_SECONDS = 8.0  # without a sign of life: longer than between two, shorter than TensorFlow's
+_SILENT_SECONDS = 60.0
+_GRACE_SECONDS = 120.0
+_STOPPED = {
+    128 + signal.SIGTERM: signal.SIGTERM,
+    -signal.SIGTERM: signal.SIGTERM,  # before it could serve signals
+    128 + signal.SIGINT: signal.SIGINT,
+    -signal.SIGINT: signal.SIGINT,
+}
+
+
+class Round:
+    """The workers of this machine in one generation.
+
+    Args:
+        generation: All workers.
+        meeting: Where it was agreed on.
+        command: What each worker runs.
+        places: This machine's workers.
+        clock: Seconds, for tests to inject.
+
+    Attributes:
+        workers: This machine's.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        meeting: Meeting,
+        command: Sequence[str],
+        places: Sequence[Place],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.generation = generation
+        self._meeting = meeting
+        self._clock = clock
+        self._began = clock()
+        self._first_end: float | None = None
+        self._seen: Verdict | None = None
+        self._looked = 0.0
+        self._formed = False
+        self.workers = [Worker(command, place, clock=clock) for place in places]
+
+    @property
+    def has_chief(self) -> bool:
+        """Whether the chief is one of this machine's workers."""
+        return any(worker.place.number == 0 for worker in self.workers)
+
+    @property
+    def has_formed(self) -> bool:
+        """Whether this machine's workers have found all the others."""
+        self._formed = self._formed or all(worker.has_formed for worker in self.workers)
+        return self._formed
+
+    @property
+    def has_progressed(self) -> bool:
+        """Whether it has trained a step."""
+        return any(worker.shows.get("step") is not None for worker in self.workers)
+
+    def decided(self, seconds: float = 0.5) -> Verdict | None:
+        """The verdict that another supervisor, or this one, has declared; asked now and then."""
+        if self._seen is None and self._clock() - self._looked >= seconds:
+            self._looked = self._clock()
+            self._seen = self._meeting.verdict(self.generation)
+        return self._seen
+
+    def ended(self) -> Verdict | None:
+        """What follows from the workers that have ended."""
+        codes = {worker.place.number: worker.code for worker in self.workers}
+        if codes.get(0) == 0:
+            return Verdict("leave", 0)
+        bad = {index: code for index, code in codes.items() if code}
+        if not bad:
+            return None
+        for index, code in bad.items():
+            if code in _FINAL:
+                return Verdict("leave", code, self._reason(index), index)
+        if self._first_end is None:
+            self._first_end = self._clock()
+        if self._clock() - self._first_end < _SETTLE_SECONDS:
+            return None
+        for index, code in bad.items():
+            if code in _STOPPED:
+                number = _STOPPED[code]
+                return Verdict("leave", 128 + number, f"worker {index} got {number.name}", index)
+        index = min(bad, key=lambda each: (bad[each] > 0, each))  # a signal says more than an error
+        if bad[index] > 0 and (quiet := self._quiet(_STUCK_SECONDS)):
+            return quiet
+        return Verdict("restart", bad[index], self._reason(index), index)
+
+    def silent(self, folder: Path) -> Verdict | None:
+        """What follows from a worker that does nothing, or has not found the others in time.
+
+        Args:
+            folder: The run's, whose rules say how long that may take.
+        """
+        if self.has_formed:
+            return self._quiet(_SILENT_SECONDS)
+        age = self._clock() - self._began
+        late = age > rules.START_SECONDS and age > rules.Rules.of(folder).to_form
+        return self._not_formed(age) if late else None
+
+    def _quiet(self, seconds: float) -> Verdict | None:
+        running = [worker for worker in self.workers if worker.code is None and worker.shows]
+        quiet, worker = max(
+            ((worker.silent_for, worker) for worker in running),
+            key=lambda pair: pair[0],
+            default=(0.0, None),
+        )
+        if worker is None or quiet <= seconds:
+            return None
+        index = worker.place.number
+        reason = f"worker {index} gave no sign of life for {text.duration(quiet)}"
+        return Verdict("restart", 1, reason, index)
+
+    def _not_formed(self, age: float) -> Verdict:
+        missing = [worker for worker in self.workers if not worker.has_formed]
+        number = min(missing, key=lambda each: bool(each.shows)).place.number
+        reason = f"worker {number} had not found the others after {text.duration(age)}"
+        return Verdict("restart", 1, reason, number)
+
+    def absent(self) -> Verdict | None:
+        """What follows from supervisors that are gone."""
+        for member in self._meeting.absent(self.generation):
+            index = self.generation.workers(member.machine)[0]
+            reason = f"the supervisor of worker {index} on {member.hosts[0]} is gone"
+            return Verdict("restart", 1, reason, index)
+        return None
+
+    def _reason(self, index: int) -> str:
+        worker = next(each for each in self.workers if each.place.number == index)
+        assert worker.code is not None
+        words = f": {worker.last_words}" if worker.last_words else ""
+        return f"worker {index} {ending(worker.code)}{words}"
+
+    @contextlib.contextmanager
+    def watched(self, stop: signals.Stop) -> Iterator[None]:
+        """Within the block, a second signal kills the workers; whatever ends it kills them, too."""
+        try:
+            with stop.abandoning(lambda _: self._kill()):
+                yield
+        finally:
+            self._kill()
+
+    def _kill(self) -> None:
+        for worker in self.workers:
+            if worker.code is None:
+                worker.process.kill()
+
+    def end(self, verdict: Verdict) -> None:
+        """Ends the workers: in order where they can save, soon where they cannot, or are done."""
+        saves = verdict.then == "regroup" or verdict.code in _STOPPED
+        grace = _GRACE_SECONDS if saves and self.has_formed else _CRASH_GRACE_SECONDS
+        if verdict.then != "leave" or verdict.code:  # else they end by themselves
+            number = verdict.code - 128 if saves else signal.SIGTERM
+            for worker in self.workers:
+                if worker.code is None:
+                    worker.send(number)
+        deadline = self._clock() + grace
+        for worker in self.workers:
+            worker.end(deadline)
+
+    @property
+    def printed(self) -> str:
+        """What the chief printed on stdout, if it is one of this machine's."""
+        return "".join(worker.printed for worker in self.workers if worker.place.number == 0)

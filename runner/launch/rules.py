@@ -1,0 +1,79 @@
+"""When a supervisor waits, starts again and gives up. No TensorFlow."""
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from runner.core import layout, text
+
+_HOUR = 3600.0
+
+
+START_SECONDS = 120.0  # to import and to build what has to be there before workers connect
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Those of a run: the fields of `RunConfig.workers`, see there.
+
+    Attributes:
+        timeout: `RunConfig.workers_timeout`, the seconds that workers wait for each other.
+    """
+
+    rest_seconds: float = 60.0
+    restarts_an_hour: int = 10
+    idle_starts: int = 2
+    timeout: float = 600.0
+
+    @property
+    def to_form(self) -> float:
+        """Seconds that workers have to find each other, from their start."""
+        return self.timeout + START_SECONDS
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Those of the run in `folder`, as its chief has written them; the defaults before that."""
+        try:
+            run = yaml.safe_load((folder / layout.PARAMS).read_text(encoding="utf-8"))["run"]
+            given: Mapping[str, Any] = run.get("workers") or {}
+            found = {name: given[name] for name in _FIELDS if name in given}
+            return cls(**found, timeout=float(run.get("workers_timeout", cls.timeout)))
+        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
+            return cls()
+
+
+_FIELDS = ("rest_seconds", "restarts_an_hour", "idle_starts")
+
+
+class Patience:
+    """Counts failures, and says when there were too many.
+
+    Args:
+        clock: Seconds, for tests to inject.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: deque[float] = deque()
+        self._idle = 0
+
+    def count(self, *, progressed: bool) -> None:
+        """Another start has failed, which has trained a step or not."""
+        self._failures.append(self._clock())
+        self._idle = 0 if progressed else self._idle + 1
+
+    def ends(self, rules: Rules, *, progressed: bool) -> str:
+        """Why there should be no start after this one, which has failed; empty: there may be."""
+        since = self._clock() - _HOUR
+        if not progressed and self._idle + 1 >= rules.idle_starts:
+            starts = text.counted(rules.idle_starts, "start")
+            return f"{starts} in a row ended without a step (WorkersConfig.idle_starts)"
+        if sum(time > since for time in self._failures) >= rules.restarts_an_hour:
+            restarts = text.counted(rules.restarts_an_hour, "restart")
+            return f"after {restarts} in an hour (WorkersConfig.restarts_an_hour)"
+        return ""

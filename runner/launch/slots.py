@@ -1,0 +1,65 @@
+"""The places for workers on one machine: their addresses, their GPUs, and which of them rest."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from runner.errors import ConfigError
+from runner.launch import ports
+
+_LOOPBACK = "127.0.0.1"
+
+
+class Slots:
+    """Where this machine's workers can run.
+
+    A worker that failed may fail again, for the same reason; where others can do without it, its
+    slot rests.
+
+    Args:
+        count: How many there are.
+        host: The address, with a port if one is given; empty: only this machine needs to reach it.
+        gpus: The GPUs that they share, as CUDA_VISIBLE_DEVICES names them; empty: none.
+        clock: Seconds, for tests to inject.
+
+    Raises:
+        ConfigError: there are GPUs, but not one for each slot.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        host: str = "",
+        *,
+        gpus: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if 0 < len(gpus) < count:
+            raise ConfigError(
+                f"--workers={count}: this machine has {len(gpus)} GPUs, and each worker needs one; "
+                "CUDA_VISIBLE_DEVICES= in the environment trains on the CPUs"
+            )
+        self._host = host or _LOOPBACK
+        self._gpus = list(gpus)
+        self._clock = clock
+        self._awake_from = [0.0] * count
+
+    @property
+    def awake(self) -> list[int]:
+        """Those that do not rest."""
+        now = self._clock()
+        return [slot for slot, time in enumerate(self._awake_from) if time <= now]
+
+    def rest(self, slot: int, seconds: float) -> None:
+        """Leaves a slot empty for a while."""
+        self._awake_from[slot] = self._clock() + seconds
+
+    def addresses(self, count: int) -> list[str]:
+        """So many addresses, each with a port that was free a moment ago if none was given."""
+        if ":" in self._host:
+            return [self._host] * count
+        return [f"{self._host}:{port}" for port in ports.free(count)]
+
+    def gpus(self, slot: int) -> str | None:
+        """The GPUs of a slot; None if it may see all that there are."""
+        count = len(self._awake_from)
+        return ",".join(self._gpus[slot::count]) if count > 1 and self._gpus else None

@@ -1,0 +1,261 @@
+"""Keeps the workers of a run going: ends the rest when one ends, and starts again.
+
+As torchrun's agent: whatever happens to one worker ends its generation, and the next one is of
+those that are there then. A start is an ordinary resume. Unlike there, what failed rests for a
+while where the others are enough, a worker that comes back waits for a commit, and only failures
+count as restarts. No TensorFlow.
+"""
+
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core import console, layout, signals, text
+from runner.errors import ConfigError, DivergedError, RunnerError
+from runner.launch import membership
+from runner.launch.bounds import Bounds
+from runner.launch.gathering import Gathering
+from runner.launch.membership import Generation, Meeting, Verdict
+from runner.launch.record import Record
+from runner.launch.round import Round
+from runner.launch.rules import Patience, Rules
+from runner.launch.slots import Slots
+from runner.launch.stragglers import Stragglers
+from runner.launch.worker import Place
+from runner.run_folder import watch
+
+_POLL_SECONDS = 0.1
+_LOOK_SECONDS = 1.0  # from one look at what others have written to the next
+_STRAGGLERS_SECONDS = 10.0
+_PREEMPTED = 128 + signal.SIGTERM
+_STOPS = (_PREEMPTED, 128 + signal.SIGINT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be supervised.
+
+    Attributes:
+        command: What each worker runs; the environment says which one it is.
+        folder: The run's.
+        bounds: How many workers there may be.
+        slots: Where those of this machine can run.
+        names: What the machines are called.
+        machine: Which of them is this one.
+    """
+
+    command: Sequence[str]
+    folder: Path
+    bounds: Bounds
+    slots: Slots
+    names: Sequence[str] = ("",)
+    machine: int = 0
+
+
+def supervise(plan: Plan, stop: signals.Stop) -> int:
+    """Trains with the workers of the plan; the exit code, that of the chief.
+
+    Raises:
+        RunnerError: there were too few workers, or too many failures.
+        signals.Interrupted: a signal came; all workers have ended.
+    """
+    with membership.joined(plan.folder, plan.machine) as place, stop.deferred():
+        return _Supervisor(plan, place, stop).run()
+
+
+class _Supervisor:
+    """The supervisor of one machine."""
+
+    def __init__(self, plan: Plan, place: Meeting, stop: signals.Stop) -> None:
+        self._plan = plan
+        self._meeting = place
+        self._stop = stop
+        self._gathering = Gathering(place, plan.bounds, plan.slots, plan.names, pause=self._pause)
+        self._patience = Patience()
+        self._record = Record(plan.folder, plan.bounds.least, plan.bounds.most)
+        self._fits = 0  # a number of workers that has worked
+
+    def run(self) -> int:
+        while True:
+            rules = Rules.of(self._plan.folder)
+            generation = self._gathering.next(rules.timeout)
+            slots = self._plan.slots.awake
+            verdict, printed, progressed = self._serve(generation, slots)
+            if verdict.then == "leave" or self._stop.requested:
+                return self._leave(verdict, printed)
+            self._prepare(generation, slots, verdict, progressed=progressed)
+
+    def _pause(self) -> None:
+        """Between two looks, while no worker runs."""
+        self._stop.check()
+        time.sleep(_POLL_SECONDS)
+
+    def _serve(self, generation: Generation, slots: Sequence[int]) -> tuple[Verdict, str, bool]:
+        """Runs a generation: how it ended, what the chief printed, whether a step was trained."""
+        self._meeting.say("running")
+        hosts, folder = generation.hosts, self._plan.folder / layout.WORKERS
+        places = [
+            Place(index, hosts, folder, self._plan.slots.gpus(slot))
+            for index, slot in zip(generation.workers(self._plan.machine), slots, strict=False)
+        ]
+        one = Round(generation, self._meeting, self._plan.command, places)
+        with one.watched(self._stop):
+            if one.has_chief:
+                self._record.state("forming", generation)
+            verdict = _Watch(self._plan, one, self).verdict()
+            one.end(verdict)
+        return verdict, one.printed, one.has_progressed
+
+    def formed(self, one: Round, slow: Sequence[str] = ()) -> None:
+        """The workers have found each other, or some of them have become slow."""
+        self._fits = len(one.generation.hosts)
+        if one.has_chief:
+            self._record.state("running", one.generation, slow)
+
+    def judged(self, one: Round, verdict: Verdict) -> Verdict:
+        """What this supervisor says about the end of a generation, after its rules."""
+        size = len(one.generation.hosts)
+        is_refused = verdict.code == ConfigError.exit_code and self._fits not in (0, size)
+        others = self._plan.bounds.best(size, {*self._gathering.refused, size})
+        if is_refused and others and not one.has_formed:
+            return dataclasses.replace(verdict, then="restart", refused=size)
+        if verdict.then != "restart":
+            return verdict
+        rules = Rules.of(self._plan.folder)
+        if why := self._patience.ends(rules, progressed=one.has_progressed):
+            reason = f"{verdict.reason}; giving up {why}"
+            return dataclasses.replace(verdict, then="leave", code=1, reason=reason)
+        return verdict
+
+    def declare(self, one: Round, verdict: Verdict) -> Verdict:
+        """Tells the others; the verdict that counts."""
+        if self._meeting.declare(one.generation, verdict):
+            self._record.ended(one.generation, verdict)
+            return verdict
+        return self._meeting.verdict(one.generation) or verdict
+
+    def stopped(self, one: Round) -> Verdict | None:
+        """What follows from a signal to this process: if the others are enough, they go on."""
+        number = self._stop.number
+        if number is None:
+            return None
+        others = len(one.generation.hosts) - len(one.workers)
+        name = self._plan.names[self._plan.machine]
+        if number == signal.SIGTERM and self.best(others):
+            return Verdict("regroup", 128 + number, f"{name} got SIGTERM, and leaves")
+        return Verdict("leave", 128 + number, f"the supervisor got {signal.Signals(number).name}")
+
+    def best(self, available: int) -> int:
+        """How many of so many workers to take; 0: they are too few."""
+        return self._plan.bounds.best(available, self._gathering.refused)
+
+    def available(self, one: Round) -> int:
+        """How many workers there would be if all that wait were taken in."""
+        tokens = {member.token for member in one.generation.members}
+        offers = [
+            len(each.hosts)
+            for each in self._meeting.present()
+            if each.doing == "ready" and each.token not in tokens
+        ]
+        idle = len(self._plan.slots.awake) - len(one.workers)
+        return len(one.generation.hosts) + sum(offers) + max(idle, 0)
+
+    def _prepare(
+        self, generation: Generation, slots: Sequence[int], verdict: Verdict, *, progressed: bool
+    ) -> None:
+        """Gets ready for the next generation."""
+        if verdict.refused:
+            self._gathering.refused.add(verdict.refused)
+            console.say(f"a run of {verdict.refused} workers is refused; trying fewer")
+            return
+        if verdict.then == "regroup":
+            console.say(f"{verdict.reason}; all is saved, starting again")
+            return
+        self._patience.count(progressed=progressed)
+        own = generation.workers(self._plan.machine)
+        seconds = Rules.of(self._plan.folder).rest_seconds
+        rests = ""
+        if verdict.worker in own and seconds and self.best(len(generation.hosts) - 1):
+            self._plan.slots.rest(slots[own.index(verdict.worker)], seconds)
+            rests = f", without it for {text.duration(seconds)}"
+        console.say(f"{verdict.reason}; starting again{rests}")
+
+    def _leave(self, verdict: Verdict, printed: str) -> int:
+        """Ends as the run has ended."""
+        sys.stdout.write(printed)
+        sys.stdout.flush()
+        code = 128 + self._stop.number if self._stop.number else verdict.code
+        if code in _STOPS and not printed:
+            raise signals.Interrupted(code - 128)
+        if code in (0, *_STOPS):
+            return code
+        if printed or verdict.worker == 0:
+            console.say(f"runner: {verdict.reason}", style="red")
+            return code
+        kinds = {2: ConfigError, 3: DivergedError}
+        raise kinds.get(code, RunnerError)(verdict.reason)
+
+
+class _Watch:
+    """Watches one generation until it ends."""
+
+    def __init__(self, plan: Plan, one: Round, owner: _Supervisor) -> None:
+        self._plan = plan
+        self._round = one
+        self._owner = owner
+        self._looked = self._counted = time.monotonic()
+        self._has_formed = False
+        self._commit: watch.Glance | None = None
+        folder = plan.folder / layout.WORKERS
+        self._stragglers = Stragglers(folder, one.generation.hosts)
+
+    def verdict(self) -> Verdict:
+        """How the generation ended, for all."""
+        while True:
+            if decided := self._round.decided():
+                return decided
+            found = self._owner.stopped(self._round) or self._round.ended() or self._looks()
+            if found:
+                return self._owner.declare(self._round, self._owner.judged(self._round, found))
+            time.sleep(_POLL_SECONDS)
+
+    def _looks(self) -> Verdict | None:
+        """What follows from files, which are looked at less often."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return None
+        self._looked = now
+        if self._round.has_formed and not self._has_formed:
+            self._has_formed = True
+            self._owner.formed(self._round)
+        if self._has_formed and self._round.has_chief and now - self._counted > _STRAGGLERS_SECONDS:
+            self._counted = now
+            self._name_stragglers()
+        silent = self._round.silent(self._plan.folder)
+        return silent or self._round.absent() or self._returned()
+
+    def _name_stragglers(self) -> None:
+        if self._stragglers.look():
+            for line in self._stragglers.found:
+                console.say(line)
+            self._owner.formed(self._round, self._stragglers.found)
+
+    def _returned(self) -> Verdict | None:
+        """What follows from workers that could be taken in: at a commit, all start anew."""
+        if not (self._round.has_chief and self._has_formed):
+            return None
+        size, available = len(self._round.generation.hosts), self._owner.available(self._round)
+        best = self._owner.best(available)
+        if best <= size:
+            self._commit = None
+        elif self._commit is None:
+            self._commit = watch.Glance(self._plan.folder / layout.CHECKPOINT)
+            self._commit.changed()
+            more = text.counted(best - size, "worker")
+            console.say(f"{more} can be taken in, which happens after the next commit")
+        elif self._commit.changed():
+            return Verdict("regroup", _PREEMPTED, f"from {size} to {best} workers")
+        return None

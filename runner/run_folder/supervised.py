@@ -1,0 +1,37 @@
+"""`workers/supervisor.json`: who takes part in a run of several workers. No TensorFlow."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from runner.core import files, layout, text
+from runner.errors import RunnerError
+
+_SHOWN = 5
+
+
+def read(model_dir: Path) -> dict[str, Any] | None:
+    """What it says of the run in `model_dir`; None if that never had a supervisor.
+
+    Returns:
+        `state`: `forming`, `running`, `regrouping`, `restarting` or `ended`; `generation`: its
+        number; `hosts`: the workers' addresses, the chief's first; `least` and `most`: how many
+        there may be; `slow`: what is said about slow workers; `restarts`: the last hundred, each
+        with `time` (seconds since the epoch), `generation`, `workers` (how many there were),
+        `worker` (the number of the one that was the cause, or null), `code` and `reason`.
+    """
+    with contextlib.suppress(OSError, RunnerError):
+        found = files.read_json(model_dir / layout.WORKERS / layout.SUPERVISOR)
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def lines(model_dir: Path) -> list[str]:
+    """The same for a person: the workers, who is slow, the last restarts."""
+    found = read(model_dir)
+    if not found:
+        return []
+    hosts, restarts = found["hosts"], found["restarts"]
+    again = text.counted(len(restarts), "restart") if restarts else "no restart"
+    said = [f"{text.counted(len(hosts), 'worker')} ({text.some(hosts)}), {found['state']}; {again}"]
+    return [*said, *found["slow"], *(f"  {row['reason']}" for row in restarts[-_SHOWN:])]
