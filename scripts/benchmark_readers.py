@@ -26,8 +26,6 @@ LENGTHS = (
     "EpochsConfig.train = 1000",
     "TrainerConfig.steps_per_loop = 10",
     "TrainerConfig.summary_interval = 10",
-    "RunConfig.evaluation_sets = ()",
-    "PlateauConfig.higher = ()",
 )
 PREEMPTED = 143
 
@@ -85,8 +83,8 @@ def trained(reader: str, seed: int, flags: argparse.Namespace) -> dict[str, floa
 def command(mode: str, run: Path, params: list[str]) -> list[str]:
     """The command of a mode."""
     given = [f"--gin_params={each}" for each in params]
-    file = "--gin_file=squad_match_lstm.gin"
-    return [sys.executable, "-m", "runner", f"--mode={mode}", file, f"--model_dir={run}", *given]
+    given += ["--gin_file=squad_match_lstm.gin", "--params_override=run.evaluation_sets=[]"]
+    return [sys.executable, "-m", "runner", f"--mode={mode}", f"--model_dir={run}", *given]
 
 
 def train(words: list[str], run: Path, seconds: float) -> None:
