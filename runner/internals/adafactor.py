@@ -104,6 +104,15 @@ class Adafactor(tf_keras.optimizers.legacy.Optimizer):
     def _resource_apply_dense(
         self, grad: tf.Tensor, var: tf.Variable, apply_state: Any = None
     ) -> tf.Operation:
+        return self._updated(grad, var, apply_state)
+
+    def _resource_apply_sparse(
+        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Any = None
+    ) -> tf.Operation:
+        dense = tf.scatter_nd(indices[:, tf.newaxis], grad, tf.shape(var, indices.dtype))
+        return self._updated(dense, var, apply_state)
+
+    def _updated(self, grad: tf.Tensor, var: tf.Variable, apply_state: Any) -> tf.Operation:
         options, known = self._options, apply_state[var.device, var.dtype.base_dtype]
         rate, update = known["lr_t"], self._scaled(grad, var, known["decay"])
         update /= tf.maximum(1.0, _rms(update) / options["clipping_threshold"])
@@ -116,12 +125,6 @@ class Adafactor(tf_keras.optimizers.legacy.Optimizer):
         if options["weight_decay"] and (pattern is None or re.search(pattern, var.name)):
             update += rate * options["weight_decay"] * var
         return var.assign_sub(update, use_locking=self._use_locking)
-
-    def _resource_apply_sparse(
-        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Any = None
-    ) -> tf.Operation:
-        dense = tf.scatter_nd(indices[:, tf.newaxis], grad, tf.shape(var, indices.dtype))
-        return self._resource_apply_dense(dense, var, apply_state)
 
     def _scaled(self, grad: tf.Tensor, var: tf.Variable, decay: tf.Tensor) -> tf.Tensor:
         """The gradient over the root of its second moment."""
