@@ -14,6 +14,7 @@ from runner import errors
 from runner.core import console, layout, signals, user_code
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
 from runner.run_folder import status
+from runner.storage import urls
 
 
 class Ending:
@@ -81,7 +82,7 @@ class Ending:
             "status": status.after(error),
             "step": self._stop.step,
             "reason": user_code.summary(error),
-            **({"model_dir": str(self._model_dir)} if self._model_dir else {}),
+            **({"model_dir": urls.shown(self._model_dir)} if self._model_dir else {}),
         }
 
 

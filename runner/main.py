@@ -76,6 +76,7 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
         if given.workers and not elsewhere:
             from runner.launch import elastic
 
+            modes.check_shared(given.model_dir)
             command = command_line.arguments(flags.for_worker(given))
             return elastic.supervise(given, command, stop)
         results = _run(given, stop)

@@ -2,20 +2,18 @@
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import errors
+from runner import elsewhere, errors
 from runner.core import console, layout, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
 from runner.runs.request import Outcome, Request
+from runner.storage import urls
 
 # A mode imports what it runs when it is called: the table is there without TensorFlow.
-
-_URL = re.compile(r"([a-z][a-z0-9+]+:)/")  # a Path has made one slash of two
 
 
 def train(request: Request) -> Outcome:
@@ -109,7 +107,7 @@ def ensemble(request: Request) -> Outcome:
     check_choice(request.select, request.metric)
     from runner.ensembles import ensemble
 
-    check_folder(request.model_dir)
+    layout.check(request.model_dir)
     with _plainly():
         return ensemble.ensemble(request)
 
@@ -168,7 +166,7 @@ def log(request: Request) -> Outcome:
     """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
     from runner.loggers import log
 
-    check_folder(request.model_dir)
+    layout.check(request.model_dir)
     to = log.names(str(request.flags.get("to") or ""))
     with _plainly():
         return Outcome(log.log(request.model_dir, to, dry_run=request.dry_run))
@@ -195,6 +193,7 @@ class Mode:
         has_folder: Whether it works in a run's folder. One that does not checks itself what it
             trains.
         begin: Called with the command's flags while TensorFlow is loaded.
+        url: What it does with a URL as its folder, see `runner.elsewhere`; empty: it takes none.
     """
 
     function: Callable[[Request], Outcome]
@@ -206,6 +205,7 @@ class Mode:
     configured: bool = True
     has_folder: bool = True
     begin: Callable[[Mapping[str, Any]], None] | None = None
+    url: str = ""
 
     @property
     def summary(self) -> str:
@@ -222,28 +222,58 @@ OWN_FLAGS = (
     *_TABLES,
 )
 MODES: Mapping[str, Mode] = {
-    "train": Mode(train, trains=True, evaluates=False, profiles=True, takes=("workers",)),
-    "eval": Mode(evaluate, trains=False, evaluates=True, takes=("checkpoint", "data", "workers")),
+    "train": Mode(
+        train, trains=True, evaluates=False, profiles=True, takes=("workers",), url=elsewhere.WRITES
+    ),
+    "eval": Mode(
+        evaluate,
+        trains=False,
+        evaluates=True,
+        takes=("checkpoint", "data", "workers"),
+        url=elsewhere.EVALUATES,
+    ),
     "train_and_eval": Mode(
-        train_and_eval, trains=True, evaluates=True, profiles=True, takes=("workers",)
+        train_and_eval,
+        trains=True,
+        evaluates=True,
+        profiles=True,
+        takes=("workers",),
+        url=elsewhere.WRITES,
     ),
     "train_and_post_eval": Mode(
-        train_and_post_eval, trains=True, evaluates=True, profiles=True, takes=("workers",)
+        train_and_post_eval,
+        trains=True,
+        evaluates=True,
+        profiles=True,
+        takes=("workers",),
+        url=elsewhere.WRITES,
     ),
-    "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True),
+    "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True, url=elsewhere.FOLLOWS),
     "predict": Mode(
         predict,
         trains=False,
         evaluates=False,
         takes=("checkpoint", "data", "output", "overwrite"),
         rehearse=_rehearse_predict,
+        url=layout.PREDICTIONS,
     ),
     "export": Mode(
-        export, trains=False, evaluates=True, takes=("checkpoint",), rehearse=_rehearse_export
+        export,
+        trains=False,
+        evaluates=True,
+        takes=("checkpoint",),
+        rehearse=_rehearse_export,
+        url=layout.EXPORT,
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
     "study": Mode(
-        study, trains=True, evaluates=True, takes=_STUDIES, rehearse=study, begin=_warm_up
+        study,
+        trains=True,
+        evaluates=True,
+        takes=_STUDIES,
+        rehearse=study,
+        begin=_warm_up,
+        url=elsewhere.WRITES,
     ),
     "init": Mode(init, trains=False, evaluates=False, configured=False),
     "ensemble": Mode(
@@ -252,8 +282,16 @@ MODES: Mapping[str, Mode] = {
         evaluates=True,
         takes=("checkpoint", "data", "runs", "select", "metric"),
         configured=False,
+        url=elsewhere.WRITES,
     ),
-    "runs": Mode(runs, trains=False, evaluates=False, configured=False, takes=("output", *_TABLES)),
+    "runs": Mode(
+        runs,
+        trains=False,
+        evaluates=False,
+        configured=False,
+        takes=("output", *_TABLES),
+        url=elsewhere.LOOKS,
+    ),
     "compare": Mode(
         compare,
         trains=False,
@@ -268,16 +306,27 @@ MODES: Mapping[str, Mode] = {
         evaluates=False,
         takes=("steps", "output", "overwrite"),
         configured=False,
+        url=layout.REPLAY,
     ),
-    "status": Mode(status, trains=False, evaluates=False, takes=("watch",), configured=False),
+    "status": Mode(
+        status,
+        trains=False,
+        evaluates=False,
+        takes=("watch",),
+        configured=False,
+        url=elsewhere.LOOKS,
+    ),
     "report": Mode(
         report,
         trains=False,
         evaluates=False,
         takes=("output", "runs", "watch"),
         configured=False,
+        url=elsewhere.LOOKS,
     ),
-    "log": Mode(log, trains=False, evaluates=False, takes=("to",), configured=False),
+    "log": Mode(
+        log, trains=False, evaluates=False, takes=("to",), configured=False, url=layout.LOGGERS
+    ),
     "find_rate": Mode(
         find_rate,
         trains=False,
@@ -308,12 +357,18 @@ def run(mode: str, request: Request) -> Outcome:
     row = MODES[mode]
     for flag in ("data", "output", "overwrite", "runs", "select", "metric"):
         check_taken(mode, flag, getattr(request, flag))
-    if not row.configured:
-        return row.function(request)
+    if row.configured:
+        _prepare(mode, row, request)
+    with elsewhere.local(mode, row.url, request) as here:
+        outcome = _run(row, here)
+    named = elsewhere.named(outcome.results, here.model_dir, request.model_dir)
+    return outcome._replace(results=named)
+
+
+def _prepare(mode: str, row: Mode, request: Request) -> None:
+    """Validates the configuration, and completes it."""
     if request.config is None:
         raise ConfigError(f"{mode} needs a configuration: give what runner.load returns")
-    if row.has_folder:
-        check_folder(request.model_dir)
     from runner import config
 
     if row.trains or request.config.trainer.optimizer_config.ema is not None:
@@ -326,6 +381,13 @@ def run(mode: str, request: Request) -> Outcome:
         check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
         if request.dry_run:
             raise ConfigError("--profile_steps and --dry_run: a dry run profiles nothing")
+
+
+def _run(row: Mode, request: Request) -> Outcome:
+    if not row.configured:
+        return row.function(request)
+    if row.has_folder:
+        layout.check(request.model_dir)
     with _plainly():
         if not request.dry_run:
             return row.function(request)
@@ -342,13 +404,17 @@ def run(mode: str, request: Request) -> Outcome:
 
 
 def check_folder(model_dir: Path) -> None:
-    """Raises if it is not, or cannot become, a local folder."""
-    if url := _URL.match(str(model_dir)):
-        raise ConfigError(
-            f"--model_dir={model_dir}: it must be a local folder; {url[1]}// is not supported (a "
-            "bucket can be mounted as a folder)"
-        )
-    layout.check(model_dir)
+    """Raises if it is not, or cannot become, a run's folder, or its URL."""
+    if urls.is_url(model_dir):
+        urls.check(model_dir, "--model_dir=")
+    else:
+        layout.check(model_dir)
+
+
+def check_shared(model_dir: str) -> None:
+    """Raises if it is not a folder that all workers can see."""
+    if urls.is_url(model_dir):
+        raise ConfigError(elsewhere.shared(model_dir))
 
 
 @contextlib.contextmanager

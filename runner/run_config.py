@@ -772,6 +772,21 @@ class RunConfig(base_config.Config):
         resume=REPORTS,
         read="elsewhere",
     )
+    mirror: str = setting(
+        "",
+        "Where the run's folder is copied to while it trains: a URL such as `s3://bucket/run`. "
+        "Training does not wait for it, but the run ends only once all is there. Empty: nowhere.",
+        resume=REPORTS,
+        read="elsewhere",
+    )
+    mirror_timeout: float = setting(
+        600.0,
+        "How many seconds the end of a run may wait until a bucket has its last state; after that "
+        "it fails and names what is missing there.",
+        allowed=SIZE,
+        resume=REPORTS,
+        read="elsewhere",
+    )
     stopping_rules: tuple[FunctionConfig, ...] = setting(
         (),
         "Asked after each evaluation: `rule(evaluations)`, all of them so far as pairs of step and "

@@ -22,6 +22,7 @@
   (`benchmark_studies.py`).
 - runs: the table of 1,000 and of 10,000 runs, first and again (`benchmark_runs.py`).
 - restarts: a worker killed -9, SIGTERM to all (`benchmark_restarts.py`).
+- mirror: training that is copied to a bucket, against training that is not.
 
 Contenders take turns, and ratios are computed within a round, so that drifts in the machine's speed
 cancel out; shown are medians, with quartiles in brackets. Such drifts last seconds, so rounds of

@@ -16,6 +16,7 @@ import benchmark_restarts
 import benchmark_rounds as rounds
 import benchmark_runs
 import benchmark_studies
+import s3_server
 from benchmark_figures import Comparison, Ratio
 
 _OTHERS = ("garden", "keras", "keras3")
@@ -212,6 +213,32 @@ def restarts(options: Options) -> Iterator[Comparison]:
         yield Comparison(what, "s", found)
 
 
+def mirror(options: Options) -> Iterator[Comparison]:
+    """Training that is copied to a bucket, whose server has one of this machine's cores.
+
+    Rounds are long: each has several checkpoints, and a copy every ten seconds.
+    """
+    case = {"model": "cnn", "loop": 10, "seconds": max(20.0, options.seconds)}
+    with s3_server.running() as (environment, bucket), tempfile.TemporaryDirectory() as folder:
+        for where, url in (("S3", f"s3://{bucket}"), ("a folder", f"file://{folder}")):
+            with (
+                rounds.Contender("contenders.py", "runner") as plain,
+                rounds.Contender("contenders.py", "mirrored", **environment) as copied,
+            ):
+                plain.begin(**case)
+                plain.take()
+                copied.begin(**case, url=url)
+                copied.take()
+                found: rounds.Rounds = {"runner": [], "mirrored": []}
+                for _ in range(options.repeats):
+                    found["runner"].append(plain.round())
+                    found["mirrored"].append(copied.round())
+                plain.end()
+                copied.end()
+            ratio = Ratio("mirrored", ("runner",), least=0.98)
+            yield Comparison(f"cnn, copied to {where}", "steps/s", found, [ratio])
+
+
 SECTIONS: dict[str, Section] = {
     "loop": loop,
     "fit": fit,
@@ -226,6 +253,7 @@ SECTIONS: dict[str, Section] = {
     "studies": studies,
     "runs": runs,
     "restarts": restarts,
+    "mirror": mirror,
 }
 
 

@@ -102,6 +102,18 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
     runner.run(_experiment(model, loop), folder, "train", train_actions=[clock])
 
 
+def mirrored(
+    folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float, url: str
+) -> None:
+    """The same, copied to a bucket."""
+    import runner
+
+    clock = Clock(pause, loop=loop, seconds=seconds)
+    config = _experiment(model, loop)
+    config.override({"run": {"mirror": f"{url}/{folder.name}"}})
+    runner.run(config, folder, "train", train_actions=[clock])
+
+
 def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
     """The runner's `fit`, with the same data and intervals as `runner`."""
     import runner
@@ -227,6 +239,7 @@ def _experiment(model: str, loop: int) -> Any:
 
 CONTENDERS: dict[str, rounds.Measure] = {
     "runner": runner,
+    "mirrored": mirrored,
     "fit": fit,
     "side_by_side": side_by_side,
     "bare": bare,

@@ -66,7 +66,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
             ["--mode=train", f"--params_override={','.join(['trainer.train_stepz=5'] * 20)}"],
             "did you",
         ),
-        (["--mode=train", "--model_dir=gs://bucket/runs"], "a bucket can be mounted as a folder"),
+        (["--mode=train", "--model_dir=s4://bucket/runs"], "did you mean s3://?"),
         (["--mode=eval", "--checkpoint=7"], "--checkpoint=7"),
         (
             ["--mode=train", "--gin.TrainerConfig.best_checkpoint_eval_metric='acuracy'"],

@@ -12,7 +12,7 @@ from runner.errors import RunnerError
 
 _LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
 
-_checks: dict[str, Callable[[], None]] = {}  # by folder
+_checks: dict[object, tuple[str, Callable[[], None]]] = {}  # folders, some with several
 
 
 @contextlib.contextmanager
@@ -27,17 +27,18 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
         check: Raises if this process may not write there.
     """
     below = os.path.join(os.path.abspath(folder), "")  # noqa: PTH100, PTH118
-    _checks[below] = check
+    key = object()
+    _checks[key] = below, check
     try:
         yield
     finally:
-        del _checks[below]
+        del _checks[key]
 
 
 def check(path: Path) -> None:
     """Raises if the check of the folder that `path` is in forbids writing or removing it."""
     text = os.path.abspath(path)  # noqa: PTH100, which takes `..` out
-    for below, ask in list(_checks.items()):
+    for below, ask in list(_checks.values()):
         if text.startswith(below):
             ask()
 

@@ -18,11 +18,19 @@ def beating(
     seconds: float = SECONDS,
     note: console.Note = console.say,
     what: str = "heartbeat",
+    waits: bool = True,
 ) -> Iterator[None]:
     """Within the block, a thread calls `beat` every `seconds`, even in long loops and evaluations.
 
     If the file system refuses a beat (a full disk, an unreachable share), that is noted once, and
     the next one is still tried. After a lost claim the thread ends.
+
+    Args:
+        beat: Called in the thread.
+        seconds: Time between two beats.
+        note: Called with a line when a beat fails.
+        what: What to call a beat in that line.
+        waits: Whether the end of the block waits for a beat that has begun.
     """
     ended = threading.Event()
 
@@ -45,4 +53,5 @@ def beating(
         yield
     finally:
         ended.set()
-        thread.join()
+        if waits:
+            thread.join()

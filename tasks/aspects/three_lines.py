@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from runner.core import console
 from runner.errors import ConfigError
+from runner.storage import data_copies
 
 MARK = "$T$"
 REPEATED = ("first", "skip", "refuse")
@@ -79,7 +80,7 @@ def read(path: str, *, repeated: str = "first", bad: str = "skip") -> list[Examp
         ConfigError: there is no such file, no example in it, or one that is refused; the message
             has all their lines.
     """
-    file = Path(path)
+    file = data_copies.local(path, "AspectData.input_path")
     if not file.is_file():
         raise ConfigError(f"AspectData.input_path: there is no file {path}")
     return list(_read(path, repeated, bad, file.stat().st_mtime_ns))
@@ -113,7 +114,7 @@ def _read(path: str, repeated: str, bad: str, changed: int) -> tuple[Example, ..
 
 def _parse(path: str) -> _Parsed:
     """Takes a file apart; after lines that are no example it goes on at the next mark."""
-    lines = _lines(Path(path))
+    lines = _lines(data_copies.local(path, "AspectData.input_path"))
     parsed = _Parsed([], [], {})
     at = 0
     while at < len(lines):

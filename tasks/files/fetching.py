@@ -26,6 +26,7 @@ from official.modeling.hyperparams import base_config
 
 from runner.core import console
 from runner.errors import ConfigError
+from runner.storage import urls
 from tasks.files import receiving
 
 
@@ -69,7 +70,9 @@ def fetch(
         if not path.exists():
             _fetch(file, path, sleep, screen)
         elif problem := _problem(path, file):
-            raise ConfigError(f"{path} {problem}; remove it to have it fetched from {file.url}")
+            raise ConfigError(
+                f"{path} {problem}; remove it to have it fetched from {urls.shown(file.url)}"
+            )
 
 
 def _check(file: RemoteFile) -> None:
@@ -119,12 +122,12 @@ def _fetch(
             return
         if not file.sha256:
             out.truncate(0)
-        screen.say(f"fetching {file.url} to {path}")
+        screen.say(f"fetching {urls.shown(file.url)} to {path}")
         receiving.receive(file.url, out, attempts=file.attempts, sleep=sleep, screen=screen)
         os.fsync(out.fileno())
         if problem := _problem(part, file):
             part.unlink()
-            raise ConfigError(f"{file.url}: the download {problem}; it was removed")
+            raise ConfigError(f"{urls.shown(file.url)}: the download {problem}; it was removed")
         part.rename(path)
 
 

@@ -13,6 +13,7 @@ import fsspec
 
 from runner.core import console, text
 from runner.errors import ConfigError, RunnerError
+from runner.storage import urls
 
 _CHUNK = 2**20
 _LONGEST_PAUSE = 60.0
@@ -57,17 +58,17 @@ def receive(
         except Exception as error:  # each fsspec driver raises its own
             if _is_final(error):
                 raise ConfigError(
-                    f"{url} cannot be fetched to {out.name}: {_text(error)}"
+                    f"{urls.shown(url)} cannot be fetched to {out.name}: {_text(error)}"
                 ) from error
             failures = 1 if _size(out) > furthest else failures + 1
             furthest = max(furthest, _size(out))
             if failures >= attempts:
                 raise RunnerError(
-                    f"{url}: {failures} attempts to fetch it to {out.name} failed,"
+                    f"{urls.shown(url)}: {failures} attempts to fetch it to {out.name} failed,"
                     f" the last one with {_text(error)}"
                 ) from error
             pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE)
-            screen.say(f"{url}: {_text(error)}; trying again in {pause:.0f} s")
+            screen.say(f"{urls.shown(url)}: {_text(error)}; trying again in {pause:.0f} s")
             sleep(pause)
         finally:
             screen.end(keep=False)
@@ -136,8 +137,10 @@ def _system(url: str) -> tuple[Any, str]:
     protocols = [protocol for protocol in ("http", "https") if f"{protocol}://" in url]
     try:
         return fsspec.url_to_fs(url, **{protocol: _http() for protocol in protocols})
-    except (ImportError, ValueError) as error:  # package missing, or unknown kind
-        raise ConfigError(f"{url}: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"{urls.shown(url)}: {urls.missing(url, error)}") from error
+    except ValueError as error:  # of an unknown kind
+        raise ConfigError(f"{urls.shown(url)}: {error}") from error
 
 
 def _http() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from runner.storage import data_copies
 from tasks.files import cached
 from tasks.images import image_folders, image_sources
 
@@ -94,7 +95,8 @@ def _chosen(stored: image_sources.Stored, source: image_sources.Source) -> np.nd
 def _keys(images: np.ndarray, index: np.ndarray, source: image_sources.Source) -> np.ndarray:
     if images.ndim > 1:
         return index
-    return np.array([os.path.relpath(path, source.input_path) for path in images[index]], object)
+    folder = data_copies.local(source.input_path, "ImageData.input_path")
+    return np.array([os.path.relpath(path, folder) for path in images[index]], object)
 
 
 def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

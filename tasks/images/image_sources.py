@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from runner import inputs
 from runner.errors import ConfigError
+from runner.storage import data_copies
 from tasks.images import cifar_files, image_folders
 
 
@@ -79,7 +80,7 @@ def reader(source: Source) -> Reader:
         ConfigError: there is no such source, a field has no effect on it, or a field that it needs
             is missing.
     """
-    path = Path(source.input_path)
+    path = data_copies.local(source.input_path, "ImageData.input_path")
     if not path.exists():
         raise ConfigError(
             f"ImageData.input_path: there is no file and no folder {path}"

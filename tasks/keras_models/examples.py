@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from runner.core import console
 from runner.errors import ConfigError
+from runner.storage import data_copies
 
 _EXPECTED = (
     "expected (x, y) or (x, y, sample_weight) of arrays, the path of an .npz file with the arrays "
@@ -87,7 +88,7 @@ def read(given: Any, where: str, group: str = "") -> Examples:
     if isinstance(given, tf.data.Dataset):
         return _dataset(given, where)
     if isinstance(given, str | Path):
-        *given, groups = _from_file(Path(given), where, group)
+        *given, groups = _from_file(data_copies.local(given, where), where, group)
     else:
         groups = ()
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):

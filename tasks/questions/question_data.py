@@ -11,6 +11,7 @@ import numpy as np
 from runner import inputs
 from runner.core import console
 from runner.errors import ConfigError
+from runner.storage import data_copies
 from tasks.files import fetching
 from tasks.questions import made_up_questions, question_tokens, question_windows, squad
 
@@ -139,7 +140,7 @@ def read(config: QuestionData) -> Questions:
     """
     _check(config)
     fetching.fetch(config.fetch)
-    files = [Path(name) for name in (config.input_path, config.vocab_file) if name]
+    files = [_local(name) for name in (config.input_path, config.vocab_file) if name]
     changed = tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
     own = [name for name in _Source._fields if name not in ("side", "changed")]
     values = {name: getattr(config, name) for name in own}
@@ -173,11 +174,15 @@ def _check(config: QuestionData) -> None:
     inputs.refuse(config, ("num_examples",), "the windows are counted")
 
 
+def _local(path: str) -> Path:
+    return data_copies.local(path, "QuestionData")
+
+
 @functools.lru_cache(maxsize=8)
 def _read(source: _Source) -> Questions:
     name = source.input_path or "the made-up questions"
     if source.input_path:
-        data = squad.read(Path(source.input_path))
+        data = squad.read(_local(source.input_path))
     else:
         count, seed = _MADE_UP[source.is_training or source.side is not None]
         data = squad.parse(made_up_questions.document(count, seed=seed), name)
@@ -187,7 +192,7 @@ def _read(source: _Source) -> Questions:
     placed = squad.place(data, source.wrong_offsets, name)
     tokens = question_tokens.tokenize(
         data,
-        files=[Path(source.input_path)] if source.input_path else [],
+        files=[_local(source.input_path)] if source.input_path else [],
         vocab_file=source.vocab_file,
         lower_case=source.lower_case,
         cache_folder=source.cache_folder,

@@ -21,6 +21,7 @@ from official.modeling.hyperparams import base_config
 
 from runner.core import console
 from runner.errors import ConfigError
+from runner.storage import data_copies
 
 PADDING, UNKNOWN = 0, 1
 _FIRST = 2  # the id of the first word
@@ -133,7 +134,9 @@ def load(
             )
         vocabulary = Vocabulary(counts, lower_case=config.lower_case)
         return Embeddings(vocabulary, config.dimension, None, 0, len(counts))
-    vectors = _read(Path(config.path), config.dimension, counts.keys())
+    vectors = _read(
+        data_copies.local(config.path, "EmbeddingConfig.path"), config.dimension, counts.keys()
+    )
     if not vectors:
         raise ConfigError(f"{config.path} has a vector for none of {len(counts):,} words")
     covered = [word for word in counts if word in vectors]

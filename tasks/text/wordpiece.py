@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from runner.errors import ConfigError
+from runner.storage import data_copies
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
@@ -54,7 +55,7 @@ class WordPiece:
     """
 
     def __init__(self, vocab_file: str, *, lower_case: bool = True) -> None:
-        self.path = Path(vocab_file)
+        self.path = data_copies.local(vocab_file, "vocab_file")
         self.lower_case = lower_case
         vocabulary = _read(self.path)
         self.size = len(vocabulary)

@@ -4,7 +4,6 @@ import io
 import itertools
 import random
 import resource
-import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -294,13 +293,24 @@ def test_a_missing_source_elsewhere_is_not_tried_again():
 
 
 @pytest.mark.parametrize(
-    ("url", "package"),
-    [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs"), ("nonsense://x", "nonsense")],
+    ("url", "line"),
+    [
+        ("s3://bucket/x", r"s3fs is not installed: pip install 'experiment-runner\[s3\]'"),
+        ("zip://x::gs://bucket/x.zip", r"pip install 'experiment-runner\[gcs\]'"),
+    ],
 )
-def test_a_kind_of_url_without_its_package_is_refused(monkeypatch, url, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=f"{url}: .*{package}"):
+def test_a_kind_of_url_without_its_package_is_refused(monkeypatch, url, line):
+    def missing(url, **options):
+        raise ImportError("Install it")
+
+    monkeypatch.setattr("fsspec.url_to_fs", missing)
+    with pytest.raises(ConfigError, match=line):
         fetch(url)
+
+
+def test_an_unknown_kind_of_url_is_refused():
+    with pytest.raises(ConfigError, match=r"nonsense://x: .*nonsense"):
+        fetch("nonsense://x")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""URLs where a mode expects folders: each gets a local folder, and results name the URL again."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runner.core import layout
+from runner.devices import cluster
+from runner.errors import ConfigError, RunnerError
+from runner.runs.request import Request
+from runner.storage import fetching, manifest, places, urls
+
+WRITES, LOOKS, READS = "writes", "looks", "reads"
+EVALUATES, FOLLOWS = "evaluates", "follows"
+"""What a mode does with a URL: it works there as a run does; it reads what tables and pages need,
+or all that the run has; it also evaluates in a folder of its own, once or while the run goes on.
+Another word is the name of the folder in it that the mode writes."""
+
+_ON_WORKERS = ("multi_worker_mirrored", "parameter_server")
+
+
+@contextlib.contextmanager
+def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
+    """The request with local folders in place of URLs, while the block lasts.
+
+    Args:
+        mode: The mode's name.
+        uses: What it does with a URL; empty: it takes none.
+        request: What the user asks for.
+
+    Raises:
+        ConfigError: a URL cannot be used, or its bucket refuses.
+        RunnerError: a bucket does not answer, or does not have all in the end.
+    """
+    if request.output and urls.is_url(request.output):
+        raise ConfigError(
+            f"--output={urls.shown(request.output)}: must be a local file; what stays in the run's "
+            "folder is copied with it"
+        )
+    with contextlib.ExitStack() as inside:
+        members = [_read(inside, each, READS, "--runs") for each in request.runs]
+        request = dataclasses.replace(request, runs=members)
+        if not urls.is_url(request.model_dir):
+            if url := _mirror(mode, uses, request):
+                inside.enter_context(places.beside(request.model_dir, url, _ending(request)))
+            yield request
+            return
+        url = urls.check(request.model_dir, "--model_dir=", writes=uses == WRITES)
+        if not uses:
+            raise ConfigError(f"--model_dir={urls.shown(url)}: {mode} needs a local folder")
+        if mode == "report" and not request.output:
+            raise ConfigError(f"--model_dir={urls.shown(url)}: give --output=FILE for the page")
+        mirror = getattr(getattr(request.config, "run", None), "mirror", "")
+        if mirror and urls.check(mirror, "RunConfig.mirror = ") != url:
+            raise ConfigError(
+                f"RunConfig.mirror is for a local --model_dir; {urls.shown(url)} is one already"
+            )
+        if _workers(request):
+            raise ConfigError(shared(url))
+        folder = _folder(inside, url, uses, request)
+        task: Any = request.given.task
+        if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
+            task.run_folder = folder
+        yield dataclasses.replace(request, model_dir=folder)
+
+
+def shared(url: str | Path) -> str:
+    """Why a run on several workers cannot have a URL as its folder."""
+    return (
+        f"--model_dir={urls.shown(url)}: several workers need a folder that all of them see; "
+        "RunConfig.mirror copies it to a bucket"
+    )
+
+
+def named(results: dict[str, Any], folder: Path, given: Path) -> dict[str, Any]:
+    """Results with the URL that was given in place of the local folder."""
+    if not urls.is_url(given):
+        return results
+    url = urls.shown(given).rstrip("/")
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: renamed(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [renamed(each) for each in value]
+        return value.replace(str(folder), url) if isinstance(value, str) else value
+
+    return dict(renamed(results))
+
+
+def _mirror(mode: str, uses: str, request: Request) -> str:
+    """The URL of `RunConfig.mirror`; empty where nothing is to be copied."""
+    given = getattr(getattr(request.config, "run", None), "mirror", "")
+    if not given or request.dry_run or (uses != WRITES and mode != "verify_resume"):
+        return ""
+    url = urls.check(given, "RunConfig.mirror = ")
+    if (workers := _workers(request)) and not workers.is_chief:
+        return ""
+    if mode in ("study", "verify_resume"):
+        instead = "give --model_dir that URL" if mode == "study" else "set it to ''"
+        raise ConfigError(f"RunConfig.mirror copies one run; for {mode}, {instead}")
+    return url
+
+
+def _workers(request: Request) -> cluster.Cluster | None:
+    """The cluster of a run on several workers."""
+    runtime = getattr(request.config, "runtime", None)
+    if runtime is None or runtime.distribution_strategy not in _ON_WORKERS:
+        return None
+    found = cluster.find(os.environ, runtime.worker_hosts, runtime.task_index)
+    return found if found and found.size > 1 else None
+
+
+def _folder(inside: contextlib.ExitStack, url: str, uses: str, request: Request) -> Path:
+    if uses == WRITES and not request.dry_run:
+        return inside.enter_context(places.written(url, _ending(request)))
+    return _read(inside, Path(url), READS if request.dry_run else uses, "--model_dir", request)
+
+
+def _read(
+    inside: contextlib.ExitStack, path: Path, uses: str, where: str, request: Request | None = None
+) -> Path:
+    """A local copy of what a URL holds; a local path as it is."""
+    if not urls.is_url(path):
+        return path
+    url = urls.check(path, f"{where}=", writes=False)
+    part = _part(uses, request) if request else ""
+    follows = uses == FOLLOWS and part != ""
+    folder = inside.enter_context(
+        places.read(
+            url,
+            wants=fetching.is_light if uses == LOOKS else _is_read,
+            part=part,
+            follows=follows or (uses == LOOKS and bool(request and request.watch)),
+            ending=_ending(request) if request else None,
+            before_removal=_hand_over if follows else lambda *_: None,
+            may_be_new=follows or bool(request and request.dry_run),
+            where=where,
+        )
+    )
+    inside.enter_context(_renamed(folder, urls.shown(url)))
+    return folder
+
+
+def _part(uses: str, request: Request) -> str:
+    """The folder in the run's that a mode writes."""
+    if request.dry_run or uses in (WRITES, LOOKS, READS):
+        return ""
+    if uses not in (EVALUATES, FOLLOWS):
+        return uses
+    name = request.config.run.evaluator.name
+    otherwise = "continuous" if uses == FOLLOWS else layout.TEST if request.data else "once"
+    return layout.evaluator(Path(), name or otherwise).name
+
+
+def _is_read(path: str) -> bool:
+    """Whether a mode that uses checkpoints reads a file."""
+    return not manifest.grows(path) or path.endswith((layout.HISTORY, layout.TRAINING_ROWS))
+
+
+def _hand_over(folder: Path, path: Path) -> None:
+    """Keeps a checkpoint that is about to be removed for an evaluator that evaluates each."""
+    from runner.evaluation import handover
+
+    handover.Handover(folder).hand_over(path)
+
+
+def _ending(request: Request) -> places.Ending:
+    run = getattr(request.config, "run", None)
+    return places.Ending(request.stop, getattr(run, "mirror_timeout", places.TIMEOUT_SECONDS))
+
+
+@contextlib.contextmanager
+def _renamed(folder: Path, url: str) -> Iterator[None]:
+    """Inside, errors name the URL and not its copy, which is gone when they are read."""
+    try:
+        yield
+    except RunnerError as error:
+        error.args = tuple(str(each).replace(str(folder), url) for each in error.args)
+        raise

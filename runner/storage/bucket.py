@@ -1,0 +1,220 @@
+"""A folder in a bucket: objects are read, written, created exclusively, listed and removed.
+
+Whatever a driver of fsspec raises becomes a `BucketError`, which says whether another attempt may
+help. Nothing is retried here: who writes must look at its claim before another attempt.
+"""
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from runner.errors import ConfigError
+from runner.storage import urls
+
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+_FINAL = (*_NO_CREDENTIALS, "ParamValidationError")
+_MISSING = "NoSuchBucket"
+
+
+class BucketError(OSError):
+    """Something could not be read or written.
+
+    Attributes:
+        is_final: Whether another attempt would fail in the same way, as without permission.
+    """
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class Bucket:
+    """A folder at a URL that `urls.check` has returned.
+
+    Args:
+        url: The folder's.
+        where: The flag or field that gave it, with its sign.
+
+    Raises:
+        ConfigError: a package is missing that this kind of URL needs.
+
+    Attributes:
+        url: The folder's, without secrets.
+    """
+
+    def __init__(self, url: str, where: str = "") -> None:
+        import fsspec
+
+        scheme = url.partition("://")[0]
+        try:
+            self._fs, root = fsspec.url_to_fs(url, **_options(scheme))
+        except ImportError as error:
+            raise ConfigError(f"{where}{urls.shown(url)}: {urls.missing(url, error)}") from error
+        except ValueError as error:
+            raise ConfigError(f"{where}{urls.shown(url)}: {error}") from error
+        if hasattr(self._fs, "retries"):  # S3's driver would repeat what has timed out
+            self._fs.retries = 1
+        self._root = root.rstrip("/")
+        self._is_local = scheme in ("file", "local")
+        self.url = urls.shown(url)
+
+    def part(self, name: str) -> Self:
+        """A folder in it."""
+        made = type(self).__new__(type(self))
+        made._fs, made._is_local = self._fs, self._is_local
+        made._root, made.url = f"{self._root}/{name}", f"{self.url}/{name}"
+        return made
+
+    def read(self, name: str) -> bytes | None:
+        """An object's content, None if there is none."""
+        with self._plainly(name):
+            try:
+                return bytes(self._fs.cat_file(self._path(name)))
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if _MISSING in _chain(error):
+                    raise
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes an object whole."""
+        with self._plainly(name):
+            self._prepare(name)
+            self._fs.pipe_file(self._path(name), content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Writes an object that does not exist; False if it does. Only one of several succeeds."""
+        with self._plainly(name):
+            self._prepare(name)
+            try:
+                if self._is_local:
+                    with self._fs.open(self._path(name), "xb") as file:
+                        file.write(content)
+                else:
+                    self._fs.pipe_file(self._path(name), content, mode="create")
+            except FileExistsError:
+                return False
+            return self._fs.cat_file(self._path(name)) == content  # some servers know no conditions
+
+    def upload(self, source: Path, name: str) -> None:
+        """Writes a file's content, whose size does not matter.
+
+        Raises:
+            FileNotFoundError: the file is gone.
+        """
+        source.stat()
+        with self._plainly(name):
+            self._prepare(name)
+            self._fs.put_file(str(source), self._path(name))
+
+    def download(self, name: str, target: Path) -> None:
+        """Writes an object's content to a file.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+        """
+        with self._plainly(name):
+            try:
+                self._fs.get_file(self._path(name), str(target))
+            except FileNotFoundError as error:
+                if _MISSING in _chain(error):
+                    raise
+                raise _GoneError(name) from error
+
+    def objects(self) -> dict[str, tuple[int, int]]:
+        """The objects in the folder and below: the size of each, and what changes with it."""
+        with self._plainly(""):
+            try:
+                found = self._fs.find(self._root, detail=True)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if _MISSING in _chain(error):
+                    raise
+                return {}
+        start = len(self._root) + 1
+        return {
+            path[start:]: (int(info.get("size") or 0), zlib.crc32(_version(info).encode()))
+            for path, info in found.items()
+        }
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names of the objects and folders in a folder."""
+        path = self._path(folder)
+        with self._plainly(folder):
+            try:
+                found = self._fs.ls(path, detail=False)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if _MISSING in _chain(error):
+                    raise
+                return []
+        return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes objects in order; one that is gone is fine."""
+        for name in names:
+            with self._plainly(name), contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _prepare(self, name: str) -> None:
+        """Makes folders where there are any: a bucket has only names."""
+        if self._is_local:
+            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+
+    @contextlib.contextmanager
+    def _plainly(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BucketError, _GoneError):
+            raise
+        except Exception as error:
+            where = f"{self.url}/{name}" if name else self.url
+            raise BucketError(f"{where}: {_text(error)}", is_final=_is_final(error)) from error
+
+
+class _GoneError(FileNotFoundError):
+    """An object does not exist."""
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """What a driver is told: no listing may be remembered, and no attempt repeated."""
+    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    if scheme in ("s3", "s3a"):
+        once = {"total_max_attempts": 1, "mode": "standard"}
+        options["config_kwargs"] = {"retries": once, "connect_timeout": 10, "read_timeout": 30}
+    return options
+
+
+def _version(info: Mapping[str, Any]) -> str:
+    """What drivers say that changes with an object."""
+    names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
+    return repr([info.get(name) for name in names])
+
+
+def _chain(error: BaseException) -> str:
+    """An error and its causes as one text."""
+    said, seen = [], 0
+    cause: BaseException | None = error
+    while cause is not None and seen < 8:
+        said.append(f"{type(cause).__name__}: {cause}")
+        cause, seen = cause.__cause__ or cause.__context__, seen + 1
+    return "\n".join(said)
+
+
+def _is_final(error: BaseException) -> bool:
+    if isinstance(error, (PermissionError, FileNotFoundError, NotImplementedError, ImportError)):
+        return True
+    return any(name in _chain(error) for name in (*_FINAL, _MISSING))
+
+
+def _text(error: BaseException) -> str:
+    """What went wrong, in a line."""
+    chain = _chain(error)
+    if _MISSING in chain or isinstance(error, FileNotFoundError):
+        return "there is no such bucket"
+    if any(name in chain for name in _NO_CREDENTIALS):
+        return "there are no credentials for it in the environment"
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}".rstrip(": ")[:300]

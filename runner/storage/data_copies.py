@@ -1,0 +1,84 @@
+"""Local copies of data that a configuration names by URL, made once and shared by all processes."""
+
+import concurrent.futures
+import contextlib
+import fcntl
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.core import console, text
+from runner.errors import ConfigError, RunnerError
+from runner.storage import urls
+from runner.storage.bucket import Bucket, BucketError
+
+_AT_A_TIME = 8
+_HTTP = ("http", "https")
+
+
+def local(path: str | Path, where: str) -> Path:
+    """A path that can be read: `path`, or the local copy of what it names by URL.
+
+    A copy is made again if the object has changed.
+
+    Args:
+        path: A file or a folder, here or elsewhere.
+        where: The field that names it, for messages.
+
+    Raises:
+        ConfigError: it is a URL with nothing behind it, or one that cannot be read.
+        RunnerError: the bucket does not answer.
+    """
+    if not urls.is_url(path):
+        return Path(path)
+    url = urls.check(path, f"{where} = ", writes=False)
+    if url.partition("://")[0] in _HTTP:
+        raise ConfigError(f"{where} = {urls.shown(url)}: `fetch` downloads files by http")
+    try:
+        return _copied(Bucket(url, f"{where} = "))
+    except BucketError as error:
+        kind = ConfigError if error.is_final else RunnerError
+        raise kind(f"{where}: {error}") from error
+
+
+def cache() -> Path:
+    """The folder of the user's cache that belongs to the runner."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "runner"
+
+
+def _copied(bucket: Bucket) -> Path:
+    found = bucket.objects()
+    if not found:
+        raise BucketError(f"{bucket.url}: there is no such file or folder", is_final=True)
+    name = bucket.url.rpartition("/")[2]
+    version = zlib.crc32(repr(sorted(found.items())).encode())
+    folder = cache() / "data" / f"{urls.folder_name(bucket.url)}-{version:08x}"
+    with _alone(folder):
+        if not folder.exists():
+            size = sum(each for each, _ in found.values())
+            console.say(f"copying {bucket.url} ({text.size(size)}) to {folder}")
+            part = folder.with_name(f"{folder.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
+                for each in [pool.submit(_bring, bucket, name, path, part) for path in found]:
+                    each.result()
+            part.rename(folder)
+    return folder / name
+
+
+def _bring(bucket: Bucket, name: str, path: str, folder: Path) -> None:
+    target = folder / name / path if path else folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    bucket.download(path, target)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Inside, no other process of this machine makes the copy."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,153 @@
+"""`mirror.json`, what a folder in a bucket holds: written last, so that it names a whole state.
+
+It has the size and the checksum of each file, and the content of the small files that point to
+others, or change all the time. Who reads a bucket reads this first: one object, written at once.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple, Self
+
+from runner.core import layout
+from runner.errors import RunnerError
+from runner.storage.bucket import Bucket
+
+NAME = "mirror.json"
+CLAIMS = "claims"
+
+_TEXTS = (layout.CHECKPOINT, layout.INFO, layout.STATUS, layout.STEP, layout.EVALUATOR)
+_LONGEST_TEXT = 1 << 16
+_PART = re.compile(r"(?P<name>ckpt-\d+)\.(?P<kind>index|data-\d{5}-of-\d{5})")
+
+
+class Entry(NamedTuple):
+    """A file in the bucket.
+
+    Attributes:
+        size: In bytes; of a file that grows, what counts of the object, which may be longer.
+        crc: The CRC-32 of these bytes; None: not known.
+        time: Changes when the file is written.
+    """
+
+    size: int
+    crc: int | None
+    time: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a folder in a bucket holds.
+
+    Attributes:
+        files: By path, `/` between names.
+        texts: The content of those that are kept here.
+        claim: The number of the claim that its writer held.
+        serial: Counts what the writer has written.
+        whole: Whether the writer had nothing left to copy when it ended.
+    """
+
+    files: Mapping[str, Entry]
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    claim: int = 0
+    serial: int = 0
+    whole: bool = False
+
+    def dumps(self) -> bytes:
+        """As JSON."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def loads(cls, content: bytes) -> Self:
+        """From JSON.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        found: dict[str, Any] = json.loads(content)
+        try:
+            files = {name: Entry(*entry) for name, entry in found.pop("files").items()}
+            return cls(files=files, **found)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from error
+
+
+def read(bucket: Bucket, *, mine: str = "") -> Manifest:
+    """What a folder holds: by its `mirror.json`, or else whatever is there.
+
+    Without that file, but with claims, it has nothing that was ever whole.
+
+    Args:
+        bucket: The folder.
+        mine: A claim that does not count, as it was just made.
+
+    Raises:
+        RunnerError: `mirror.json` is damaged.
+    """
+    content = bucket.read(NAME)
+    if content is None:
+        files = {name: Entry(size, None, time) for name, (size, time) in bucket.objects().items()}
+        if any(name.startswith(f"{CLAIMS}/") and name != mine for name in files):
+            return Manifest({})
+        return Manifest({name: entry for name, entry in files.items() if not is_ours(name)})
+    try:
+        return Manifest.loads(content)
+    except ValueError as error:
+        raise RunnerError(f"{bucket.url}/{NAME} is damaged ({error}): remove it") from error
+
+
+def read_with_parts(bucket: Bucket) -> Manifest:
+    """The same with the folders in it that evaluators and other modes have written.
+
+    Raises:
+        RunnerError: a `mirror.json` is damaged.
+    """
+    found = read(bucket)
+    files, texts = dict(found.files), dict(found.texts)
+    for name in bucket.names():
+        if layout.is_part(name) and f"{name}/{NAME}" not in files:
+            part = bucket.part(name)
+            if part.read(NAME) is not None:
+                held = read(part)
+                files |= {f"{name}/{path}": entry for path, entry in held.files.items()}
+                texts |= {f"{name}/{path}": text for path, text in held.texts.items()}
+    return dataclasses.replace(found, files=files, texts=texts)
+
+
+def is_ours(path: str) -> bool:
+    """Whether an object is about copying, and no file of a run."""
+    names = path.split("/")
+    return names[-1] == NAME or CLAIMS in names[:-1]
+
+
+def points(path: str) -> bool:
+    """Whether a small file points to others, or says the state."""
+    return PurePosixPath(path).name in _TEXTS
+
+
+def is_kept(path: str, content: bytes) -> bool:
+    """Whether the content of such a file is kept in the manifest, too."""
+    return path.count("/") < 2 and len(content) <= _LONGEST_TEXT
+
+
+def grows(path: str) -> bool:
+    """Whether a file is only ever appended to, or cut after a row."""
+    return path.endswith((".jsonl", ".log")) or ".tfevents." in path
+
+
+def checkpoint_of(path: str) -> str:
+    """The name of the checkpoint that a file belongs to; empty if it is no part of one."""
+    found = _PART.fullmatch(PurePosixPath(path).name)
+    return found["name"] if found else ""
+
+
+def order(path: str) -> tuple[int, str]:
+    """Sorts files so that what points comes after what it points to."""
+    part = _PART.fullmatch(PurePosixPath(path).name)
+    if part:
+        return (1 if part["kind"] == "index" else 0), path
+    if points(path):
+        return 4, path
+    return (3 if grows(path) else 2), path

@@ -1,0 +1,175 @@
+"""What a folder holds at one moment, while a run goes on writing in it.
+
+Files are written beside their place and renamed, so a hard link keeps what a name meant. What
+points to checkpoints is read first: all that it names is written already, and if something was
+removed meanwhile, the folder is looked at again.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from runner.core import layout
+from runner.storage import manifest
+
+FOLDER = ".mirror"
+"""In the folder that is copied: what copying needs to remember."""
+
+_LINKS = "links"
+_ATTEMPTS = 5
+_TEMPORARY = re.compile(r"\..*|.*_temp|.*\.tmp")
+_LISTED = re.compile(r'^all_model_checkpoint_paths: (".*")$', re.MULTILINE)
+
+Stamp = tuple[int, int, int]
+"""Size, time and inode of a file: if one changes, the file has changed."""
+
+
+class Snapshot(NamedTuple):
+    """The files of a folder.
+
+    Attributes:
+        files: By path within it, `/` between names.
+        texts: The content of files that point to others.
+        sources: Where to read the files that have changed.
+    """
+
+    files: Mapping[str, Stamp]
+    texts: Mapping[str, bytes]
+    sources: Mapping[str, Path]
+
+
+def take(
+    folder: Path, known: Mapping[str, Stamp], leaves_out: Callable[[str], bool] = lambda _: False
+) -> Snapshot:
+    """The state of a folder.
+
+    Args:
+        folder: The run's.
+        known: Files that need not be read if they are still the same.
+        leaves_out: Whether a file or a folder, by its path, belongs to somebody else.
+    """
+    links = folder / FOLDER / _LINKS
+    for attempt in range(_ATTEMPTS):
+        shutil.rmtree(links, ignore_errors=True)
+        links.mkdir(parents=True)
+        texts = _texts(folder, leaves_out)
+        listed = {path: _names(text) for path, text in texts.items() if _lists(path)}
+        files: dict[str, Stamp] = {}
+        sources: dict[str, Path] = {}
+        whole = True
+        for path, stamp in sorted(_walk(folder, "", leaves_out)):
+            if manifest.points(path) or not _is_committed(path, listed):
+                continue
+            files[path] = stamp
+            if known.get(path) != stamp:
+                source = folder / path
+                if not manifest.grows(path):
+                    try:
+                        source = _link(source, links / str(len(sources)))
+                    except FileNotFoundError:
+                        whole = False
+                sources[path] = source
+        files |= {path: (len(text), zlib.crc32(text), 0) for path, text in texts.items()}
+        if (whole and _has_all(listed, files)) or attempt == _ATTEMPTS - 1:
+            break
+    return Snapshot(files, texts, sources)
+
+
+def clear(folder: Path) -> None:
+    """Removes the links."""
+    shutil.rmtree(folder / FOLDER / _LINKS, ignore_errors=True)
+
+
+def listed(text: bytes) -> list[str]:
+    """The checkpoints that TensorFlow's file `checkpoint` lists."""
+    return sorted(_names(text))
+
+
+def _walk(
+    folder: Path, below: str, leaves_out: Callable[[str], bool]
+) -> Iterator[tuple[str, Stamp]]:
+    """The paths of all files, and what tells whether they have changed."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            path = f"{below}{entry.name}"
+            if _is_private(entry.name) or leaves_out(path):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_dir():
+                    if entry.name != layout.QUEUE:
+                        yield from _walk(Path(entry.path), f"{path}/", leaves_out)
+                elif entry.is_file():
+                    found = entry.stat()
+                    yield path, (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _is_private(name: str) -> bool:
+    """Whether a file is a claim, about copying, or unfinished."""
+    return name in (layout.CLAIM, manifest.NAME) or _TEMPORARY.fullmatch(name) is not None
+
+
+def _texts(folder: Path, leaves_out: Callable[[str], bool]) -> dict[str, bytes]:
+    found = {}
+    for path, _ in _walk(folder, "", leaves_out):
+        if manifest.points(path):
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = (folder / path).read_bytes()
+                if path.endswith(layout.EVALUATOR):  # its time is its evaluator's heartbeat
+                    found[path] = _with_time(folder / path, found[path])
+    return found
+
+
+def _with_time(path: Path, text: bytes) -> bytes:
+    """A registration with the time of its last change, which no copy has otherwise."""
+    with contextlib.suppress(ValueError, TypeError):
+        return json.dumps({**json.loads(text), "beat": path.stat().st_mtime}).encode()
+    return text
+
+
+def _lists(path: str) -> bool:
+    return path.rpartition("/")[2] == layout.CHECKPOINT
+
+
+def _names(text: bytes) -> set[str]:
+    found = _LISTED.findall(text.decode(errors="replace"))
+    with contextlib.suppress(ValueError):
+        return {Path(json.loads(name)).name for name in found}
+    return set()
+
+
+def _is_committed(path: str, listed: Mapping[str, set[str]]) -> bool:
+    """Whether a file may be copied: of checkpoints, only those that are listed are complete."""
+    name = manifest.checkpoint_of(path)
+    if not name:
+        return True
+    folder = path.rpartition("/")[0]
+    places = [folder, folder.rpartition("/")[0]] if folder else [""]
+    lists = [f"{place}/{layout.CHECKPOINT}".lstrip("/") for place in places]
+    nearest = next((each for each in lists if each in listed), None)
+    return nearest is not None and name in listed[nearest]
+
+
+def _has_all(listed: Mapping[str, set[str]], files: Mapping[str, Stamp]) -> bool:
+    """Whether each checkpoint that is listed is there."""
+    return all(
+        f"{path.rpartition('/')[0]}/{name}.index".lstrip("/") in files
+        for path, names in listed.items()
+        for name in names
+    )
+
+
+def _link(source: Path, link: Path) -> Path:
+    """A hard link, or the file itself where there are none."""
+    try:
+        os.link(source, link)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return source
+    return link

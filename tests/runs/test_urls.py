@@ -1,0 +1,130 @@
+"""Modes with a URL as their folder: what they leave there is what a local folder would have."""
+
+import json
+import uuid
+
+import pytest
+import toy
+
+import runner
+from runner import main
+from runner.errors import ConfigError, LostError
+from runner.storage import bucket, lease, places
+from runner.verification import comparison
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    def go(name):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+
+    go("one")
+    return go
+
+
+@pytest.fixture
+def url():
+    return f"memory://{uuid.uuid4().hex}/run"
+
+
+@pytest.fixture
+def left(url):
+    """What is in the bucket."""
+
+    def read(folder):
+        with places.read(url) as copy:
+            copy.rename(folder)
+            copy.mkdir()
+        return folder
+
+    return read
+
+
+def differs(one, other):
+    return [part for part in comparison.compare(one, other) if part.differences]
+
+
+def test_a_run_that_goes_on_on_another_machine_ends_with_the_same_bits(
+    url, left, machine, tmp_path
+):
+    runner.run(toy.experiment(), tmp_path / "once", "train_and_eval")
+    first = runner.run(toy.experiment({"run": {"pause_at": 20}}), url, "train_and_eval")
+    assert (first["step"], first["model_dir"]) == (20, url)
+    machine("two")
+    ended = runner.run(toy.experiment(), url, "train_and_eval")
+    assert (ended["status"], ended["step"]) == ("done", 40)
+    found = left(tmp_path / "found")
+    assert not differs(tmp_path / "once", found)
+    assert json.loads((found / "status.json").read_text())["state"] == "done"
+    starts = json.loads((found / "run.json").read_text())["starts"]
+    assert [each["state"] for each in starts] == ["stopped", "done"]
+
+
+def test_other_modes_read_it_and_leave_their_parts_there(url, left, tmp_path, capsys):
+    runner.run(toy.experiment(), url, "train")
+    evaluated = runner.run(toy.experiment(), url, "eval")
+    assert evaluated["step"] == 40
+    followed = runner.run(toy.experiment(), url, "continuous_eval")
+    assert followed["training"] == "done"
+    runner.run(toy.experiment({"trainer": {"train_steps": 60}}), url, "train")  # keeps the others'
+    found = left(tmp_path / "found")
+    for name in ("once", "continuous"):
+        assert (found / f"eval-{name}" / "history.jsonl").exists()
+    assert main.main(["--mode=status", f"--model_dir={url}"]) == 0
+    assert main.main(["--mode=runs", f"--model_dir={url.removesuffix('/run')}"]) == 0
+    assert main.main(["--mode=compare", url, str(found)]) == 0
+    page = tmp_path / "page.html"
+    assert main.main(["--mode=report", f"--model_dir={url}", f"--output={page}"]) == 0
+    assert page.exists()
+
+
+def test_a_trainer_that_was_taken_over_writes_nothing_more(url, left, tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "_FRESH_SECONDS", 0)
+    before = {}
+
+    def take_over(logs):
+        there = bucket.Bucket(url)
+        copied = there.read("mirror.json") is not None
+        if copied and not before and there.create("claims/00000002.json", b'{"host": "other"}'):
+            before.update(there.objects())
+
+    overrides = {"trainer": {"train_steps": 4000, "checkpoint_interval": 10}}
+    with pytest.raises(LostError, match="lost its claim on memory://"):
+        runner.run(toy.experiment(overrides), url, "train", train_actions=[take_over])
+    assert {name: size for name, (size, _) in bucket.Bucket(url).objects().items()} == {
+        name: size for name, (size, _) in before.items()
+    }
+
+
+def test_a_mirror_beside_a_local_run(url, left, tmp_path):
+    config = toy.experiment({"run": {"mirror": url}})
+    runner.run(config, tmp_path / "run", "train_and_eval")
+    assert not differs(tmp_path / "run", left(tmp_path / "found"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "said"),
+    [
+        ("verify_resume", {}, "verify_resume needs a local folder"),
+        ("train", {"run": {"mirror": "s3://a/b"}}, "RunConfig.mirror is for a local"),
+    ],
+)
+def test_a_mode_that_needs_a_local_folder_says_so(mode, more, said, url):
+    with pytest.raises(ConfigError, match=said):
+        runner.run(toy.experiment(more), url, mode)
+
+
+def test_a_url_as_output_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"--output=s3://b/x\.npz: must be a local file"):
+        runner.run(toy.experiment(), tmp_path, "predict", output="s3://b/x.npz")
+
+
+def test_a_secret_in_a_url_is_never_printed(capsys):
+    url = "s3://AKIA123:hunter2@bucket/run"
+    flags = ["--mode=train", "--gin_file=digits.gin"]
+    for flag in (f"--model_dir={url}", f"--gin.RunConfig.mirror='{url}'"):
+        local = [] if "model_dir" in flag else ["--model_dir=run"]
+        assert main.main([*flags, flag, *local]) == 2
+        printed = capsys.readouterr()
+        assert "leave credentials out of the URL" in printed.err
+        assert "hunter2" not in printed.out + printed.err

@@ -1,0 +1,175 @@
+"""The same against a server of S3: broken connections, slowness, refusals, several at once."""
+
+import concurrent.futures
+
+import buckets
+import pytest
+import requests
+
+from runner.core import signals
+from runner.errors import ConfigError, RunnerError
+from runner.storage import bucket, data_copies, fetching, places
+from tasks.files import fetching as fetching_files
+
+
+@pytest.fixture(scope="module")
+def running():
+    server = buckets.Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(running, monkeypatch, tmp_path):
+    for name, value in running.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(places, "_PAUSES", (0.01, 0.01))
+    yield running
+    running.way.mend()
+
+
+def written(url, timeout=60.0):
+    return places.written(url, places.Ending(signals.Stop(), timeout))
+
+
+def held(url, folder):
+    fetching.Replica(bucket.Bucket(url), folder).bring()
+    return buckets.contents(folder)
+
+
+def test_a_run_is_copied_and_brought(server, tmp_path, monkeypatch):
+    url = f"s3://{server.bucket()}/runs/a"
+    with written(url) as one:
+        buckets.commit(one, 10, size=20_000_000)  # more than is held in memory
+        buckets.commit(one, 20)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    with written(url) as two:
+        assert buckets.contents(two) == buckets.contents(one)
+        assert two != one
+
+
+def test_broken_in_mid_upload_it_goes_on_when_the_server_is_back(server, tmp_path, capsys):
+    url = f"s3://{server.bucket()}/run"
+    with written(url) as folder:
+        buckets.commit(folder, 10)
+        buckets.wait_for(lambda: bucket.Bucket(url).read("mirror.json") is not None)
+        server.way.after = 500_000
+        buckets.commit(folder, 20, size=3_000_000)
+        buckets.wait_for(lambda: server.way.is_cut)
+        buckets.wait_for(lambda: "trying again, and the run goes on" in capsys.readouterr().err)
+        server.way.mend()
+    assert held(url, tmp_path / "read") == buckets.contents(folder)
+
+
+def test_a_server_that_never_comes_back(server, tmp_path):
+    url = f"s3://{server.bucket()}/run"
+    refused = pytest.raises(RunnerError, match=r"(?s)not complete after 0\.5 s.*ckpt-20\.data")
+    with refused, written(url, timeout=0.5) as folder:
+        buckets.commit(folder, 10)
+        buckets.wait_for(lambda: bucket.Bucket(url).read("mirror.json") is not None)
+        server.way.cut()
+        buckets.commit(folder, 20)
+    server.way.mend()
+    found = held(url, tmp_path / "read")
+    assert "ckpt-10.index" in found
+    assert "ckpt-20.index" not in found
+    with written(url):
+        pass
+    assert held(url, tmp_path / "again") == buckets.contents(folder)
+
+
+def test_a_slow_server_holds_nothing_up(server, tmp_path):
+    url = f"s3://{server.bucket()}/run"
+    with written(url) as folder:
+        server.way.pause = 0.1
+        for step in range(10, 60, 10):
+            buckets.commit(folder, step, size=500_000)
+        server.way.pause = 0.0
+    assert held(url, tmp_path / "read") == buckets.contents(folder)
+
+
+def test_of_many_that_create_an_object_one_succeeds(server):
+    there = bucket.Bucket(f"s3://{server.bucket()}/run")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: there.create("claim", b"%d" % n), range(8)))
+    assert made.count(True) == 1
+
+
+class TestRefused:
+    def test_a_bucket_that_does_not_exist(self, server):
+        refused = pytest.raises(ConfigError, match=r"--model_dir: s3://no-such-b.*no such bucket")
+        with refused, written("s3://no-such-bucket-here/run"):
+            pass
+
+    def test_no_credentials(self, server, monkeypatch, tmp_path):
+        for name in buckets.KEYS:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+        refused = pytest.raises(ConfigError, match="no credentials for it in the environment")
+        with refused, written("s3://bucket/run"):
+            pass
+
+    def test_no_permission(self, server):
+        name = server.bucket()
+        address = f"http://127.0.0.1:{server.port}/moto-api/reset-auth"
+        requests.post(address, data=b"0", timeout=30)  # from now on keys are checked
+        try:
+            refused = pytest.raises(ConfigError, match=r"PermissionError|AccessKey|denied")
+            with refused, written(f"s3://{name}/run"):
+                pass
+        finally:
+            requests.post(address, data=b"inf", timeout=30)
+
+    def test_nobody_answers(self, server):
+        name = server.bucket()
+        server.way.cut()
+        refused = pytest.raises(RunnerError, match=f"--model_dir: s3://{name}/run")
+        with refused, written(f"s3://{name}/run"):
+            pass
+
+    @pytest.mark.parametrize(
+        ("url", "line"),
+        [
+            ("s3://b/run", r"s3fs is not installed: pip install 'experiment-runner\[s3\]'"),
+            ("gs://b/run", r"gcsfs is not installed: pip install 'experiment-runner\[gcs\]'"),
+        ],
+    )
+    def test_an_extra_that_is_missing(self, url, line, monkeypatch):
+        def missing(url, **options):
+            raise ImportError("Install it")
+
+        monkeypatch.setattr("fsspec.url_to_fs", missing)
+        with pytest.raises(ConfigError, match=line), written(url):
+            pass
+
+
+class TestData:
+    """What a configuration names by URL."""
+
+    def test_a_file_and_a_folder_are_copied_once_and_again_when_they_change(self, server, tmp_path):
+        url = f"s3://{server.bucket()}/data"
+        there = bucket.Bucket(url)
+        for name in ("a/x.txt", "a/b/y.txt"):
+            there.write(name, name.encode())
+        folder = data_copies.local(f"{url}/a", "ImageData.input_path")
+        assert buckets.contents(folder) == {"x.txt": b"a/x.txt", "b/y.txt": b"a/b/y.txt"}
+        one = data_copies.local(f"{url}/a/x.txt", "ImageData.input_path")
+        assert (one.name, one.read_text()) == ("x.txt", "a/x.txt")
+        assert data_copies.local(f"{url}/a/x.txt", "") == one
+        there.write("a/x.txt", b"new")
+        assert data_copies.local(f"{url}/a/x.txt", "").read_text() == "new"
+        assert data_copies.local(tmp_path / "here", "") == tmp_path / "here"
+
+    def test_a_file_that_is_not_there(self, server):
+        with pytest.raises(ConfigError, match=r"ImageData\.input_path: .*no such file or folder"):
+            data_copies.local(f"s3://{server.bucket()}/x.npz", "ImageData.input_path")
+
+    def test_a_task_fetches_from_a_bucket(self, server, tmp_path):
+        url = f"s3://{server.bucket()}/data"
+        bucket.Bucket(url).write("x.bin", b"x" * 1000)
+        path = tmp_path / "x.bin"
+        file = fetching_files.RemoteFile(path=str(path), url=f"{url}/x.bin", size=1000)
+        fetching_files.fetch([file])
+        assert path.read_bytes() == b"x" * 1000
