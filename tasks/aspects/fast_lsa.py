@@ -38,7 +38,12 @@ class _Weighted(tf_keras.layers.Layer):
 
     def __init__(self, eta: float, name: str) -> None:
         super().__init__(name=name)
-        self._eta = self.add_weight("weight", [], initializer=tf_keras.initializers.Constant(eta))
+        self._initial = tf_keras.initializers.Constant(eta)
+
+    def build(self, shape: tf.TensorShape) -> None:
+        """Creates the weight, below the layer's name."""
+        del shape
+        self._eta = self.add_weight("weight", [], initializer=self._initial)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """The same shape."""

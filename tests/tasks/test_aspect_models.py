@@ -225,6 +225,13 @@ def test_a_pretrained_encoder_fills_the_model(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_the_weights_of_neighbours_are_a_group_of_their_own():
+    reader, _ = read(bert("fast_lsa"), SENTENCE)
+    model = aspect_models.build(bert("fast_lsa", eta=0.5), reader, 3)
+    weights = {v.name: float(v) for v in model.trainable_variables if v.name.startswith("head_eta")}
+    assert weights == {"head_eta_left/weight:0": 0.5, "head_eta_right/weight:0": 0.5}
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
