@@ -24,6 +24,7 @@ from tasks.questions import readers
 
 LENGTHS = (
     "EpochsConfig.train = 1000",
+    "EpochsConfig.validation_interval = 1000",
     "TrainerConfig.steps_per_loop = 10",
     "TrainerConfig.summary_interval = 10",
 )
@@ -68,12 +69,12 @@ def trained(reader: str, seed: int, flags: argparse.Namespace) -> dict[str, floa
     ]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        train(command("train", run, params), run, flags.minutes * 60)
+        train(command("train_and_eval", run, params), run, flags.minutes * 60)
         done = subprocess.run(command("eval", run, params), check=True, stdout=subprocess.PIPE)
         scores: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         overview = json.loads((run / "overview.json").read_text())
     return {
-        "parameters": overview["parameters"]["trainable"],
+        "parameters": overview["trainable_parameters"],
         "steps": scores["step"],
         "exact_match": scores["metrics"]["exact_match"],
         "f1": scores["metrics"]["f1"],
@@ -83,8 +84,8 @@ def trained(reader: str, seed: int, flags: argparse.Namespace) -> dict[str, floa
 def command(mode: str, run: Path, params: list[str]) -> list[str]:
     """The command of a mode."""
     given = [f"--gin_params={each}" for each in params]
-    given += ["--gin_file=squad_match_lstm.gin", "--params_override=run.evaluation_sets=[]"]
-    return [sys.executable, "-m", "runner", f"--mode={mode}", f"--model_dir={run}", *given]
+    given += ["--gin_file=squad_match_lstm.gin", f"--model_dir={run}"]
+    return [sys.executable, "-m", "runner", f"--mode={mode}", *given]
 
 
 def train(words: list[str], run: Path, seconds: float) -> None:
