@@ -75,7 +75,7 @@ def run(
     checkpoint: str = "",
     data: str = "",
     output: str | Path | None = None,
-    overwrite: bool = False,
+    overwrite: bool | str = False,
     allow_config_change: bool = False,
     allow_lost_history: bool = False,
     dry_run: bool = False,
@@ -99,7 +99,8 @@ def run(
             an evaluation set.
         output: Where `predict` writes: a file ending in .jsonl, .npz or .parquet; None: JSON lines
             in the run's folder. Where `find_rate` writes: .json, or a picture; None: nowhere.
-        overwrite: Whether `predict` replaces the file, complete or not.
+        overwrite: Whether `predict` replaces the file, complete or not. For modes that train: the
+            name of the folder, to remove the run in it and begin anew.
         allow_config_change: Whether an existing run may go on with a changed configuration.
         allow_lost_history: Whether it may go on without rows that its history has lost.
         dry_run: Only try everything once and small, in a scratch folder.

@@ -74,6 +74,12 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mode", help=", ".join(modes.MODES))
     group.add_argument("--model_dir", metavar="FOLDER", help="the run's folder")
     group.add_argument(
+        "--runs_dir",
+        metavar="FOLDER",
+        help="instead of --model_dir: the folder below which the run has one of its name, "
+        "RunConfig.name",
+    )
+    group.add_argument(
         "--allow_config_change",
         action="store_true",
         help="go on with a run although its configuration has changed",
@@ -163,8 +169,13 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--overwrite",
-        action="store_true",
-        help="for predict: replace the file, complete or not",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="NAME",
+        help="for predict and replay, without a name: replace the file, complete or not; for "
+        "train, train_and_eval and train_and_post_eval, with the name of the run's folder: remove "
+        "the run in it, and begin anew",
     )
     group = parser.add_argument_group(
         "look at runs",

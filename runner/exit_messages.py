@@ -31,7 +31,7 @@ class Ending:
     def __init__(
         self, model_dir: Path | None, stop: signals.Stop | None = None, *, answers: bool = True
     ) -> None:
-        self._model_dir = model_dir
+        self.model_dir = model_dir
         self._stop = stop or signals.Stop()
         self._answers = answers
         self._unsaid = threading.Semaphore(1)
@@ -82,7 +82,7 @@ class Ending:
             "status": status.after(error),
             "step": self._stop.step,
             "reason": user_code.summary(error),
-            **({"model_dir": urls.shown(self._model_dir)} if self._model_dir else {}),
+            **({"model_dir": urls.shown(self.model_dir)} if self.model_dir else {}),
         }
 
 

@@ -1,6 +1,7 @@
 """What the command's flags say, checked as far as that needs no TensorFlow, and its help."""
 
 import argparse
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from runner.internals import standard_library
 from runner.launch import bounds, launchers
 from runner.loggers import feed, log
 from runner.projects import create
+from runner.run_folder import overwrite
 from runner.studies import space
 
 _NOTHING = """\
@@ -214,7 +216,16 @@ def _check_folder(given: argparse.Namespace) -> None:
     if given.print_config:
         return
     has_folder = modes.MODES[given.mode].has_folder
-    if has_folder and not given.model_dir:
+    if given.runs_dir and given.model_dir:
+        raise ConfigError("--runs_dir and --model_dir: give one of them")
+    if given.runs_dir and "://" in given.runs_dir:
+        raise ConfigError(f"--runs_dir={given.runs_dir}: it must be a local folder")
+    if given.runs_dir and given.workers:
+        raise ConfigError("--workers needs --model_dir in place of --runs_dir")
+    if given.runs_dir and not has_folder:
+        raise ConfigError(f"--runs_dir has no effect with --mode={given.mode}")
+    _check_overwrite(given)
+    if has_folder and not (given.model_dir or given.runs_dir):
         what = "the folder with the runs" if given.mode == "runs" else "the run's folder"
         raise ConfigError(f"--model_dir is missing: {what}")
     if given.model_dir and not has_folder:
@@ -222,6 +233,25 @@ def _check_folder(given: argparse.Namespace) -> None:
             f"--mode={given.mode} leaves nothing in a run's folder: leave --model_dir out "
             "(--output=FILE keeps the results)"
         )
+
+
+def _check_overwrite(given: argparse.Namespace) -> None:
+    """Raises ConfigError if what is to be overwritten is not said, or would be again and again."""
+    if not modes.MODES[given.mode].profiles:
+        if isinstance(given.overwrite, str):
+            raise ConfigError(f"--overwrite takes no name with --mode={given.mode}: leave it out")
+    elif given.overwrite:
+        if again := [name for name in ("launch", "workers") if getattr(given, name, None)]:
+            raise ConfigError(
+                f"--overwrite and --{again[0]}: whoever starts the run again would begin anew each "
+                "time; remove the folder yourself, or choose another --model_dir"
+            )
+        if given.model_dir and "://" in given.model_dir:
+            raise ConfigError(f"--overwrite: {given.model_dir} is not a local folder")
+        if os.environ.get("TF_CONFIG"):
+            raise ConfigError("--overwrite is for one process; TF_CONFIG says that there are more")
+        if given.model_dir:
+            overwrite.check(Path(given.model_dir), given.overwrite)
 
 
 def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:

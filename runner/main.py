@@ -19,6 +19,7 @@ from runner.run_folder import begun
 from runner.runs.request import Request, Results
 
 if TYPE_CHECKING:  # it loads TensorFlow
+    from runner.config import Experiment
     from runner.run_config import LaunchConfig
 
 
@@ -79,7 +80,7 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
             modes.check_shared(given.model_dir)
             command = command_line.arguments(flags.for_worker(given))
             return elastic.supervise(given, command, stop)
-        results = _run(given, stop)
+        results = _run(given, stop, ending)
         if results is not None:
             ending.results(results)
     except BrokenPipeError:  # whoever read has seen enough
@@ -97,7 +98,9 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
+def _run(
+    given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending
+) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
     launched, row = time.time(), modes.MODES.get(given.mode)
     if given.print_config == "reads":
@@ -134,7 +137,7 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
     # Importing leaves no garbage; looking for it takes a quarter longer.
     with garbage.uncollected():
         from runner import config
-        from runner.configuration import printing
+        from runner.configuration import printing, run_name
 
         if given.alsologtostderr:
             from absl import logging
@@ -142,16 +145,14 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
             logging.use_absl_handler()
             logging.get_absl_handler().python_handler.setStream(Lines())
             logging.set_verbosity(logging.INFO)
-        experiment = config.load(
-            given.gin_file,
-            [*begun.bindings(given.model_dir or ""), *given.gin_params],
-            experiment=given.experiment,
-            config_files=given.config_file,
-            overrides=given.params_override,
-            flags=flags.values(given),
-            trains=None if given.print_config or row is None else row.trains,
-            evaluates=None if row is None else row.evaluates,
-        )
+        experiment = _load(given, row)
+        if given.runs_dir and not given.print_config:
+            source = given.experiment or given.gin_file[0]
+            folder = Path(given.runs_dir, run_name.of(experiment, source))
+            given.model_dir, given.runs_dir = str(folder), None
+            ending.model_dir = folder
+            if begun.bindings(folder):
+                experiment = _load(given, row)
     garbage.freeze()  # nor is it looked for among them later
     if given.print_config:
         changed = given.print_config == "changed"
@@ -180,6 +181,21 @@ def _run(given: argparse.Namespace, stop: signals.Stop) -> Results | None:
         launched=launched,
     )
     return modes.run(given.mode, request).results
+
+
+def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
+    from runner import config
+
+    return config.load(
+        given.gin_file,
+        [*begun.bindings(given.model_dir or ""), *given.gin_params],
+        experiment=given.experiment,
+        config_files=given.config_file,
+        overrides=given.params_override,
+        flags=flags.values(given),
+        trains=None if given.print_config or row is None else row.trains,
+        evaluates=None if row is None else row.evaluates,
+    )
 
 
 def _launch(given: argparse.Namespace, config: "LaunchConfig") -> Results | None:

@@ -213,6 +213,7 @@ class Mode:
         return (self.function.__doc__ or "").splitlines()[0]
 
 
+_TRAINING = ("overwrite", "workers")
 _STUDIES = ("seeds", "folds", "vary", "trials", "jobs")
 _TABLES = ("sort", "where", "columns")
 OWN_FLAGS = (
@@ -223,7 +224,7 @@ OWN_FLAGS = (
 )
 MODES: Mapping[str, Mode] = {
     "train": Mode(
-        train, trains=True, evaluates=False, profiles=True, takes=("workers",), url=elsewhere.WRITES
+        train, trains=True, evaluates=False, profiles=True, takes=_TRAINING, url=elsewhere.WRITES
     ),
     "eval": Mode(
         evaluate,
@@ -237,7 +238,7 @@ MODES: Mapping[str, Mode] = {
         trains=True,
         evaluates=True,
         profiles=True,
-        takes=("workers",),
+        takes=_TRAINING,
         url=elsewhere.WRITES,
     ),
     "train_and_post_eval": Mode(
@@ -245,7 +246,7 @@ MODES: Mapping[str, Mode] = {
         trains=True,
         evaluates=True,
         profiles=True,
-        takes=("workers",),
+        takes=_TRAINING,
         url=elsewhere.WRITES,
     ),
     "continuous_eval": Mode(continuous_eval, trains=False, evaluates=True, url=elsewhere.FOLLOWS),

@@ -29,6 +29,9 @@ from runner.configuration.settings import (
     some_of,
 )
 
+TENSORBOARD = ("train", "validation", "sets", "test", "pictures", "hparams", "system")
+"""The kinds of TensorBoard's events."""
+
 _SCHEDULE = "trainer.optimizer_config.learning_rate"
 _SHARE = number(above=0, at_most=1)
 _RATE = number(above=0, below=float("inf"))
@@ -651,6 +654,14 @@ class WorkersConfig(base_config.Config):
 class RunConfig(base_config.Config):
     """What this runner adds to official's sections."""
 
+    name: str = setting(
+        "",
+        "The run's folder below `--runs_dir`, with placeholders: `{name}` is the gin file's or "
+        "registered experiment's, `{model}` the type of the task's model, `{run.seed}` a value. "
+        "Empty: `{name}`.",
+        resume=NOTES,
+        read="elsewhere",
+    )
     seed: int = setting(
         0,
         "Seeds the weights, the order of training examples and everything else that is random.",
@@ -706,7 +717,17 @@ class RunConfig(base_config.Config):
         allowed=SIZE,
         resume=REPORTS,
     )
+    training_rows: bool = setting(
+        True, "Whether `train.jsonl` is written, from which reports draw curves.", resume=REPORTS
+    )
     tensorboard: bool = setting(True, "Whether TensorBoard's events are written.", resume=REPORTS)
+    tensorboard_kinds: tuple[str, ...] = setting(
+        TENSORBOARD,
+        "Which of them: points of `train`ing, `validation`, further `sets` and the `test`; the "
+        "task's `pictures`; `hparams`, the row of that table; `system`, what the machine does.",
+        allowed=some_of(*TENSORBOARD),
+        resume=REPORTS,
+    )
     summary_seconds: float = setting(
         0.0,
         "This long after the last point on TensorBoard's training charts another is added: the "
@@ -891,3 +912,7 @@ class RunConfig(base_config.Config):
     workers: WorkersConfig = setting(
         WorkersConfig, "How `--workers` keeps workers going.", resume=REPORTS, read="elsewhere"
     )
+
+    def draws(self, kind: str) -> bool:
+        """Whether TensorBoard's events of a kind, one of `TENSORBOARD`, are written."""
+        return self.tensorboard and kind in self.tensorboard_kinds

@@ -22,7 +22,7 @@ from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
 
-NAME = "ckpt"
+NAME = layout.CHECKPOINT_NAME
 TRAINING = "training"
 """In a folder of averaged weights, the folder of the checkpoints that training can resume from."""
 UNWRITABLE = (OSError, tf.errors.OpError)

@@ -142,6 +142,22 @@ class Checkpoints:
         restore.restore(self._checkpoint, path)
         self._committed = restore.step_of(path)
 
+    def end(self) -> list[int]:
+        """Removes what is not kept of a run that has ended and has a best checkpoint elsewhere.
+
+        Returns:
+            The steps of the best checkpoints, if it removed anything.
+        """
+        self.wait()
+        removable = self._keep.removable_at_end(checkpoint_files.steps(self._directory))
+        best = [checkpoint_files.latest(folder) for folder in self._best_folders]
+        if not removable or not all(best) or not best:
+            return []
+        for step in removable:
+            self._remove(self.path(step))
+        checkpoint_files.list_committed(self._directory, checkpoint_files.names(self._directory))
+        return [restore.step_of(path) for path in best if path]
+
     def _written(self, prefix: str) -> None:
         """Lists what was just written as the newest, whatever its step, and prunes."""
         checkpoint_files.flush(prefix)

@@ -49,7 +49,10 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
             resume=REPORTS,
             read="elsewhere",
         ),
-        "max_to_keep": Setting(allowed=COUNT, resume=KEPT),
+        "max_to_keep": Setting(
+            allowed=number(at_least=1, also={0: "for only the best, once the run has ended"}),
+            resume=KEPT,
+        ),
         "preemption_on_demand_checkpoint": Setting(resume=REPORTS),
         "allow_tpu_summary": Setting(resume=KEPT),
         "best_checkpoint_eval_metric": Setting(resume=BEST, read="evaluation"),

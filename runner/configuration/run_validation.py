@@ -180,8 +180,8 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     if run.epochs.examples and not in_epochs:
         needs = "has no effect: nothing is given in epochs"
         yield Invalid("run.epochs", run.epochs, "examples", needs)
-    if run.summary_seconds and not run.tensorboard:
-        needs = "has no effect with RunConfig.tensorboard = False"
+    if run.summary_seconds and not run.draws("train"):
+        needs = "has no effect without TensorBoard's events of training (RunConfig.tensorboard)"
         yield Invalid("run", run, "summary_seconds", needs)
     yield from _without_best(experiment)
     if run.test.last and run.test.data is None:

@@ -10,6 +10,7 @@ RUN = "run.json"
 STATUS = "status.json"
 STEP = "step.txt"
 CLAIM = "claim.json"
+CHECKPOINT_NAME = "ckpt"  # before a step
 CHECKPOINT = "checkpoint"  # TensorFlow's list of checkpoints
 HISTORY = "history.jsonl"
 TRAINING_ROWS = "train.jsonl"
@@ -95,6 +96,13 @@ def is_evaluator(folder: str) -> bool:
 def is_part(folder: str) -> bool:
     """Whether a folder of this name within a run's folder belongs to that run."""
     return folder in _PARTS or folder.startswith((_EVALUATOR_FOLDER, f"{BEST}-", REJECTED))
+
+
+def is_of_run(name: str) -> bool:
+    """Whether a file or folder of this name in a run's folder was written by the run."""
+    if name.startswith((f"{CHECKPOINT_NAME}-", "events.out.tfevents.")):
+        return True
+    return name in (*_FILES, REPORT) or is_part(name)
 
 
 def check(folder: Path) -> None:

@@ -21,7 +21,7 @@ Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 def drawing(config: Experiment, task: base_task.Task) -> Pictures | None:
     """The task's method `pictures`; None if it has none, or drawing is off."""
-    return getattr(task, "pictures", None) if config.run.tensorboard else None
+    return getattr(task, "pictures", None) if config.run.draws("pictures") else None
 
 
 def charts(results: Mapping[str, Any], pictures: Pictures | None) -> tensorboard.Charts:

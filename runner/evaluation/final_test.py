@@ -121,7 +121,7 @@ class FinalTest:
 
     def _draw(self, weights: Weights, step: int, charts: tensorboard.Charts) -> None:
         folder = self._folder / (layout.TEST if weights == "best" else layout.TEST_LAST)
-        board = tensorboard.TensorBoard(folder if self._config.run.tensorboard else None)
+        board = tensorboard.TensorBoard(folder if self._config.run.draws(layout.TEST) else None)
         board.write(step, charts.points)
         board.draw(step, charts.pictures)
         board.close()

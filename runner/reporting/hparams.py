@@ -69,7 +69,7 @@ def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]
 
     A start ended by a signal leaves the row open: the run is to be resumed.
     """
-    if not experiment.run.tensorboard:
+    if not experiment.run.draws("hparams"):
         yield None
         return
     with closing.closing(Session(model_dir, values(experiment))) as made:

@@ -6,12 +6,18 @@ from typing import Any
 from runner.core import layout
 
 
+def has_checkpoints(model_dir: Path) -> bool:
+    """Whether a run has committed anything; it may have kept only its best."""
+    found = (any(model_dir.glob(where)) for where in ("ckpt-*.index", "*/ckpt-*.index"))
+    return any(found)
+
+
 def bindings(model_dir: str | Path) -> list[str]:
     """What gin is to be told first, so that the run in a folder, if any, goes on as it began.
 
     Versions before `EpochsConfig.rounding` rounded all lengths up.
     """
-    if not model_dir or not any(Path(model_dir).glob("ckpt-*.index")):
+    if not model_dir or not has_checkpoints(Path(model_dir)):
         return []
     import yaml
 

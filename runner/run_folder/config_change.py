@@ -18,6 +18,7 @@ from runner.configuration import fields, printing, schedules
 from runner.configuration.settings import Resume
 from runner.core import layout
 from runner.errors import ConfigError
+from runner.run_folder.begun import has_checkpoints
 
 _SETS = "run.evaluation_sets"
 _LONGEST = 160
@@ -70,7 +71,7 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
 
 def have_begun(model_dir: Path) -> bool:
     """Whether anything depends on the configuration yet, that is, a checkpoint."""
-    return any(model_dir.glob("ckpt-*.index"))
+    return has_checkpoints(model_dir)
 
 
 def check(

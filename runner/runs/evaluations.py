@@ -89,9 +89,9 @@ def build_boards(
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
     sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
     folders = {"": folder / validation, **sets}
-    draws = config.run.tensorboard
+    draws = {True: config.run.draws("sets"), False: config.run.draws("validation")}
     return tensorboard.Boards(
-        {name: path if draws else None for name, path in folders.items()},
+        {name: path if draws[bool(name)] else None for name, path in folders.items()},
         purge_from=purge_from,
         writers=named,
     )

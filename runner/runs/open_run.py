@@ -166,7 +166,8 @@ def _log(
     return training_log.TrainingLog(
         folder,
         resumed_at=step,
-        draws=config.run.tensorboard,
+        draws=config.run.draws("train"),
+        writes=config.run.training_rows,
         draws_every=config.run.summary_seconds,
         utilization=costs.utilization,
         writers=named,

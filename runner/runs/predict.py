@@ -66,7 +66,7 @@ def predict(request: Request) -> Outcome:
     """
     plan = _plan(request)
     target = partial.Partial(plan.output)
-    target.check(overwrite=request.overwrite)
+    target.check(overwrite=bool(request.overwrite))
     built = _restored(request, plan)
     with built.averages_in_force():
         origin = made_of.describe(
@@ -88,7 +88,7 @@ def predict(request: Request) -> Outcome:
 def rehearse(request: Request) -> Outcome:
     """Predicts one batch, shows its first row, and writes nothing."""
     plan = _plan(request)
-    partial.Partial(plan.output).check(overwrite=request.overwrite)
+    partial.Partial(plan.output).check(overwrite=bool(request.overwrite))
     built = _restored(request, plan)
     with built.averages_in_force():
         batch = next(predictor.Predictor(built).batches(_inputs(request.config, built, plan)), None)

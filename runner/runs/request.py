@@ -59,7 +59,8 @@ class Request:
             set; empty: `validation`. For `eval`: `test`; empty: what training evaluates.
         output: Where `predict` writes; None: in the run's folder. Where a mode that has no folder
             keeps its results; None: nowhere.
-        overwrite: Whether `predict` replaces its output.
+        overwrite: Whether `predict` replaces its output. For a mode that trains, the name of its
+            folder, to begin that anew.
         allow_config_change: Whether a run may go on with a changed configuration.
         allow_lost_history: Whether a run may go on without rows that its history has lost.
         dry_run: Do everything once and small, in a scratch folder.
@@ -85,7 +86,7 @@ class Request:
     _: dataclasses.KW_ONLY
     data: str = ""
     output: Path | None = None
-    overwrite: bool = False
+    overwrite: bool | str = False
     allow_config_change: bool = False
     allow_lost_history: bool = False
     dry_run: bool = False

@@ -8,7 +8,7 @@ from runner.core import closing, console, schedule
 from runner.history import policies, records
 from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
-from runner.run_folder import session, status
+from runner.run_folder import overwrite, session, status
 from runner.runs import notifications, open_run, training_run, user_actions
 from runner.runs.request import Outcome, Request, results
 from runner.training import controller
@@ -18,6 +18,9 @@ def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     run, folder = request.config.run, request.model_dir
     feed.check_installed(run.loggers, "RunConfig.loggers")
+    if request.overwrite:
+        more = policies.of(request.config, evaluates=evaluates).best_folders
+        overwrite.begin_anew(folder, request.overwrite, more=more)
     command = request.command("train_and_eval" if evaluates else "train")
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
@@ -57,7 +60,7 @@ def _train(
             note=console.say,
             record=lambda paths: start.note(unread=paths, reads=reads.counts()),
         )
-        seconds, draws = experiment.run.system_seconds, experiment.run.tensorboard
+        seconds, draws = experiment.run.system_seconds, experiment.run.draws("system")
         sampled = system_metrics.sampled(
             request.model_dir, lambda: start.step, seconds=seconds, draws=draws
         )
@@ -71,6 +74,8 @@ def _train(
             tested = {} if paused else run.test(driver.step)
             for action in () if paused else ending:
                 action(run.newest)
+            if not paused:
+                run.keep_best_alone()
         rows = run.state.history.evaluations
         if board and plan.best:
             board.best(plan.best.best(rows))

@@ -166,6 +166,14 @@ class TrainingRun:
         with self.spent.on("evaluation"):
             return self.final_test.run(step, self.state.store.path(step))
 
+    def keep_best_alone(self) -> None:
+        """Removes the last checkpoints of a run that has ended, if it is to keep only the best."""
+        if best := self.state.store.end():
+            console.say(
+                f"only the best checkpoint is kept (TrainerConfig.max_to_keep = 0): the same "
+                f"command again, or a longer run, would train from step {max(best):,} on"
+            )
+
     def _save(self) -> Path:
         """Commits, and returns the checkpoint once it is on disk."""
         with self.spent.on("checkpoint"):

@@ -28,6 +28,7 @@ class TrainingLog:
         model_dir: The run's folder.
         resumed_at: The step that the run is at; newer rows are dropped.
         draws: Whether TensorBoard's events are written.
+        writes: Whether rows are written.
         draws_every: Seconds after a point until an extra one; 0: only points on the grid.
         utilization: From steps a second to `mfu`; None if that is unknown.
         writers: The user's own writers, which get every row.
@@ -40,6 +41,7 @@ class TrainingLog:
         *,
         resumed_at: int,
         draws: bool = True,
+        writes: bool = True,
         draws_every: float = 0,
         utilization: Callable[[float], float] | None = None,
         writers: Writers | None = None,
@@ -49,6 +51,7 @@ class TrainingLog:
         self._board = tensorboard.TensorBoard(
             model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1
         )
+        self._writes = writes
         self._utilization = utilization
         self._writers = writers or Writers()
         self._clock = clock
@@ -148,16 +151,18 @@ class TrainingLog:
         if self._waiting:
             rows, self._waiting = self._waiting, []
             self._handed = self._clock()
-            self._written = True
+            self._written = self._writes
             self._writer.do(lambda: self._record(rows))
 
     def _record(self, rows: Sequence[tuple[schedule.Loop, Mapping[str, float]]]) -> None:
         found = [(loop.step, scalars.scalars(loop.logs), pace) for loop, pace in rows]
-        files.append_json_lines(self._path, (_row(*each) for each in found))
+        if self._writes:
+            files.append_json_lines(self._path, (_row(*each) for each in found))
+            self._step = found[-1][0]
         for step, values, pace in found:
             self._board.write(step, {**values, **pace})
             self._writers.write(step, {**values, **pace}, "train")
-        self._step, self._newest = found[-1][:2]
+        self._newest = found[-1][1]
 
     def _drop_after(self, step: int) -> None:
         newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)

@@ -71,7 +71,10 @@ def own_task(tmp_path):
         ("EarlyStoppingConfig", "patience: int = 5 This many evaluations in a row"),
         ("EarlyStoppingConfig", "A resume may change it: a run may end earlier or later."),
         ("run_config.EvaluatorConfig", "It must be 'latest' or 'every'."),
-        ("TrainerConfig", "max_to_keep: int = 5 Max checkpoints to keep. It must be 1 or more."),
+        (
+            "TrainerConfig",
+            "max_to_keep: int = 5 Max checkpoints to keep. It must be 1 or more, or",
+        ),
         ("TrainerConfig", "TrainerConfig (in YAML: trainer)"),
         ("trainer", "TrainerConfig (in YAML: trainer)"),
         ("RuntimeConfig", "num_gpus: int = 0 The number of GPUs to use, if any. A resume may"),

@@ -215,3 +215,22 @@ def test_the_line_below_an_evaluation_is_of_the_newest_step():
     line.evaluated(row(600, accuracy=0.9), None)
     assert stream.lines[-1].startswith("step 600/1,000")
     assert "loss 0.125" in stream.lines[-1]
+
+
+def test_the_line_shows_the_learning_rate_and_how_long_the_last_epoch_took():
+    stream = terminals.Terminal()
+    line = Progress(1000, epochs=10, stream=stream, clock=Clock())
+    line.training(500, 100, 2.0, lambda: 0.25, rate=lambda: 0.00125, epoch_seconds=75.0)
+    assert "epoch 5.0/10 of 1:15  50.0 steps/s" in stream.getvalue()
+    assert "lr 0.00125  loss 0.25" in stream.getvalue()
+
+
+def test_at_80_columns_the_loss_and_the_best_are_left(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, rule = terminals.Terminal(80), best_evaluation.BestRule("part/exact_match")
+    line = Progress(123_456, metric=rule, epochs=100, stream=stream, clock=Clock())
+    line.evaluated(row(99_000, **{"part/exact_match": 0.51}), row(400, **{"part/exact_match": 0.6}))
+    line.training(100_000, 100, 2.0, lambda: 1.2345, rate=lambda: 0.00125, epoch_seconds=75.0)
+    shown = stream.lines[-1]
+    assert len(shown) < 80
+    assert shown.endswith("loss 1.234  part/exact_match 0.51 (best 0.6 @400)")

@@ -1,0 +1,57 @@
+"""Beginning a run's folder anew: what an earlier run left in it is removed. No TensorFlow."""
+
+import contextlib
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from runner.core import console, files, layout
+from runner.errors import ConfigError
+from runner.run_folder import claim
+
+
+def check(folder: Path, typed: str | bool) -> None:
+    """Raises ConfigError unless `--overwrite=` was followed by the name of the run's folder."""
+    name = folder.absolute().name
+    if typed is True:
+        raise ConfigError(
+            f"--overwrite removes the run in {folder}: if that is what you want, give its name, "
+            f"--overwrite={name}"
+        )
+    if typed != name:
+        raise ConfigError(f"--overwrite={typed}: the run in {folder} is called {name}")
+    if (folder / layout.STUDY).exists():
+        raise ConfigError(f"--overwrite={typed}: {folder} is a study; remove it yourself")
+
+
+def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -> None:
+    """Removes what a run and its evaluators left in a folder; files of others stay.
+
+    Args:
+        folder: The run's.
+        typed: Its name, for certainty.
+        more: Further names of a run's files and folders, which its configuration chose.
+
+    Raises:
+        ConfigError: the name is another.
+        RunnerError: a process writes there, or the folder cannot be written.
+    """
+    check(folder, typed)
+    if not folder.exists():
+        return
+    with contextlib.ExitStack() as claims:
+        for each in (*layout.evaluators(folder), folder):
+            claims.enter_context(claim.claimed(each, note=console.say))
+        found = [path for path in folder.iterdir() if _is_of_run(path.name, more)]
+        for path in sorted(found, key=lambda path: not path.name.endswith(".index")):
+            files.check(path)  # the claim; checkpoints go first, so that none is resumed from
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    if found:
+        console.say(f"removed the run that was in {folder}")
+
+
+def _is_of_run(name: str, more: Collection[str]) -> bool:
+    return name != layout.CLAIM and (layout.is_of_run(name) or name in more)

@@ -1,0 +1,123 @@
+"""Where a run is, and what begins it anew."""
+
+import json
+from pathlib import Path
+
+import finished
+import pytest
+import resumed
+import toy
+
+import runner
+from runner import main
+from runner.configuration import run_name
+from runner.errors import ConfigError
+from runner.run_folder import claim
+
+DIGITS = ["--mode=train", "--gin_file=digits.gin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("", "digits"),
+        ("{model}.{name}", "mlp.digits"),
+        ("{name}/seed-{run.seed}", "digits/seed-7"),
+        ("steps-{train_steps}", "steps-40"),
+        ("fixed", "fixed"),
+    ],
+)
+def test_a_name_comes_from_the_configuration(name, made):
+    given = [f"RunConfig.name = {name!r}", "RunConfig.seed = 7", "TrainerConfig.train_steps = 40"]
+    assert run_name.of(runner.load("digits.gin", given), "experiments/digits.gin") == made
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("{sed}", "{sed} is not the path of a value; did you mean 'seed'?"),
+        ("{global_batch_size}", "{global_batch_size} may be one of 2 values: "),
+        ("../{name}", "makes the name '../digits'"),
+        ("a b", "makes the name 'a b'"),
+        ("{name", "makes the name '{name'"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(name, said):
+    with pytest.raises(ConfigError) as error:
+        run_name.of(runner.load("digits.gin", [f"RunConfig.name = {name!r}"]), "digits.gin")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--runs_dir=runs", "--model_dir=run"], "give one of them"),
+        (["--model_dir=runs/a", "--overwrite"], "give its name, --overwrite=a"),
+        (["--model_dir=runs/a", "--overwrite=b"], "--overwrite=b: the run in runs/a is called a"),
+        (["--model_dir=runs/a", "--overwrite=a", "--launch=local"], "begin anew each time"),
+        (["--model_dir=runs/a", "--overwrite=a", "--workers=2"], "begin anew each time"),
+        (["--runs_dir=runs", "--workers=2"], "--workers needs --model_dir"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(flags, said, capsys):
+    assert main.main([*DIGITS, *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_predict_overwrites_without_a_name(capsys):
+    flags = ["--mode=predict", "--gin_file=digits.gin", "--model_dir=run", "--overwrite=run"]
+    assert main.main(flags) == 2
+    assert "--overwrite takes no name with --mode=predict" in capsys.readouterr().err
+
+
+def test_a_run_begins_anew_in_its_folder_and_leaves_what_is_not_its_own(tmp_path, capsys):
+    folder = tmp_path / "run"
+    made = toy.experiment()
+    finished.run(made, folder)
+    before = resumed.rows(folder / "train.jsonl")
+    (folder / "eval-side").mkdir()
+    (folder / "mine.txt").write_text("kept")
+    other = toy.experiment({"run": {"seed": 1}})
+    with pytest.raises(ConfigError, match=r"the run in .* is called run"):
+        runner.run(other, folder, "train_and_eval", overwrite="other")
+    with claim.claimed(folder, note=print), pytest.raises(runner.errors.RunnerError):
+        runner.run(other, folder, "train_and_eval", overwrite="run")
+    assert resumed.rows(folder / "train.jsonl") == before
+    runner.run(other, folder, "train_and_eval", overwrite="run")
+    assert f"removed the run that was in {folder}" in capsys.readouterr().err
+    assert resumed.rows(folder / "train.jsonl") != before
+    assert len(json.loads((folder / "run.json").read_text())["starts"]) == 1
+    assert not (folder / "eval-side").exists()
+    assert (folder / "mine.txt").read_text() == "kept"
+
+
+def test_logs_of_each_kind_can_be_left_out(tmp_path):
+    quiet = {"training_rows": False, "tensorboard_kinds": ("validation",), "system_seconds": 0.0}
+    for steps in (20, 40):  # a resume does not miss them
+        made = toy.experiment({"run": quiet, "trainer": {"train_steps": steps}})
+        runner.run(made, tmp_path, "train_and_eval")
+    assert not (tmp_path / "train.jsonl").exists()
+    events = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("events.*")}
+    assert events == {"validation"}
+
+
+def test_only_the_best_is_kept_of_a_run_that_has_ended_and_a_longer_one_goes_on_from_it(
+    tmp_path, capsys
+):
+    def made(steps, kept):
+        return toy.experiment({"trainer": {"train_steps": steps, "max_to_keep": kept}})
+
+    results = runner.run(made(60, 0), tmp_path / "best", "train_and_eval")
+    best = results["best"]["step"]
+    assert not list((tmp_path / "best").glob("ckpt-*"))
+    assert [path.stem for path in (tmp_path / "best" / "best").glob("*.index")] == [f"ckpt-{best}"]
+    said = f"the same command again, or a longer run, would train from step {best} on"
+    assert said in capsys.readouterr().err
+    other = made(80, 0)
+    other.run.seed = 1
+    with pytest.raises(ConfigError, match="was trained with another configuration"):
+        runner.run(other, tmp_path / "best", "train_and_eval")
+    runner.run(made(80, 5), tmp_path / "best", "train_and_eval")
+    runner.run(made(80, 5), tmp_path / "whole", "train_and_eval")
+    assert resumed.state(tmp_path / "best", 80) == resumed.state(tmp_path / "whole", 80)
+    assert Path(tmp_path / "best" / "history.jsonl").exists()
