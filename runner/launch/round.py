@@ -10,6 +10,7 @@ from runner.core import signals, text
 from runner.launch import rules
 from runner.launch.membership import Generation, Meeting, Verdict
 from runner.launch.worker import Place, Worker, ending
+from runner.run_folder import status
 
 _FINAL = (2, 3, 4, 5)  # the same command would end so again
 _SETTLE_SECONDS = 1.0  # after the first end: others may say more
@@ -33,6 +34,7 @@ class Round:
         meeting: Where it was agreed on.
         command: What each worker runs.
         places: This machine's workers.
+        folder: The run's.
         clock: Seconds, for tests to inject.
 
     Attributes:
@@ -45,6 +47,7 @@ class Round:
         meeting: Meeting,
         command: Sequence[str],
         places: Sequence[Place],
+        folder: Path,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,6 +59,7 @@ class Round:
         self._seen: Verdict | None = None
         self._looked = 0.0
         self._formed = False
+        self._folder, self._step = folder, status.reached(folder)
         self.workers = [Worker(command, place, clock=clock) for place in places]
 
     @property
@@ -65,14 +69,17 @@ class Round:
 
     @property
     def has_formed(self) -> bool:
-        """Whether this machine's workers have found all the others."""
-        self._formed = self._formed or all(worker.has_formed for worker in self.workers)
+        """Whether the workers have found each other: they say so, or the run trains."""
+        if not self._formed:
+            says = all(worker.has_formed for worker in self.workers)
+            self._formed = says or status.reached(self._folder) != self._step
         return self._formed
 
     @property
     def has_progressed(self) -> bool:
         """Whether it has trained a step."""
-        return any(worker.shows.get("step") is not None for worker in self.workers)
+        says = any(worker.shows.get("step") is not None for worker in self.workers)
+        return says or status.reached(self._folder) != self._step
 
     def decided(self, seconds: float = 0.5) -> Verdict | None:
         """The verdict that another supervisor, or this one, has declared; asked now and then."""
@@ -105,16 +112,12 @@ class Round:
             return quiet
         return Verdict("restart", bad[index], self._reason(index), index)
 
-    def silent(self, folder: Path) -> Verdict | None:
-        """What follows from a worker that does nothing, or has not found the others in time.
-
-        Args:
-            folder: The run's, whose rules say how long that may take.
-        """
+    def silent(self) -> Verdict | None:
+        """What follows from a worker that does nothing, or has not found the others in time."""
         if self.has_formed:
             return self._quiet(_SILENT_SECONDS)
         age = self._clock() - self._began
-        late = age > rules.START_SECONDS and age > rules.Rules.of(folder).to_form
+        late = age > rules.START_SECONDS and age > rules.Rules.of(self._folder).to_form
         return self._not_formed(age) if late else None
 
     def _quiet(self, seconds: float) -> Verdict | None:

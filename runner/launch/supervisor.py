@@ -101,7 +101,7 @@ class _Supervisor:
             Place(index, hosts, folder, self._plan.slots.gpus(slot))
             for index, slot in zip(generation.workers(self._plan.machine), slots, strict=False)
         ]
-        one = Round(generation, self._meeting, self._plan.command, places)
+        one = Round(generation, self._meeting, self._plan.command, places, self._plan.folder)
         with one.watched(self._stop):
             if one.has_chief:
                 self._record.state("forming", generation)
@@ -234,7 +234,7 @@ class _Watch:
         if self._has_formed and self._round.has_chief and now - self._counted > _STRAGGLERS_SECONDS:
             self._counted = now
             self._name_stragglers()
-        silent = self._round.silent(self._plan.folder)
+        silent = self._round.silent()
         return silent or self._round.absent() or self._returned()
 
     def _name_stragglers(self) -> None:
