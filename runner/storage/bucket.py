@@ -95,7 +95,7 @@ class Bucket:
                     self._fs.pipe_file(self._path(name), content, mode="create")
             except FileExistsError:
                 return False
-            return self._fs.cat_file(self._path(name)) == content  # some servers know no conditions
+        return self.read(name) == content  # some servers know no conditions
 
     def upload(self, source: Path, name: str) -> None:
         """Writes a file's content, whose size does not matter.
