@@ -163,7 +163,7 @@ def _run(
             config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
         return None
     if given.launch:
-        return _launch(given, experiment.run.launch)
+        return _launch(given, experiment.run.launch, experiment.runtime.distribution_strategy)
     request = Request(
         experiment,
         Path(given.model_dir or ""),
@@ -198,12 +198,15 @@ def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
     )
 
 
-def _launch(given: argparse.Namespace, config: "LaunchConfig") -> Results | None:
+def _launch(
+    given: argparse.Namespace, config: "LaunchConfig", strategy: str = ""
+) -> Results | None:
     """Has the command run elsewhere; None where that was only to be printed."""
     shared = launchers.LAUNCHERS[given.launch].shares_files
     flags_of_job = flags.for_job(given, shares_files=shared)
     if shared and given.model_dir:
         modes.check_folder(Path(given.model_dir))
     arguments = command_line.arguments(flags_of_job)
-    made = job.Job(given.mode, arguments, flags_of_job.model_dir or "", Path.cwd(), config)
+    folder = flags_of_job.model_dir or ""
+    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy)
     return launchers.launch(given.launch, made, dry_run=given.dry_run)

@@ -12,6 +12,7 @@ from runner.configuration.settings import (
     EVALUATIONS,
     INITIALIZER,
     KEPT,
+    LABELS,
     LENGTH,
     NAME,
     NOTES,
@@ -23,6 +24,7 @@ from runner.configuration.settings import (
     STEPS,
     TIME,
     VARIABLES,
+    VOLUMES,
     number,
     one_of,
     setting,
@@ -625,6 +627,29 @@ class LaunchConfig(base_config.Config):
         allowed=COUNT,
     )
     options: tuple[str, ...] = setting((), "Further options of Slurm's sbatch: `--account=mine`.")
+    image: str = setting("", "Kubernetes: the image with the runner and your code.")
+    namespace: str = setting(
+        "", "Kubernetes: the namespace; empty: kubectl's.", allowed=OPTIONAL_NAME
+    )
+    volumes: tuple[str, ...] = setting(
+        (),
+        "Kubernetes: claims of volumes, and where each is seen: `claim:/runs`.",
+        allowed=VOLUMES,
+    )
+    secret_names: tuple[str, ...] = setting(
+        (), "Kubernetes: Secrets of the cluster, whose entries become variables of the environment."
+    )
+    service_account: str = setting(
+        "", "Kubernetes: whose rights the pods have, as to a bucket.", allowed=OPTIONAL_NAME
+    )
+    node_labels: tuple[str, ...] = setting(
+        (), "Kubernetes: only nodes with these labels: `pool=gpu`.", allowed=LABELS
+    )
+    evaluator: bool = setting(
+        False,
+        "Kubernetes: whether an evaluator (`--mode=continuous_eval`) runs beside training, in the "
+        "same pod.",
+    )
     environment: tuple[str, ...] = setting(
         (),
         "Variables of the environment: `NAME=value`, or `NAME` for the value that it has where the "

@@ -36,7 +36,7 @@ WAYS = {
 def runner(*arguments: str) -> dict:
     """The results of a command."""
     command = [sys.executable, "-m", "runner", *arguments]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
 def preempt_and_compare(folder: Path, *, requeue_exit: bool) -> bool:
@@ -45,12 +45,13 @@ def preempt_and_compare(folder: Path, *, requeue_exit: bool) -> bool:
     cluster.mkdir()
     with slurm_cluster.running(cluster, requeue_exit=requeue_exit), contextlib.chdir(folder):
         job = runner("--launch=slurm", *RUN, f"--model_dir={run}")["job"]
+        before = 0
         for way, command in WAYS.items():
-            before = status.reached(run)
             slurm_cluster.wait_for(lambda last=before: status.reached(run) > last, cluster)
             subprocess.run([*command, job], check=True)
             print(f"{way} at step {status.reached(run):,}", flush=True)
-            slurm_cluster.wait_for(lambda: "RUNNING" not in state(job), cluster)
+            slurm_cluster.wait_for(lambda: state(job) == "PENDING", cluster)
+            before = status.reached(run)
         slurm_cluster.wait_for(lambda: state(job) in ("", "COMPLETED"), cluster)
         print((run / "launch" / f"slurm-{job}.log").read_text().count("resumed at step"), "resumes")
         runner(*RUN, f"--model_dir={alone}")

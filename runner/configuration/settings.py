@@ -167,13 +167,17 @@ def _time(value: str) -> str:
     return "" if not value or text.seconds(value) else _TIMED
 
 
-def _variables(value: Sequence[str]) -> str:
-    return "" if all(_VARIABLE.fullmatch(each) for each in value) else _SET
+def _all(pattern: str, needs: str) -> "Allowed":
+    """Strings that match, each of them."""
+    form = re.compile(pattern)
+
+    def mistake(value: Sequence[str]) -> str:
+        return "" if all(form.fullmatch(each) for each in value) else needs
+
+    return Allowed(needs, mistake)
 
 
 _TIMED = "must be a time such as '2:30:00', or '1-12:00:00' with days"
-_VARIABLE = re.compile(r"[A-Za-z_]\w*(=[^\0\n]*)?")
-_SET = "must be a tuple of 'NAME=value' or 'NAME', a line each"
 _NAMED = "must be made of letters, digits, '-', '_' and '.', a letter or a digit first"
 _PATTERN = "must be a regular expression"
 _INITIALIZER = "must name one of tf_keras.initializers"
@@ -183,7 +187,11 @@ SIZE = number(at_least=0)
 NAME = Allowed(_NAMED, _name)
 OPTIONAL_NAME = Allowed(f"{_NAMED}, or empty", lambda value: value and _name(value))
 TIME = Allowed(f"{_TIMED}, or empty", _time)
-VARIABLES = Allowed(_SET, _variables)
+VARIABLES = _all(
+    r"[A-Za-z_]\w*(=[^\0\n]*)?", "must be a tuple of 'NAME=value' or 'NAME', a line each"
+)
+VOLUMES = _all(r"[a-z0-9.-]+:/[^:\n]*", "must be a tuple of 'claim:/path'")
+LABELS = _all(r"[\w./-]+=[\w.-]*", "must be a tuple of 'label=value'")
 PATTERN = Allowed(_PATTERN, _pattern)
 INITIALIZER = Allowed(f"{_INITIALIZER}, or be empty", _initializer)
 

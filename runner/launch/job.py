@@ -22,6 +22,7 @@ class Job:
         model_dir: The run's or the study's folder, or its URL; empty for a mode without one.
         work_dir: The folder in which the command was given.
         config: The `LaunchConfig`, checked.
+        strategy: The experiment's `RuntimeConfig.distribution_strategy`; empty without one.
     """
 
     mode: str
@@ -29,6 +30,7 @@ class Job:
     model_dir: str
     work_dir: Path
     config: Any  # its class would load TensorFlow
+    strategy: str = ""
 
     @property
     def command(self) -> list[str]:

@@ -29,6 +29,13 @@ def slurm(job: Job) -> Plan:
     return slurm.plan(job)
 
 
+def kubernetes(job: Job) -> Plan:
+    """In pods of a Kubernetes cluster, as a Job or a JobSet."""
+    from runner.launch import kubernetes
+
+    return kubernetes.plan(job)
+
+
 @dataclasses.dataclass(frozen=True)
 class Launcher:
     """A row of the table.
@@ -49,11 +56,24 @@ class Launcher:
         return (self.plan.__doc__ or "").splitlines()[0]
 
 
-_RESOURCES = ("nodes", "cpus", "gpus", "memory_gb", "time", "queue")
+_RESOURCES = ("nodes", "cpus", "gpus", "memory_gb", "time", "queue", "grace_seconds", "tries")
+_OF_PODS = (
+    *(
+        "image",
+        "namespace",
+        "volumes",
+        "secret_names",
+        "service_account",
+        "node_labels",
+        "evaluator",
+    ),
+)
 LAUNCHERS: Mapping[str, Launcher] = {
-    "slurm": Launcher(slurm, frozenset({*_RESOURCES, "grace_seconds", "tries", "options"})),
+    "slurm": Launcher(slurm, frozenset({*_RESOURCES, "options"})),
+    "kubernetes": Launcher(kubernetes, frozenset({*_RESOURCES, *_OF_PODS}), shares_files=False),
     "local": Launcher(local),
 }
+_OF_NODES = ("multi_worker_mirrored", "parameter_server")
 _ALL_READ = {"environment", "name"}
 
 
@@ -78,8 +98,10 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     """
     check(name)
     _check_idle(name, job.config)
+    _check_nodes(job)
     _check_text(job)
     plan = LAUNCHERS[name].plan(job)
+    _check_shown(plan.text)
     if dry_run:
         print(plan.text, flush=True)
         return None
@@ -107,6 +129,17 @@ def _check_idle(name: str, config: Any) -> None:
             )
 
 
+def _check_nodes(job: Job) -> None:
+    """Raises ConfigError for several nodes of which all but one would have nothing to do."""
+    if job.config.nodes > 1 and not job.is_study and job.strategy not in _OF_NODES:
+        with_it = f" with distribution_strategy = {job.strategy!r}" if job.strategy else ""
+        raise ConfigError(
+            f"LaunchConfig.nodes = {job.config.nodes}: --mode={job.mode}{with_it} runs on one; "
+            "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored' shares a run among "
+            "nodes, and --mode=study its trials"
+        )
+
+
 def _check_text(job: Job) -> None:
     """Raises ConfigError if a job would show a password, or needs a variable that is not set."""
     for argument in job.arguments:
@@ -124,3 +157,11 @@ def _check_text(job: Job) -> None:
                 f"LaunchConfig.environment: the value of {name} looks like a secret, and would be "
                 f"stored with the run: give {json.dumps(name)} without a value"
             )
+
+
+def _check_shown(text: str) -> None:
+    """Raises ConfigError if what is to be submitted has a secret of the environment in it."""
+    for name, value in os.environ.items():
+        is_path = value.startswith("/")
+        if len(value) > 7 and not is_path and secrets.is_secret(name) and value in text:
+            raise ConfigError(f"the job would show {name}, a secret of the environment, to others")

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     slurm = given.launcher == "slurm"
     if slurm and slurm_job.is_ending():
         return code
-    job = slurm_job.name() if slurm else given.job
+    index = os.environ.get("JOB_COMPLETION_INDEX")  # as Kubernetes numbers the pods of a job
+    job = slurm_job.name() if slurm else "-".join(filter(None, [given.job, index]))
     row = {"from": reached, "to": _reached(given.folder), "seconds": time.monotonic() - began}
     starts = given.logs / f"{given.launcher}-{job}.jsonl"
     if (idle := _idle(starts, row)) >= given.tries:

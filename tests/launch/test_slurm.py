@@ -21,6 +21,7 @@ CONFIG = [
     "--gin.TrainerConfig.checkpoint_interval=3000",
     "--gin.TrainerConfig.summary_interval=1000",
 ]
+WORKERS = "--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'"
 needs_slurm = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
 
 
@@ -65,7 +66,7 @@ def test_a_dry_run_prints_the_script(tmp_path, capsys):
 
 def test_a_run_on_several_nodes_is_one_job_and_a_study_is_an_array(capsys):
     nodes = "--gin.LaunchConfig.nodes=3"
-    assert launched("--dry_run", "--mode=train", *CONFIG, "--model_dir=a", nodes) == 0
+    assert launched("--dry_run", "--mode=train", *CONFIG, "--model_dir=a", nodes, WORKERS) == 0
     script = capsys.readouterr().out
     assert directives(script)["nodes"] == "3"
     assert " --by_status -- srun --nodes=3 --ntasks-per-node=1 " in script
@@ -82,6 +83,7 @@ def test_a_run_on_several_nodes_is_one_job_and_a_study_is_an_array(capsys):
     [
         ("time='0:02:30'", "leaves no time to train"),
         ("options=('account=mine',)", "is not an option of sbatch"),
+        ("nodes=2", "LaunchConfig.nodes = 2: --mode=train with distribution_strategy = 'mirrored'"),
     ],
 )
 def test_what_slurm_would_not_take_is_refused_without_it(capsys, setting, said):
@@ -109,7 +111,7 @@ def test_without_slurm_a_line_says_so(tmp_path, monkeypatch, capsys):
 )
 def test_more_than_the_cluster_has_is_refused(cluster, tmp_path, capsys, setting, said):
     arguments = ["--mode=train", *CONFIG, "--model_dir=a", f"--gin.LaunchConfig.{setting}"]
-    assert launched(*arguments) == 2
+    assert launched(*arguments, WORKERS) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,125 @@
+"""A job of Kubernetes: what it needs is checked here, and kubectl submits it."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+import yaml
+
+from runner.core import secrets
+from runner.errors import ConfigError, RunnerError
+from runner.launch import manifest
+from runner.launch.job import TRAINING, Job, Plan, Submitted
+
+_LONGEST = 40  # of a name: it also begins the names of pods, which have 63 characters
+_NAME = re.compile(rf"[a-z]([a-z0-9-]{{0,{_LONGEST - 2}}}[a-z0-9])?")
+_KUEUE = "localqueues.kueue.x-k8s.io"
+
+
+def plan(job: Job) -> Plan:
+    """A manifest for kubectl.
+
+    Raises:
+        ConfigError: something is missing, would not be there, or is not for others to read.
+    """
+    _check(job)
+    made = manifest.manifest(job, _name(job))
+    written = yaml.safe_dump(made, sort_keys=False, width=100).rstrip("\n")
+    return Plan(written, lambda: _submit(job, made["kind"], made["metadata"]["name"], written))
+
+
+def _check(job: Job) -> None:
+    config = job.config
+    if not config.image:
+        raise ConfigError("LaunchConfig.image is missing: the image with the runner and your code")
+    mounts = manifest.mounts(job)
+    if job.folder and not any(job.folder.is_relative_to(path) for path in mounts):
+        there = f"; mounted are {', '.join(mounts)}" if mounts else ""
+        raise ConfigError(
+            f"--model_dir={job.model_dir} would be lost with its pod: give a folder of a volume, "
+            f"as in LaunchConfig.volumes = ('claim:/runs',) and --model_dir=/runs/digits{there}"
+        )
+    for each in config.environment:
+        name = each.partition("=")[0]
+        if secrets.is_secret(name):
+            raise ConfigError(
+                f"LaunchConfig.environment: {name} looks like a secret, and everybody who may read "
+                "the job would see it: keep it in a Secret of the cluster, and name that in "
+                "LaunchConfig.secret_names"
+            )
+    for flag in job.arguments:
+        name, _, path = flag.partition("=")
+        is_file = name in ("--gin_file", "--config_file") and path.startswith("/")
+        if is_file and not any(PurePosixPath(path).is_relative_to(each) for each in mounts):
+            raise ConfigError(
+                f"{flag}: a file of this machine is not in the image; give its path from the "
+                "image's working folder"
+            )
+    if config.evaluator and (job.mode not in TRAINING or config.nodes > 1):
+        raise ConfigError(
+            "LaunchConfig.evaluator = True is for --mode=train or train_and_eval on one node; "
+            "elsewhere, launch --mode=continuous_eval as a job of its own"
+        )
+
+
+def _name(job: Job) -> str:
+    """The name that is given, or one made of the folder's."""
+    if _NAME.fullmatch(job.name):
+        return job.name
+    plain = re.sub(r"[^a-z0-9]+", "-", job.name.lower()).strip("-")
+    plain = plain if plain[:1].isalpha() else f"run-{plain}".strip("-")
+    if not job.config.name:  # other folders may have names that look the same
+        digest = hashlib.sha256(job.model_dir.encode()).hexdigest()[:6]
+        return f"{plain[: _LONGEST - 7].strip('-')}-{digest}"
+    raise ConfigError(
+        f"LaunchConfig.name = {job.name!r}: Kubernetes takes up to {_LONGEST} lower-case letters, "
+        f"digits and '-', a letter first and no '-' last; {plain[:_LONGEST].strip('-')!r} would do"
+    )
+
+
+def _submit(job: Job, kind: str, name: str, written: str) -> Submitted:
+    if not shutil.which("kubectl"):
+        raise RunnerError("there is no kubectl here; --dry_run prints what it would be given")
+    where = [f"--namespace={job.config.namespace}"] if job.config.namespace else []
+    if queue := job.config.queue:
+        _check_queue(queue, where)
+    done = _kubectl("apply", "--filename=-", *where, given=written)
+    said = done.stderr.strip()
+    if "unchanged" in done.stdout or "configured" in done.stdout or "immutable" in said:
+        raise RunnerError(
+            f"there is a {kind} {name} already: watch it, remove it (kubectl delete "
+            f"{' '.join([kind.lower(), name, *where])}), or give this one a LaunchConfig.name"
+        )
+    if done.returncode and "no matches for kind" in said:
+        raise RunnerError(
+            "the cluster does not know JobSet, which a run on several nodes needs: see "
+            "https://jobset.sigs.k8s.io for how it is installed"
+        )
+    if done.returncode:
+        raise RunnerError(f"kubectl refused the job: {secrets.masked(said)}")
+    words = ["kubectl", "logs", "--follow", *where]
+    pods = (
+        f"--selector=jobset.sigs.k8s.io/jobset-name={name}" if kind == "JobSet" else f"job/{name}"
+    )
+    cancel = ["kubectl", "delete", kind.lower(), name, *where]
+    return Submitted(name, " ".join([*words, pods]), " ".join(cancel))
+
+
+def _check_queue(queue: str, where: Sequence[str]) -> None:
+    """Raises ConfigError if Kueue has no such queue: the job would wait without end."""
+    found = _kubectl("get", _KUEUE, "--output=name", *where)
+    if "resource type" in found.stderr:
+        raise ConfigError(
+            f"LaunchConfig.queue = {queue!r}: the cluster has no Kueue, whose queue that would be"
+        )
+    queues = [line.rpartition("/")[2] for line in found.stdout.splitlines()]
+    if not found.returncode and queue not in queues:
+        there = ", ".join(queues) or "none"
+        raise ConfigError(f"LaunchConfig.queue = {queue!r}: no such queue; there are {there}")
+
+
+def _kubectl(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["kubectl", *arguments], input=given, capture_output=True, text=True)

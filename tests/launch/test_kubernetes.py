@@ -1,0 +1,265 @@
+"""Manifests of `--launch=kubernetes`: as Kubernetes and JobSet want them, and what they mean."""
+
+import json
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from runner import errors, main
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "tests" / "helpers" / "jobset_schema.json"
+CONFIG = ["--gin_file=digits.gin", "--gin.LaunchConfig.image='example.org/runner:1'"]
+WORKERS = "--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'"
+VOLUME = "--gin.LaunchConfig.volumes=('data:/data','runs:/runs')"
+TRAIN = ["--mode=train", *CONFIG, VOLUME, "--model_dir=/runs/digits"]
+
+
+@pytest.fixture
+def manifest(capsys):
+    """The checked manifest of a command, with settings of LaunchConfig."""
+
+    def make(*arguments, **settings):
+        settings = [f"--gin.LaunchConfig.{name}={value!r}" for name, value in settings.items()]
+        code = main.main(["--launch=kubernetes", "--dry_run", *arguments, *settings])
+        printed = capsys.readouterr()
+        assert code == 0, printed.err
+        made = yaml.safe_load(printed.out)
+        check(made)
+        return made
+
+    return make
+
+
+def check(made):
+    """Raises if an API server with JobSet would not know a field, or its value."""
+    if made["kind"] == "Job":
+        kubernetes_validate.validate(made, "1.37", strict=True)
+        return
+    jsonschema.validate(made, strict(json.loads(SCHEMA.read_text())))
+    for each in made["spec"]["replicatedJobs"]:
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}
+        kubernetes_validate.validate({**job, **each["template"]}, "1.37", strict=True)
+
+
+def strict(schema):
+    """The schema, refusing what it does not know."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: strict(value) for name, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def pod_of(made):
+    spec = made["spec"]
+    spec = spec["replicatedJobs"][0]["template"]["spec"] if made["kind"] == "JobSet" else spec
+    return spec["template"]["spec"]
+
+
+def refused(capsys, *arguments):
+    assert main.main(["--launch=kubernetes", "--dry_run", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    return printed.err
+
+
+def test_one_worker_is_a_job_that_runs_the_same_command(manifest):
+    made = manifest(*TRAIN, cpus=4, gpus=1, memory_gb=8.0, time="2:00:00", queue="team", name="a")
+    assert made["kind"] == "Job"
+    assert made["metadata"] == {"name": "a", "labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    pod = pod_of(made)
+    assert pod["restartPolicy"] == "Never"
+    assert pod["terminationGracePeriodSeconds"] == 120
+    assert pod["activeDeadlineSeconds"] == 7200
+    (container,) = pod["containers"]
+    command = container["command"]
+    assert command[:4] == ["python", "-m", "runner.launch.start", "--launcher=kubernetes"]
+    assert "--folder=/runs/digits" in command
+    assert command[command.index("--") :][:6] == [
+        *("--", "python", "-m", "runner", "--mode=train", "--model_dir=/runs/digits")
+    ]
+    assert "--gin_file=digits.gin" in command
+    memory = {"memory": "8192Mi"}
+    assert container["resources"]["requests"] == {"cpu": "4"} | memory
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"} | memory
+    claims = {each["name"]: each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"]}
+    mounts = {claims[each["name"]]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts == {"data": "/data", "runs": "/runs"}
+
+
+def test_what_is_preempted_does_not_count_and_what_is_wrong_ends_the_job(manifest):
+    job = manifest(*TRAIN, tries=4)["spec"]
+    first, second, third = job["podFailurePolicy"]["rules"]
+    assert first["action"] == "Ignore"
+    assert first["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert (second["action"], second["onExitCodes"]["values"]) == ("Ignore", [143])
+    final = {kind.exit_code for kind in errors.RunnerError.__subclasses__()} - {1}
+    assert (third["action"], set(third["onExitCodes"]["values"])) == ("FailJob", final)
+    names = {each["onExitCodes"]["containerName"] for each in (second, third)}
+    assert names == {pod_of({"kind": "Job", "spec": job})["containers"][0]["name"]}
+    assert job["backoffLimit"] == 4
+
+
+def test_many_workers_are_a_jobset_whose_pods_know_each_other(manifest):
+    made = manifest(*TRAIN, WORKERS, nodes=3, name="wide")
+    assert made["kind"] == "JobSet"
+    assert made["spec"]["network"]["subdomain"] == "wide"
+    (worker,) = made["spec"]["replicatedJobs"]
+    job = worker["template"]["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 3, 3)
+    container = pod_of(made)["containers"][0]
+    index, config = container["env"][-2:]
+    assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
+    seen = json.loads(config["value"].replace(f"$({index['name']})", "2"))
+    assert seen["task"] == {"type": "worker", "index": 2}
+    (port,) = container["ports"]
+    assert seen["cluster"]["worker"] == [
+        f"wide-{worker['name']}-0-{pod}.wide:{port['containerPort']}" for pod in range(3)
+    ]
+    assert "--by_status" in container["command"]
+
+
+def test_a_study_is_an_indexed_job_of_workers_that_share_its_trials(manifest):
+    made = manifest("--mode=study", "--seeds=9", *TRAIN[1:], nodes=3)
+    assert (made["kind"], made["spec"]["completionMode"]) == ("Job", "Indexed")
+    assert (made["spec"]["completions"], made["spec"]["parallelism"]) == (3, 3)
+    assert "TF_CONFIG" not in str(made)
+
+
+def test_an_evaluator_runs_beside_training_and_ends_after_it(manifest):
+    pod = pod_of(manifest(*TRAIN, "--allow_config_change", evaluator=True))
+    (beside,) = pod["initContainers"]
+    assert beside["restartPolicy"] == "Always"
+    assert beside["command"][3:] == [
+        *("--mode=continuous_eval", "--model_dir=/runs/digits", "--gin_file=digits.gin"),
+        *[each for each in pod["containers"][0]["command"] if each.startswith("--gin_params")],
+    ]
+    assert beside["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "120"]
+    assert beside["volumeMounts"] == pod["containers"][0]["volumeMounts"]
+
+
+def test_a_bucket_needs_no_volume(manifest):
+    made = manifest("--mode=report", "--model_dir=s3://bucket/run", CONFIG[1], service_account="a")
+    assert pod_of(made)["serviceAccountName"] == "a"
+    assert "volumes" not in pod_of(made)
+
+
+def test_variables_come_from_here_and_secrets_stay_in_the_cluster(manifest, monkeypatch):
+    monkeypatch.setenv("SOME_PLACE", "$(here)")
+    made = manifest(*TRAIN, environment=("SOME_PLACE", "A=b"), secret_names=("wandb",))
+    container = pod_of(made)["containers"][0]
+    assert container["env"] == [
+        {"name": "SOME_PLACE", "value": "$$(here)"},
+        {"name": "A", "value": "b"},
+    ]
+    assert container["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("digits", "digits"), ("Digits_2", "digits-2-[0-9a-f]{6}"), ("2", "run-2-[0-9a-f]{6}")],
+)
+def test_a_folder_makes_a_name_that_kubernetes_takes(manifest, folder, name):
+    found = [manifest(*TRAIN[:-1], f"--model_dir=/runs/{folder}")["metadata"]["name"] for _ in "ab"]
+    assert found[0] == found[1]
+    assert re.fullmatch(name, found[0])
+
+
+def test_a_long_name_leaves_room_for_those_of_the_pods(manifest):
+    made = manifest(*TRAIN[:-1], f"--model_dir=/runs/{'long-' * 30}", WORKERS, nodes=99)
+    host = json.dumps(made).partition('"worker')[2]
+    assert len(made["metadata"]["name"]) <= 40, host
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gin.LaunchConfig.name='My_Run'"], "no '-' last; 'my-run' would do"),
+        (["--gin.LaunchConfig.image=''"], "LaunchConfig.image is missing"),
+        (["--model_dir=/else/digits"], "would be lost with its pod"),
+        (["--gin_file=/here/mine.gin"], "mine.gin"),
+        (["--gin.LaunchConfig.volumes=('runs',)"], "must be a tuple of 'claim:/path'"),
+        (["--gin.LaunchConfig.node_labels=('gpu',)"], "must be a tuple of 'label=value'"),
+        (["--gin.LaunchConfig.options=('--a',)"], "it is for --launch=slurm"),
+        (["--gin.LaunchConfig.evaluator=True", "--mode=eval"], "as a job of its own"),
+        (["--gin.LaunchConfig.environment=('WANDB_API_KEY',)"], "LaunchConfig.secret_names"),
+        (["--gin.RunConfig.notes='it is sesame-open'"], "would show MY_PASSWORD, a secret"),
+    ],
+)
+def test_what_would_not_run_there_is_refused_here(capsys, monkeypatch, arguments, said):
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789")
+    monkeypatch.setenv("MY_PASSWORD", "sesame-open")
+    told = refused(capsys, *TRAIN, *arguments)
+    assert said in told
+    assert "0123456789" not in told
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """A kubectl that keeps what it is given and answers as it is told."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+
+    def answer(said, code=0):
+        program = tmp_path / "bin" / "kubectl"
+        program.parent.mkdir(exist_ok=True)
+        stream = ">&2" if code else ""
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" = get ] && echo localqueue.kueue.x-k8s.io/team && exit 0\n'
+            f"cat > {tmp_path}/given; echo '{said}' {stream}; exit {code}\n"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IEXEC)
+
+    return answer
+
+
+def test_a_job_is_submitted_by_kubectl(tmp_path, capsys, kubectl):
+    kubectl("job.batch/digits created")
+    assert main.main(["--launch=kubernetes", *TRAIN, "--gin.LaunchConfig.namespace='mine'"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    check(yaml.safe_load((tmp_path / "given").read_text()))
+    assert told["job"] == "digits"
+    assert told["log"] == "kubectl logs --follow --namespace=mine job/digits"
+    assert told["cancel"] == "kubectl delete job digits --namespace=mine"
+    assert not Path("/runs/digits").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "code", "said"),
+    [
+        (("job.batch/digits unchanged",), [], 1, "there is a Job digits already"),
+        (("no matches for kind JobSet", 1), [], 1, "the cluster does not know JobSet"),
+        (("connection refused", 1), [], 1, "kubectl refused the job: connection refused"),
+        (("created",), ["--gin.LaunchConfig.queue='tem'"], 2, "no such queue; there are team"),
+    ],
+)
+def test_what_the_cluster_refuses_is_said_plainly(capsys, kubectl, answer, more, code, said):
+    kubectl(*answer)
+    assert main.main(["--launch=kubernetes", *TRAIN, *more]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_without_kubectl_a_line_says_so(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main.main(["--launch=kubernetes", *TRAIN]) == 1
+    assert "there is no kubectl here" in capsys.readouterr().err
+
+
+def test_the_dockerfile_copies_what_is_there_onto_a_python_that_the_runner_takes():
+    text = (ROOT / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE):
+        *sources, _ = line.split()
+        assert all((ROOT / each).exists() for each in sources), line
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    version = re.search(r"^FROM python:([\d.]+)", text, re.MULTILINE)[1]
+    assert project["requires-python"] == f">={version}"
+    assert "-c /opt/runner/constraints.txt" in text
