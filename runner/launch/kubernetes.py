@@ -1,6 +1,7 @@
 """A job of Kubernetes: what it needs is checked here, and kubectl submits it."""
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -26,7 +27,9 @@ def plan(job: Job) -> Plan:
         ConfigError: something is missing, would not be there, or is not for others to read.
     """
     _check(job)
-    made = manifest.manifest(job, _name(job))
+    made = json.loads(
+        json.dumps(manifest.manifest(job, _name(job)))
+    )  # parts that are shared, twice
     written = yaml.safe_dump(made, sort_keys=False, width=100).rstrip("\n")
     return Plan(written, lambda: _submit(job, made["kind"], made["metadata"]["name"], written))
 
