@@ -83,7 +83,7 @@ def test_a_run_on_several_nodes_is_one_job_and_a_study_is_an_array(capsys):
     [
         ("time='0:02:30'", "leaves no time to train"),
         ("options=('account=mine',)", "is not an option of sbatch"),
-        ("nodes=2", "LaunchConfig.nodes = 2: --mode=train with distribution_strategy = 'mirrored'"),
+        ("nodes=2", "LaunchConfig.nodes = 2: --mode=train with distribution_strategy = 'off'"),
     ],
 )
 def test_what_slurm_would_not_take_is_refused_without_it(capsys, setting, said):
