@@ -20,6 +20,8 @@
 - growth: opening a history of 10,000 evaluations, and adding one to it.
 - studies: eight seeds beside one run; a study's own time; opening 1,000 trials
   (`benchmark_studies.py`).
+- workers: two workers on loopback, against a bare loop of the same step under the same strategy;
+  and one worker under it, against none (`benchmark_workers.py`).
 - runs: the table of 1,000 and of 10,000 runs, first and again (`benchmark_runs.py`).
 - restarts: a worker killed -9, SIGTERM to all (`benchmark_restarts.py`).
 - mirror: training that is copied to a bucket, against training that is not.

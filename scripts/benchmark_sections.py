@@ -239,6 +239,24 @@ def mirror(options: Options) -> Iterator[Comparison]:
             yield Comparison(f"cnn, copied to {where}", "steps/s", found, [ratio])
 
 
+def workers(options: Options) -> Iterator[Comparison]:
+    """Two workers on loopback beside a bare loop of the same step, and what the strategy costs."""
+    for model in options.models:
+        if model == "bert":
+            continue
+        for steps in options.loops:
+            if steps == 1:
+                continue
+            case = {"model": model, "loop": steps, "seconds": options.seconds}
+            for names, what in (
+                (("runner", "bare"), "two workers"),
+                (("one_worker", "no_strategy"), "one worker under the strategy"),
+            ):
+                found = _sets("benchmark_workers.py", names, options.repeats, **case)
+                ratio = Ratio(names[0], names[1:], least=0.97)
+                yield Comparison(f"{model}, {steps} a loop, {what}", "steps/s", found, [ratio])
+
+
 SECTIONS: dict[str, Section] = {
     "loop": loop,
     "fit": fit,
@@ -254,6 +272,7 @@ SECTIONS: dict[str, Section] = {
     "runs": runs,
     "restarts": restarts,
     "mirror": mirror,
+    "workers": workers,
 }
 
 

@@ -99,7 +99,7 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
     import runner
 
     clock = Clock(pause, loop=loop, seconds=seconds)
-    runner.run(_experiment(model, loop), folder, "train", train_actions=[clock])
+    runner.run(experiment(model, loop), folder, "train", train_actions=[clock])
 
 
 def mirrored(
@@ -120,7 +120,7 @@ def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: fl
 
     data, network = tasks.arrays(model), tasks.MODELS[model].build(tf_keras)
     _compile(tf_keras, network, tf_keras.optimizers.Adam(1e-3))
-    trainer = _experiment(model, loop).trainer
+    trainer = experiment(model, loop).trainer
     names = ("steps_per_loop", "summary_interval", "checkpoint_interval", "validation_interval")
     runner.fit(
         network,
@@ -174,7 +174,7 @@ def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
     """Model Garden's `run_experiment`."""
     from official.core import train_lib
 
-    params, clock = _experiment(model, loop), Clock(pause, loop=loop, seconds=seconds)
+    params, clock = experiment(model, loop), Clock(pause, loop=loop, seconds=seconds)
     train_lib.run_experiment(
         tf.distribute.get_strategy(),
         tasks.StepTask(params.task),
@@ -225,7 +225,8 @@ def _compile(library: Any, network: Any, optimizer: Any, **options: int) -> None
     network.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
 
 
-def _experiment(model: str, loop: int) -> Any:
+def experiment(model: str, loop: int) -> Any:
+    """The configuration of every contender with `loop` steps an inner loop."""
     epoch = tasks.MODELS[model].epoch
     return tasks.experiment(
         model,
