@@ -70,12 +70,13 @@ def verify_resume(request: Request) -> dict[str, Any]:
     mode = "train_and_eval" if _evaluates(request.config) else "train"
     command = [sys.executable, "-m", "runner", f"--mode={mode}", *request.arguments]
     command += shortening(request.config.trainer.train_steps)
+    hosts = _hosts(request.config)
     with _scratch(request.model_dir) as folder:
         once = folder / "once"
         console.say(f"training once through, in {once}")
-        with child_run.ChildRun(command, once, note=console.say) as start:
+        with child_run.ChildRun(command, once, note=console.say, hosts=hosts) as start:
             results = start.finish()
-        killed, interruptions = _interrupted(command, folder)
+        killed, interruptions = _interrupted(command, folder, hosts)
         parts = comparison.compare(once, killed)
         console.say(comparison.render(parts))
         told = "; ".join(map(str, interruptions))
@@ -105,20 +106,28 @@ def shortening(train_steps: int) -> list[str]:
     return [f"--params_override={','.join(values)}"]
 
 
-def _interrupted(command: Sequence[str], folder: Path) -> tuple[Path, list[Interruption]]:
+def _hosts(experiment: "config.Experiment") -> Sequence[str]:
+    """The workers to start; they are all started on this machine."""
+    hosts = experiment.runtime.worker_hosts
+    return [each.strip() for each in hosts.split(",")] if hosts else ()
+
+
+def _interrupted(
+    command: Sequence[str], folder: Path, hosts: Sequence[str]
+) -> tuple[Path, list[Interruption]]:
     """A run that finished after two interruptions, and these."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
         console.say("training again, with a SIGTERM and a SIGKILL in between")
         interruptions = []
         for number, moment in ((signal.SIGTERM, _begun), (signal.SIGKILL, _past_a_commit)):
-            with child_run.ChildRun(command, run, note=console.say) as start:
+            with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
                 if not (start.wait_for(moment(run)) and start.interrupt(number)):
                     break
             interruptions.append(Interruption(number, child_run.committed(run)))
             console.say(f"  {interruptions[-1]}")
         else:
-            with child_run.ChildRun(command, run, note=console.say) as start:
+            with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
                 start.finish()
             return run, interruptions
         console.say(f"  the run finished before {number.name} was sent")

@@ -120,6 +120,7 @@ class ChildRun(Child):
         command: The command, without `--model_dir`.
         model_dir: The run's folder.
         note: Called now and then with its progress.
+        hosts: Of each of several workers, which are all started here; empty: there is one.
     """
 
     def __init__(
@@ -128,12 +129,48 @@ class ChildRun(Child):
         model_dir: Path,
         *,
         note: Callable[[str], object] = lambda _: None,
+        hosts: Sequence[str] = (),
     ) -> None:
-        super().__init__(
-            [*command, f"--model_dir={model_dir}"],
-            model_dir,
-            note=lambda: note(f"  at step {last_row(model_dir):,}"),
-        )
+        def of(worker: int) -> list[str]:
+            own = [f"--worker_hosts={','.join(hosts)}", f"--task_index={worker}"] if hosts else []
+            return [*command, f"--model_dir={model_dir}", *own]
+
+        super().__init__(of(0), model_dir, note=lambda: note(f"  at step {last_row(model_dir):,}"))
+        self._others = [
+            Child(of(worker), model_dir.with_name(f"{model_dir.name}-{worker}"))
+            for worker in range(1, len(hosts))
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        for other in self._others:
+            other.__exit__()
+
+    def finish(self) -> dict[str, Any]:
+        """Waits for the end and returns the results, of several workers the first one's.
+
+        Raises:
+            RunnerError: it failed; the message ends with the last lines it printed.
+        """
+        results = super().finish()
+        for other in self._others:
+            other.finish()
+        return results
+
+    def interrupt(self, number: signal.Signals) -> bool:
+        """Sends a signal and waits for the end; False if the run had finished before.
+
+        Of several workers the last gets it, which is to end all; SIGKILL is for each.
+
+        Raises:
+            RunnerError: it failed for another reason.
+        """
+        if not self._others:
+            return super().interrupt(number)
+        if number == signal.SIGKILL:
+            ended = [each.interrupt(number) for each in self._others]
+            return super().interrupt(number) and all(ended)
+        return self._others[-1].interrupt(number) and self.process.wait() != 0
 
 
 def last_row(model_dir: Path) -> int:
