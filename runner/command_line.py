@@ -319,6 +319,13 @@ def _add_configuration(parser: argparse.ArgumentParser) -> None:
         metavar="VALUES",
         help="the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
     )
+    add(
+        "--worker_hosts",
+        metavar="HOST:PORT,...",
+        help="sets runtime.worker_hosts: all workers of a run, for the strategy "
+        "'multi_worker_mirrored'; each is started by the same command",
+    )
+    add("--task_index", metavar="N", help="sets runtime.task_index: which of them this one is")
     add("--tpu", metavar="ADDRESS", help="sets runtime.tpu, which the strategy 'tpu' uses")
     add(
         "--tf_data_service",

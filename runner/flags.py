@@ -265,6 +265,11 @@ def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
         found["runtime.distribution_strategy"] = (flag, "multi_worker_mirrored")
     if given.tpu is not None:
         found["runtime.tpu"] = (f"--tpu={given.tpu}", given.tpu)
+    if given.worker_hosts is not None:
+        found["runtime.worker_hosts"] = ("--worker_hosts", given.worker_hosts)
+    if given.task_index is not None:
+        value = _number_of("task_index", given.task_index)
+        found["runtime.task_index"] = (f"--task_index={value}", value)
     for name in ("seeds", "folds", "trials", "jobs"):
         if (value := getattr(given, name)) is not None:
             found[f"run.study.{name}"] = (f"--{name}={value}", _number_of(name, value))
@@ -278,7 +283,7 @@ def values(given: argparse.Namespace) -> dict[str, tuple[str, Any]]:
 
 
 def _number_of(name: str, text: str) -> int | list[int]:
-    """The value of `--seeds`, `--folds`, `--trials` or `--jobs`.
+    """The value of `--seeds`, `--folds`, `--trials`, `--jobs` or `--task_index`.
 
     Raises:
         ConfigError: it is not a number, or for seeds a list of them.

@@ -32,9 +32,12 @@ def train_and_eval(request: Request) -> Outcome:
 
 def train_and_post_eval(request: Request) -> Outcome:
     """Trains to the last step, then evaluates the newest checkpoint."""
-    trained = train(request).results
-    evaluated = evaluate(dataclasses.replace(request, checkpoint="latest"))
-    return Outcome({**trained, "metrics": evaluated.results["metrics"]}, evaluated.evaluator)
+    from runner.runs import workers
+
+    with workers.joined(request, "train_and_post_eval") as joined:
+        trained = train(joined).results
+        evaluated = evaluate(dataclasses.replace(joined, checkpoint="latest"))
+    return Outcome({**trained, "metrics": evaluated.results.get("metrics")}, evaluated.evaluator)
 
 
 def evaluate(request: Request) -> Outcome:

@@ -723,6 +723,13 @@ class RunConfig(base_config.Config):
         allowed=COUNT,
         resume=DEVICES,
     )
+    workers_timeout: float = setting(
+        300.0,
+        "How many seconds the workers of a run wait for each other when they start.",
+        allowed=number(above=0),
+        resume=DEVICES,
+        read="elsewhere",
+    )
     intra_op_threads: int = setting(
         0,
         "How many threads an op may compute with on CPUs; 0: TensorFlow chooses.",

@@ -109,7 +109,7 @@ def mirrored(
     import runner
 
     clock = Clock(pause, loop=loop, seconds=seconds)
-    config = _experiment(model, loop)
+    config = experiment(model, loop)
     config.override({"run": {"mirror": f"{url}/{folder.name}"}})
     runner.run(config, folder, "train", train_actions=[clock])
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
+from runner.devices import team
 from runner.history import history
 from runner.internals import tensorflow as tf_internals
 
@@ -83,6 +84,7 @@ class ReplicaState:
 
     def put_back(self) -> None:
         """Restores the stored parts, if there were as many replicas as there are now."""
+        mates = team.current()
         if not self._parts or self.variable.numpy() == b"":
             return
         held = tf.io.parse_tensor(self.variable, tf.string)
@@ -90,13 +92,17 @@ class ReplicaState:
             return
         for parts, serialized in zip(self._parts, held, strict=True):
             values = tf.io.parse_tensor(serialized, parts[0].dtype)
-            if len(values) == len(parts):
-                for part, value in zip(parts, values, strict=True):
+            if len(values) == len(parts) * mates.size:
+                first = len(parts) * mates.index
+                for part, value in zip(parts, values[first : first + len(parts)], strict=True):
                     part.assign(value)
 
     @tf.function
     def _capture(self) -> None:
-        held = [tf.io.serialize_tensor(tf.stack(parts)) for parts in self._parts]
+        stacked = [tf.stack(parts) for parts in self._parts]
+        if team.current().size > 1:
+            stacked = team.current().gather(stacked)
+        held = [tf.io.serialize_tensor(each) for each in stacked]
         self.variable.assign(tf.io.serialize_tensor(tf.stack(held)))
 
 
@@ -156,9 +162,9 @@ class ExtraState:
 
 def reduced(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
     """Those of which each replica has a part of its own; call it in the strategy's scope."""
-    local = tf.distribute.get_strategy().experimental_local_results
     apart = tf.VariableSynchronization.ON_READ
-    return [v for v in variables if v.synchronization == apart and len(local(v)) > 1]
+    several = tf.distribute.get_strategy().num_replicas_in_sync > 1
+    return [v for v in variables if several and v.synchronization == apart]
 
 
 def _serialized(iterator: tf.data.Iterator) -> tf.Tensor:

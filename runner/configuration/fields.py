@@ -78,13 +78,13 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         "eval_tf_function": _EVALUATED_ON_DEVICES,
     },
     cfg.RuntimeConfig: dict.fromkeys(
+        ("distribution_strategy", "worker_hosts", "task_index", "all_reduce_alg"),
+        Setting(resume=DEVICES, read="elsewhere"),  # before the run is opened, by several workers
+    )
+    | dict.fromkeys(
         (
-            "distribution_strategy",
             "num_gpus",
             "tpu",
-            "worker_hosts",
-            "task_index",
-            "all_reduce_alg",
             "num_packs",
             "num_cores_per_replica",
             "default_shard_dim",

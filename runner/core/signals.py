@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _SERVED = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 1.0
@@ -68,6 +68,7 @@ class Stop:
         self.step: int | None = None
         self._raises = True
         self._raised = False
+        self._serve: Callable[[], object] = lambda: None
         self._told: list[Callable[[], None]] = []
         self._last_words: list[Callable[[Interrupted], object]] = []
 
@@ -79,6 +80,17 @@ class Stop:
     def tell(self, told: Callable[[], None]) -> None:
         """Calls `told` from another thread as soon as a signal comes."""
         self._told.append(told)
+
+    def hear(self, number: int) -> None:
+        """Takes it that this signal has come: it came to another worker of the run."""
+        if self.number is None:
+            self.number = number
+            for told in self._told:
+                told()
+
+    def serve_again(self) -> None:
+        """Takes signals back from a library that has put its own handlers in place."""
+        self._serve()
 
     def check(self, *, saved: bool = True) -> None:
         """Raises `Interrupted` if a signal has come; `saved`: whether the state was saved."""
@@ -192,7 +204,11 @@ def served() -> Iterator[Stop]:
     reading, writing = socket.socketpair()
     writing.setblocking(False)
     threading.Thread(target=_watch, args=(reading, stop), daemon=True).start()
-    before = {number: signal.signal(number, stop._handle) for number in _SERVED}
+
+    def serve() -> dict[signal.Signals, Any]:
+        return {number: signal.signal(number, stop._handle) for number in _SERVED}
+
+    before, stop._serve = serve(), serve
     wakeup = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     try:
         yield stop

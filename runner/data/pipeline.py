@@ -17,7 +17,7 @@ from official.core import base_task, config_definitions
 from runner.configuration import task_contract
 from runner.data import batches, windows
 from runner.data.determinism import Determinism
-from runner.devices import strategy
+from runner.devices import strategy, team
 from runner.errors import ConfigError
 
 _REPEATED = "repeated_steps"  # a field of `inputs.DataConfig`
@@ -60,7 +60,9 @@ def training(
         return tf.nest.map_structure(_joined, *parts)
 
     options = _options(data, threads)
-    return (determinism or Determinism()).spare(lambda: _distributed(task, build, options))
+    return (determinism or Determinism()).spare(
+        lambda: _distributed(task, build, options, endless=True)
+    )
 
 
 def validation(
@@ -188,9 +190,15 @@ def _distributed(
     task: base_task.Task,
     build: Callable[[tf.distribute.InputContext], Any],
     options: tf.data.Options,
+    *,
+    endless: bool = False,
 ) -> Any:
+    several = team.current().size > 1
+
     def with_options(input_context: tf.distribute.InputContext) -> Any:
         dataset = build(input_context)
+        if several and endless:
+            dataset = tf.nest.map_structure(_said_endless, dataset)
         if options == tf.data.Options():
             return dataset
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
@@ -198,10 +206,42 @@ def _distributed(
     devices = tf.distribute.get_strategy()
     if _takes_context(task):
         return orbit.utils.make_distributed_dataset(devices, with_options)
+    if several:
+
+        def shared(input_context: tf.distribute.InputContext) -> Any:
+            whole = with_options(tf.distribute.InputContext())
+            return tf.nest.map_structure(lambda part: share(part, input_context), whole)
+
+        return orbit.utils.make_distributed_dataset(devices, shared)
     return tf.nest.map_structure(
         lambda part: orbit.utils.make_distributed_dataset(devices, part),
         with_options(tf.distribute.InputContext()),
     )
+
+
+def _said_endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Training data as such that never end: workers need not ask each other before each batch."""
+    return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+def share(dataset: tf.data.Dataset, context: tf.distribute.InputContext) -> tf.data.Dataset:
+    """Of each global batch the parts of this worker's replicas, an element each."""
+    replicas = context.num_replicas_in_sync
+    local = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * local
+
+    def parts(*batch: Any) -> tf.data.Dataset:
+        batch = batch if len(batch) > 1 else batch[0]
+        size = -(-batches.examples(batch) // replicas)
+
+        def part(replica: tf.Tensor) -> Any:
+            return batches.part(batch, replica * size, size)
+
+        numbers = tf.range(first, first + local)
+        return tf.data.Dataset.from_tensor_slices(numbers).map(part)
+
+    shared = dataset.flat_map(parts).prefetch(tf.data.AUTOTUNE)
+    return _said_endless(shared) if batches.is_endless(dataset) else shared
 
 
 def _options(data: Any, threads: int | None) -> tf.data.Options:

@@ -65,7 +65,7 @@ def find(
     Raises:
         ConfigError: they do not describe a cluster.
     """
-    if text := environ.get("TF_CONFIG", "").strip():
+    if (text := environ.get("TF_CONFIG", "").strip()) not in ("", "{}"):
         return _of_tf_config(text)
     if worker_hosts:
         hosts = [each.strip() for each in worker_hosts.split(",")]

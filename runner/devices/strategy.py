@@ -18,39 +18,94 @@ from official.modeling import performance
 from official.utils.misc import keras_utils
 
 from runner.core import garbage
-from runner.devices import cross_entropy
+from runner.devices import cluster, cross_entropy, team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 
-_STRATEGIES = ("off", "one_device", "mirrored", "tpu")
-_OF_WORKERS = ("multi_worker_mirrored", "parameter_server")
-_ONE_PROCESS = "a run is a single process, on any number of local devices"
+_STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+_OF_WORKERS = "multi_worker_mirrored"
+_IMPLEMENTATIONS = {
+    "": tf.distribute.experimental.CommunicationImplementation.AUTO,
+    "ring": tf.distribute.experimental.CommunicationImplementation.RING,
+    "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
+}
 _TPU_SECONDS = 10
+
+
+def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None:
+    """The workers of which this process is one; None if it is on its own.
+
+    Raises:
+        ConfigError: they are not described well, or the strategy is not for several.
+    """
+    name = str(runtime.distribution_strategy).lower()
+    # Tasks of a Slurm step may as well be runs of their own.
+    environ = {each: os.environ[each] for each in ("TF_CONFIG",) if each in os.environ}
+    found = cluster.find(
+        os.environ if name == _OF_WORKERS else environ, runtime.worker_hosts, runtime.task_index
+    )
+    if found is None or found.size == 1:
+        return None
+    if name != _OF_WORKERS:
+        raise ConfigError(
+            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {found.size} workers, but "
+            f"RuntimeConfig.distribution_strategy = {name!r} is for one: use {_OF_WORKERS!r}"
+        )
+    return found
+
+
+def build_together(
+    runtime: config_definitions.RuntimeConfig, own: cluster.Cluster, *, seconds: float
+) -> tf.distribute.Strategy:
+    """The strategy of a worker, once TensorFlow has connected all of them.
+
+    Args:
+        runtime: All-reduce.
+        own: The workers.
+        seconds: How long they may take to come.
+
+    Raises:
+        RunnerError: they did not.
+    """
+    implementation = _IMPLEMENTATIONS.get(runtime.all_reduce_alg or "")
+    if implementation is None:
+        raise ConfigError(
+            f"RuntimeConfig.all_reduce_alg = {runtime.all_reduce_alg!r}: workers have ring and nccl"
+        )
+    os.environ["TF_CONFIG"] = own.tf_config()
+    tf_internals.form_within(seconds, workers=own.size)
+    try:
+        options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except tf.errors.OpError as error:
+        said = tf_internals.short_message(error.message)
+        raise RunnerError(f"TensorFlow could not connect {own}: {said}") from error
 
 
 def build(
     runtime: config_definitions.RuntimeConfig, *, logical_cpus: int = 1
 ) -> tf.distribute.Strategy:
-    """The distribution strategy that `runtime` asks for.
+    """The distribution strategy that `runtime` asks for, of a process on its own.
 
     Args:
         runtime: Strategy name, number of GPUs (-1: all), all-reduce, TPU address.
         logical_cpus: How many CPU devices `mirrored` uses if there is no GPU.
 
     Raises:
-        ConfigError: an unknown name, or devices that this machine does not have.
+        ConfigError: an unknown name, several workers, or devices that this machine does not have.
     """
     name = str(runtime.distribution_strategy).lower()
-    workers = distribute_utils.configure_cluster(runtime.worker_hosts, runtime.task_index)
-    if workers > 1:
+    if found := workers(runtime):
         raise ConfigError(
-            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {workers} workers, but {_ONE_PROCESS}"
+            f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {found.size} workers, but this is "
+            "done by one process: leave them out"
         )
-    if name in _OF_WORKERS:
+    os.environ.pop("TF_CONFIG", None)  # of one worker, or an evaluator: TensorFlow would wait
+    if name == "parameter_server":
         raise ConfigError(
-            f"RuntimeConfig.distribution_strategy = {name!r} is for several workers, but "
-            f"{_ONE_PROCESS}: use 'mirrored'"
+            "RuntimeConfig.distribution_strategy = 'parameter_server' is not supported; several "
+            f"workers train with {_OF_WORKERS!r}"
         )
     if name not in _STRATEGIES:
         raise ConfigError(
@@ -115,6 +170,8 @@ def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     gpus = len(tf.config.list_physical_devices("GPU"))
     idle = gpus - count if kind == "GPU" else gpus
     where = f"on {count} {kind}s" if count > 1 else f"on one {kind}"
+    if (mates := team.current().size) > 1:
+        where += f" of {mates} workers"
     rest = f"; {idle} of {gpus} GPUs idle: RuntimeConfig.num_gpus = -1 takes all"
     return where + rest if idle else where
 

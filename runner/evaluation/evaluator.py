@@ -14,6 +14,7 @@ from runner.checkpoints import averages, restore, warm_start
 from runner.core import console
 from runner.data import batches
 from runner.data.determinism import Determinism
+from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import gin as gin_internals
 from runner.internals import tensorflow as tf_internals
@@ -85,11 +86,15 @@ class Evaluator(base_trainer.Trainer):
         self._evaluated = evaluated or Determinism.of_evaluations()
         self._optimizer = optimizer
         self._check = check
+        self._several = team.current().size > 1
         self._free = free
-        self._host_step, self._graph_loop = self.eval_step, self._score_all
+        self._host_step = self.eval_step
+        self._graph_loop: Callable[..., Any] = self._score_all
+        if self._several:
+            self._graph_loop = self._score_together
         if config.trainer.eval_tf_function:
-            self._host_step = tf.function(self.eval_step, autograph=False)
-            self._graph_loop = tf.function(self._score_all, autograph=False)
+            self._host_step = tf.function(self._host_step, autograph=False)
+            self._graph_loop = tf.function(self._graph_loop, autograph=False)
         self._task_step = tf_internals.converted(task.validation_step)
 
     @property
@@ -133,6 +138,10 @@ class Evaluator(base_trainer.Trainer):
             DamagedError: it is damaged or missing.
             ConfigError: it was written for another model.
         """
+        with team.current().together("restore", str(path)):
+            self._restore(path)
+
+    def _restore(self, path: Path) -> None:
         if self._averages is None or not averages.stand_alone(path):
             restore.restore(self.checkpoint, path, partly=True)
         else:
@@ -161,9 +170,10 @@ class Evaluator(base_trainer.Trainer):
         Raises:
             RunnerError: there was no example.
         """
-        return self._evaluate(
-            self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
-        )
+        with team.current().together("evaluate", int(num_steps)):
+            return self._evaluate(
+                self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
+            )
 
     def evaluate_on(self, dataset: Any, name: str, *, limit: int = 0) -> Logs:
         """Evaluates as `evaluate` does, but on another dataset.
@@ -175,7 +185,8 @@ class Evaluator(base_trainer.Trainer):
             name: What the error calls it if it is empty.
             limit: How many batches count, the first ones; 0: all.
         """
-        return self._evaluate(dataset, tf.constant(limit or -1), f"{name} is empty")
+        with team.current().together("evaluate_on", name, limit):
+            return self._evaluate(dataset, tf.constant(limit or -1), f"{name} is empty")
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
@@ -209,10 +220,14 @@ class Evaluator(base_trainer.Trainer):
         return not first.shape[:1].is_fully_defined()
 
     def _loop_in_graph(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, None]:
-        self._check()
         most = tf.where(num_steps < 0, tf.int32.max, num_steps)
-        found, rest = self._graph_loop(iterator, most)
-        self._check()
+        if self._several:
+            found, rest, stops = self._graph_loop(iterator, most)
+            self._heed(stops)
+        else:
+            self._check()
+            found, rest = self._graph_loop(iterator, most)
+            self._check()
         return bool(found), bool(rest), None
 
     def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -233,13 +248,43 @@ class Evaluator(base_trainer.Trainer):
         (last,) = tf.while_loop(goes_on, turn, (first,), maximum_iterations=most)
         return first.has_value() & (most > 0), last.has_value()
 
+    def _score_together(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The same with other workers, who all stop after the same batch; also who wanted it."""
+
+        def goes_on(batch: tf.experimental.Optional, stops: tf.Tensor) -> tf.Tensor:
+            return batch.has_value() & ~tf.reduce_any(stops > 0)
+
+        def turn(batch: tf.experimental.Optional, _: tf.Tensor) -> tuple[Any, tf.Tensor]:
+            self.score(batch.get_value())
+            return iterator.get_next_as_optional(), self._stops()
+
+        first = iterator.get_next_as_optional()
+        last, stops = tf.while_loop(goes_on, turn, (first, self._stops()), maximum_iterations=most)
+        return first.has_value() & (most > 0), last.has_value(), stops
+
+    @tf.function(autograph=False)
+    def _stops(self) -> tf.Tensor:
+        """Of each worker, whether it was told to stop."""
+        return team.current().share(~tf.convert_to_tensor(self._free))[:, 0]
+
+    def _heed(self, stops: tf.Tensor) -> None:
+        """Ends the evaluation on all workers if one was told to stop."""
+        if tf.reduce_any(stops > 0):
+            team.current().stopped(stops.numpy())
+            if not team.current().follows:
+                self._check()
+            raise RunnerError("the evaluation was stopped")
+
     def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
         """Official's loop, which lets the task aggregate the logs of each batch."""
         found = False
 
         def step(iterator: Any) -> Any:
             nonlocal found
-            self._check()
+            if self._several:
+                self._heed(self._stops())
+            else:
+                self._check()
             outputs = self._host_step(iterator)
             found = True
             return outputs
@@ -262,8 +307,27 @@ class Evaluator(base_trainer.Trainer):
         """One batch on all replicas; its loss is weighted by its examples."""
         inputs, passed_through = self.next_eval_inputs(iterator)
         outputs = self.score(inputs)
+        if self._several:
+            aggregates = type(self.task).aggregate_logs is not base_task.Task.aggregate_logs
+            every = tf.nest.map_structure(self._of_all_workers, outputs) if aggregates else {}
+            return {**passed_through, **every}
         results = tf.nest.map_structure(self.strategy.experimental_local_results, outputs)
         return {**passed_through, **results}
+
+    def _of_all_workers(self, output: Any) -> tuple[tf.Tensor, ...]:
+        """What every replica has made of a batch, in the order of its examples."""
+        local = self.strategy.experimental_local_results(output)
+        if local[0].dtype in (tf.string, tf.variant):
+            raise ConfigError(
+                f"{type(self.task).__name__}.validation_step returns text for aggregate_logs, "
+                "which several workers cannot exchange: return numbers"
+            )
+        if local[0].shape.rank == 0:
+            (every,) = team.current().gather([tf.stack(local)])
+            return tuple(tf.unstack(every, self.strategy.num_replicas_in_sync))
+        number = tf.int32 if local[0].dtype == tf.bool else local[0].dtype
+        gathered = self.strategy.gather(self.strategy.run(tf.cast, (output, number)), axis=0)
+        return (tf.cast(gathered, local[0].dtype),)
 
     def score(self, inputs: Any) -> Any:
         """Adds one batch to the metrics, on all replicas; what the task's step returns."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api
@@ -61,6 +62,21 @@ def set_seed_only(seed: int) -> None:
 def is_initialized() -> bool:
     """Whether this process has run something with TensorFlow, so that its forks would hang."""
     return bool(context.context()._initialized)
+
+
+def form_within(seconds: float, *, workers: int) -> None:
+    """Makes a strategy for several workers give up if they do not all come; else it never does.
+
+    Call it before anything has run. TensorFlow notices after ten seconds that a worker is gone.
+    """
+    there = context.context()
+    there.coordination_service  # noqa: B018, fails if it is gone
+    there.configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        cluster_register_timeout_in_ms=int(seconds * 1000),
+        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)],
+    )
 
 
 def is_deterministic() -> bool:

@@ -1,7 +1,8 @@
 """Assembles what a mode drives from its configuration, inside the strategy's scope."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 import tf_keras
@@ -12,20 +13,27 @@ from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
 from runner.configuration import limits, sections, task_contract, unused_values
 from runner.core import schedule
-from runner.data import pipeline
+from runner.data import pipeline, windows
 from runner.data.determinism import Determinism
-from runner.devices import strategy
+from runner.devices import strategy, team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
-from runner.history import history
 from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview
 from runner.runs.request import Given, Request
 from runner.training import inner_loop, trainer
 
 
+class Skips(Protocol):
+    """What says which batches training leaves out."""
+
+    @property
+    def skipped(self) -> Sequence[windows.Window]:
+        """These batches."""
+
+
 def build_trainer(
-    request: Request, rows: history.History, *, step: int, evaluates: bool
+    request: Request, rows: Skips, *, step: int, evaluates: bool
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """A trainer with all variables created, and its inputs placed at `step`.
 
@@ -105,7 +113,7 @@ def training_inputs(
     config: Experiment,
     task: base_task.Task,
     step: int,
-    rows: history.History,
+    rows: Skips,
     determinism: Determinism,
 ) -> Any:
     """The training inputs from `step` on, without the batches that decisions skip."""
@@ -167,7 +175,7 @@ def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
     variable, *_ = devices.experimental_local_results(built.model.variables[0])
     precision = config.runtime.mixed_precision_dtype or "float32"
     peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
-    replicas = devices.num_replicas_in_sync
+    replicas = devices.num_replicas_in_sync // team.current().size  # the step counted is theirs
     return Costs(view, mfu.Utilization(step.flops, replicas, peak) if peak else None)
 
 
@@ -194,12 +202,17 @@ def _task(
 
 def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     """The strategy, on a process that is set up for the run."""
+    prepare(config)
+    if given.strategy is not None:
+        return given.strategy
+    return strategy.build(config.runtime, logical_cpus=config.run.logical_cpus)
+
+
+def prepare(config: Experiment) -> None:
+    """Sets the process up for the run."""
     run = config.run
     strategy.set_threads(intra_op=run.intra_op_threads, inter_op=run.inter_op_threads)
     strategy.configure(config.runtime, seed=run.seed, deterministic=run.deterministic)
-    if given.strategy is not None:
-        return given.strategy
-    return strategy.build(config.runtime, logical_cpus=run.logical_cpus)
 
 
 def _validation_inputs(config: Experiment, task: base_task.Task, evaluated: Determinism) -> Any:

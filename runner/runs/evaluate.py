@@ -7,16 +7,23 @@ from pathlib import Path
 from runner.checkpoints import checkpoint_files, selection
 from runner.configuration import functions
 from runner.core import closing, console, layout
+from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
-from runner.runs import evaluator_run
+from runner.runs import evaluator_run, follow, workers
 from runner.runs.request import Outcome, Request, Results, results
 
 
 def evaluate(request: Request) -> Outcome:
     """Evaluates the checkpoints that the request names, or tests the run."""
+    with workers.joined(request, "eval") as joined:
+        return follow.evaluate(joined) if team.current().follows else _lead(joined)
+
+
+def _lead(request: Request) -> Outcome:
+    """The same in the process that writes."""
     if request.data:
         return _tested(request)
     experiment, model_dir = request.config, request.model_dir
@@ -105,7 +112,10 @@ def _evaluator(
     own = layout.evaluator(request.model_dir, request.config.run.evaluator.name or name)
     layout.check(own)
     command = request.command("continuous_eval" if keeps_best else "eval")
-    with session.Session(own, request.config, command, stop=request.stop, trains=False) as start:
+    with (
+        session.Session(own, request.config, command, stop=request.stop, trains=False) as start,
+        workers.plainly(request.stop),
+    ):
         start.begin()
         console.announce("building the model ...")
         run = evaluator_run.EvaluatorRun(request, plan, own, keeps_best=keeps_best)

@@ -10,6 +10,7 @@ from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.configuration import limits
 from runner.core import closing, console, layout, secrets, user_code
 from runner.data import determinism
+from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import (
     checkpoint_queue,
@@ -51,6 +52,7 @@ class EvaluatorRun:
         self._options = config.run.evaluator
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
+        team.current().open()
         self.evaluator = build.build_evaluator(request, folder)
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
@@ -77,6 +79,7 @@ class EvaluatorRun:
         self._final_test = final_test.build(
             config, self.evaluator, folder, best_folders=best, rows=self.history
         )
+        team.current().lead()
 
     def evaluate(self, path: Path) -> None:
         """Restores a checkpoint, evaluates it and records the result.
@@ -151,7 +154,8 @@ class EvaluatorRun:
             ConfigError: it leaves weights as they were initialized.
         """
         try:
-            self.evaluator.initialize(whole=True)
+            with team.current().together("initialize"):
+                self.evaluator.initialize(whole=True)
         except ConfigError as error:
             none = f"there is no checkpoint to evaluate in {self._model_dir}, and"
             raise ConfigError(f"{none} init_checkpoint cannot be evaluated: {error}") from error

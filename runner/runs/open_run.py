@@ -7,6 +7,7 @@ from pathlib import Path
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, restore, retention
 from runner.config import Experiment
 from runner.core import console, layout
+from runner.devices import team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, final_test, handover, metric_names, weight_mean
 from runner.history import history, policies
@@ -46,8 +47,6 @@ def open_run(
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
     metric_names.check(config, trainer, evaluators or folder, evaluates=evaluates)
-    if not state.source and config.trainer.recovery_max_trials > 0:
-        state.commit(0)  # something to roll back to
     boards = evaluations.build_boards(
         config,
         folder,
@@ -67,6 +66,9 @@ def open_run(
         )
         best = [folder / name for name in plan.best_folders]
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
+    team.current().lead()
+    if not state.source and config.trainer.recovery_max_trials > 0:
+        state.commit(0)  # something to roll back to
     return training_run.TrainingRun(
         state=state,
         policies=plan,
@@ -96,6 +98,7 @@ def _built(
     written = extra_state.LogState.read(source) if source else None
     rows = _truncated_history(request, source, written)
     step = restore.step_of(source) if source else 0
+    team.current().open(step, str(source) if source else None, list(rows.skipped))
     trainer, rate_scale = build.build_trainer(
         request, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )

@@ -5,26 +5,36 @@ import dataclasses
 from runner import config
 from runner.configuration import printing, unused_values
 from runner.core import closing, console, schedule
+from runner.devices import team
 from runner.history import policies, records
 from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
 from runner.run_folder import overwrite, session, status
-from runner.runs import notifications, open_run, training_run, user_actions
+from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
 from runner.runs.request import Outcome, Request, results
 from runner.training import controller
 
 
 def train(request: Request, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
+    mode = "train_and_eval" if evaluates else "train"
+    with workers.joined(request, mode) as joined:
+        if team.current().follows:
+            return follow.train(joined, evaluates=evaluates)
+        return _lead(joined, mode, evaluates=evaluates)
+
+
+def _lead(request: Request, mode: str, *, evaluates: bool) -> Outcome:
+    """The same in the process that writes and decides."""
     run, folder = request.config.run, request.model_dir
     feed.check_installed(run.loggers, "RunConfig.loggers")
     if request.overwrite:
         more = policies.of(request.config, evaluates=evaluates).best_folders
         overwrite.begin_anew(folder, request.overwrite, more=more)
-    command = request.command("train_and_eval" if evaluates else "train")
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
-        session.Session(folder, request.config, command, stop=request.stop) as start,
+        session.Session(folder, request.config, request.command(mode), stop=request.stop) as start,
+        workers.plainly(request.stop),
     ):
         start.begin(allow=request.allow_config_change)
         outcome = _train(request, start, told, evaluates=evaluates)
@@ -66,7 +76,8 @@ def _train(
         )
         with closing.closing(run), sampled:
             run.report()
-            start.note(devices=run.devices, origins=places)
+            several = {"workers": team.current().size} if team.current().size > 1 else {}
+            start.note(devices=run.devices, origins=places, **several)
             ending = user_actions.at_end(experiment)
             driver = _drive(run, request, report)
             paused = "" if driver.stop_reason else _paused(experiment, driver.step)

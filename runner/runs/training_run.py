@@ -10,7 +10,7 @@ import tensorflow as tf
 from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
 from runner.data import pipeline
-from runner.devices import strategy
+from runner.devices import strategy, team
 from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import policies
 from runner.reporting import epoch_times, overview, progress, tensorboard
@@ -221,6 +221,8 @@ class TrainingRun:
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )
+        if team.current().size > 1:
+            yield "with another number of workers: the same batches, if not the same bits"
 
     def _left_to_evaluators(self) -> list[str]:
         """What the configuration asks for, but a run that only trains does not do."""

@@ -8,6 +8,7 @@ from typing import Any
 from runner.checkpoints import checkpoint_manager, extra_state
 from runner.config import Experiment
 from runner.core import files
+from runner.devices import team
 from runner.history import history
 from runner.optimizers import learning_rate
 from runner.runs import build
@@ -39,6 +40,7 @@ class TrainingState:
     history: history.History
     log: training_log.TrainingLog
     decisions: decisions.Decisions
+    _scale: float = 1.0
 
     def begin(self) -> None:
         """Restores the checkpoint to start from, or initializes the weights."""
@@ -59,8 +61,9 @@ class TrainingState:
         self.log.flush()
         extents = extra_state.LogExtents(self.history.extent, self.log.step)
         self.trainer.extra_state.logs.capture(extents)
-        self.trainer.capture_extra_state()
-        self.store.commit(step)
+        with team.current().together("commit", step):
+            self.trainer.capture_extra_state()
+            self.store.commit(step)
 
     def save(self) -> Path:
         """Commits the current state and waits until it is on disk; returns the checkpoint."""
@@ -74,9 +77,12 @@ class TrainingState:
         dropped = self.history.drop_after(step)
         if dropped:
             self.decisions = self.decisions.again()
-        self._restore(self.store.path(step))
-        self.trainer.put_back_extra_state()
-        self.trainer.feed(self.inputs(step))
+        path, skipped = self.store.path(step), list(self.history.skipped)
+        scale = self.decisions.rate_scale
+        with team.current().together("go_back", step, str(path), skipped, scale):
+            self._restore(path)
+            self.trainer.put_back_extra_state()
+            self.trainer.feed(self.inputs(step))
         self.log.rewind(step)
         return bool(dropped)
 
@@ -100,13 +106,18 @@ class TrainingState:
         return learning_rate.rates(self.trainer.optimizer, steps)
 
     def _decided(self) -> str | None:
-        self.rate_scale.assign(self.decisions.rate_scale)
+        scale = self.decisions.rate_scale
+        if scale != self._scale:
+            with team.current().together("scale", scale):
+                self.rate_scale.assign(scale)
+            self._scale = scale
         return self.decisions.stop_reason
 
     def _restore(self, path: Path) -> None:
         with learning_rate.as_configured(self.trainer.optimizer):
             self.store.restore(path)
-        self.rate_scale.assign(self.decisions.rate_scale)
+        self._scale = self.decisions.rate_scale
+        self.rate_scale.assign(self._scale)
 
     def inputs(self, step: int = 0) -> Any:
         """The training inputs from `step` on."""

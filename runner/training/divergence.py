@@ -52,7 +52,7 @@ class Divergence:
         Raises:
             DivergedError: no rollback is left, or there is no checkpoint.
         """
-        broke = self._trainer.step
+        broke = self._trainer.broke_at
         target = self._store.way_back()
         said = f"{reason}, at step {broke}"
         if target is None:

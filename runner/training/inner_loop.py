@@ -30,6 +30,30 @@ class Brake:
         return self.sound & self.free
 
 
+def whole_loop(
+    draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake
+) -> tf.Tensor:
+    """Runs exactly `brake.length` steps, whatever comes, as the other workers do.
+
+    Args:
+        draw: As for `loop`, as is `step`.
+        step: Trains on a batch.
+        brake: Knows the length.
+
+    Returns:
+        Which of these steps was the first whose loss was not sound, counted from 1; 0: none, int32.
+    """
+
+    def turn(done: tf.Tensor, broke: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.name_scope(""):
+            sound = step(draw())
+        return done + 1, tf.where(sound | (broke > 0), broke, done + 1)
+
+    start, length = (tf.constant(0), tf.constant(0)), tf.identity(brake.length)
+    _, broke = tf.while_loop(lambda *_: True, turn, start, maximum_iterations=length)
+    return broke
+
+
 def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> tf.Tensor:
     """Runs `brake.length` steps, fewer if the brake ends them, in a graph and without AutoGraph.
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from official.core import base_trainer
 
 from runner.core import console
-from runner.devices import xla
+from runner.devices import team, xla
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_accumulation
 from runner.optimizers import optimizer as optimizers
@@ -39,7 +39,7 @@ class TrainStep:
             console.say(said)
 
     def __call__(self, batch: Any) -> tf.Tensor:
-        """Trains on a batch of all replicas; returns a bool scalar."""
+        """Trains on a batch of all replicas; returns a bool scalar, of this worker's replicas."""
         return self._step(batch)
 
     def eagerly(self, batch: Any) -> None:
@@ -81,8 +81,9 @@ class TrainStep:
             return sound if alone else tf.cast(sound, tf.float32)
 
         sound = trainer.strategy.run(replica_step, args=(batch,), options=self._options)
-        if alone:
-            return trainer.strategy.experimental_local_results(sound)[0]
+        if alone or team.current().size > 1:  # workers share what they know once a loop
+            local = trainer.strategy.experimental_local_results(sound)
+            return local[0] if alone else tf.reduce_all(tf.stack(local) == 1)
         return trainer.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
 
     def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:

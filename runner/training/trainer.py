@@ -1,9 +1,11 @@
 """Official's Trainer, with metrics read in the graph and a brake."""
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, config_definitions
@@ -13,13 +15,14 @@ from runner.configuration import epochs
 from runner.core import schedule
 from runner.data import pipeline
 from runner.data.determinism import Determinism
+from runner.devices import team
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_norm, parameter_groups
 from runner.optimizers import optimizer as optimizers
-from runner.training import finite, inner_loop, input_stall, train_step
+from runner.training import controller, finite, inner_loop, input_stall, train_step
 
 
 class Trainer(evaluator.Evaluator):
@@ -74,6 +77,8 @@ class Trainer(evaluator.Evaluator):
         self._length = 0
         self._summary = epochs.interval(config, "trainer.summary_interval")
         self._sound: Any = True
+        self._broke_at = 0
+        self._pace = controller.Pace()
         self._step = train_step.TrainStep(self)
         parameter_groups.check_frozen(groups, model)
         seen = {id(variable) for variable in known}
@@ -83,7 +88,7 @@ class Trainer(evaluator.Evaluator):
         state = [*model.variables, *optimizers.variables(optimizer)]
         self._statistics = extra_state.reduced(model.variables)
         extra.replicas.watch([*state, *(v for m in self._metrics for v in m.variables)])
-        self.not_finite = finite.FiniteCheck(state).not_finite
+        self._finite = finite.FiniteCheck(state)
         self._saved = tf.train.Checkpoint(
             global_step=self.global_step,
             model=model,
@@ -140,6 +145,16 @@ class Trainer(evaluator.Evaluator):
         """Whether every loss so far is sound; waits for the last loop."""
         return bool(self._sound)
 
+    @property
+    def broke_at(self) -> int:
+        """The step after whose loss training broke; that of the present state if none did."""
+        return self._broke_at or self.step
+
+    def not_finite(self) -> list[str]:
+        """The names of variables with values that are not finite."""
+        with team.current().together("not_finite"):
+            return self._finite.not_finite()
+
     def initialize(self, *, whole: bool = False) -> None:
         """Initializes groups of variables, then loads the `init_checkpoint`."""
         run = self.config.run
@@ -151,7 +166,7 @@ class Trainer(evaluator.Evaluator):
         self.train_dataset = dataset
         self._begin(dataset)
         self.brake.sound.assign(True)
-        self._sound = True
+        self._sound, self._broke_at = True, 0
 
     def _begin(self, dataset: Any) -> None:
         self._iterator = self.determinism.begin(dataset)
@@ -198,16 +213,22 @@ class Trainer(evaluator.Evaluator):
 
     def _run(self, left: int) -> evaluator.Logs:
         longest = left if self.config.trainer.train_tf_while_loop else 1
+        several = team.current().size > 1
         logs = None
         ends_itself = self.config.trainer.train_tf_while_loop  # before its first step, too
         while left and ((logs is None and ends_itself) or self.brake.released()):
+            if several and ends_itself:  # not with other workers
+                longest = self._pace.steps
             timed = self.input_stall.steps(min(left, longest))
             length = timed or min(left, longest)
-            logs = self._run_loop(length, timed=timed > 0)
+            start = time.perf_counter()
+            with team.current().together("run_loop", length, timed > 0):
+                logs = self.run_loop(length, timed=timed > 0)
+            self._pace.add(length, time.perf_counter() - start)
             left -= length
-        return logs or self._read_metrics()
+        return logs or self.read_metrics()
 
-    def _run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
+    def run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
         """Runs a loop, retraced if the inputs change.
 
         Its graph holds the iterator, and reads the length from a variable: in a short loop,
@@ -222,7 +243,17 @@ class Trainer(evaluator.Evaluator):
             self.brake.length.assign(length)
             self._length = length
         logs, self._sound = self._loops[timed]()
+        if team.current().size > 1:
+            self._take_in(self._sound.numpy(), length)
         return logs
+
+    def _take_in(self, reports: np.ndarray, length: int) -> None:
+        """Takes in what the workers report: [workers, 2], a stop, and where its loss broke."""
+        stops, broke = reports.T
+        self._sound = not broke.any()
+        if not self._sound:
+            self._broke_at = self.step - length + int(broke[broke > 0].min())
+        team.current().stopped(stops)
 
     def _loop(self, timed: bool) -> tuple[evaluator.Logs, tf.Tensor]:
         def draw() -> Any:
@@ -232,12 +263,24 @@ class Trainer(evaluator.Evaluator):
             return self.input_stall.timed(draw)
 
         chosen = timed_draw if timed else draw
+        if team.current().size > 1:
+            return self._loop_together(chosen)
         if self.config.trainer.train_tf_while_loop:
             sound = inner_loop.loop(chosen, self._step, self.brake)
         else:
             sound = self._step(chosen())
             self.brake.sound.assign(sound)
         return self._read_metrics(), sound
+
+    def _loop_together(self, draw: Callable[[], Any]) -> tuple[evaluator.Logs, tf.Tensor]:
+        """A loop of which no worker does fewer steps; all know then who has to stop."""
+        if self.config.trainer.train_tf_while_loop:
+            broke = inner_loop.whole_loop(draw, self._step, self.brake)
+        else:
+            broke = tf.where(self._step(draw()), 0, 1)
+        reports = team.current().share(~self.brake.free, broke)
+        self.brake.sound.assign(tf.reduce_all(reports[:, 1] == 0))
+        return self._read_metrics(), reports
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
         """Evaluates, and keeps training's values of metrics that validation shares.
@@ -269,6 +312,11 @@ class Trainer(evaluator.Evaluator):
     def run_eagerly(self, batch: Any) -> None:
         """One step on a batch, op by op where functions run eagerly."""
         self._step.eagerly(batch)
+
+    def read_metrics(self) -> evaluator.Logs:
+        """What `train` returns, without a step."""
+        with team.current().together("read_metrics"):
+            return self._read_metrics()
 
     def _read_metrics(self) -> evaluator.Logs:
         logs = {metric.name: metric.result() for metric in self._metrics}

@@ -35,7 +35,7 @@ def test_threads_that_come_too_late_are_refused(tmp_path, field):
 
 
 @pytest.mark.parametrize("workers", ["a:1,b:2", "a:1,b:2,c:3"])
-def test_several_workers_are_refused(monkeypatch, workers):
+def test_what_one_process_does_refuses_several_workers(monkeypatch, workers):
     monkeypatch.setenv("TF_CONFIG", "{}")
     runtime = cfg.RuntimeConfig(
         distribution_strategy="multi_worker_mirrored", worker_hosts=workers, task_index=0
@@ -44,12 +44,27 @@ def test_several_workers_are_refused(monkeypatch, workers):
         strategy.build(runtime)
 
 
-@pytest.mark.parametrize("name", ["multi_worker_mirrored", "parameter_server"])
-def test_a_strategy_for_several_workers_is_refused_where_none_are_named(name):
-    with pytest.raises(
-        ConfigError, match=f"'{name}' is for several workers, but a run is a single"
-    ):
-        strategy.build(cfg.RuntimeConfig(distribution_strategy=name))
+def test_a_strategy_for_one_process_refuses_several_workers():
+    runtime = cfg.RuntimeConfig(distribution_strategy="mirrored", worker_hosts="a:1,b:2")
+    runtime.task_index = 1
+    with pytest.raises(ConfigError, match=r"names 2 workers, but .* = 'mirrored' is for one"):
+        strategy.workers(runtime)
+
+
+def test_a_slurm_step_is_one_run_only_for_the_strategy_of_several_workers(monkeypatch):
+    step = {"NUM_TASKS": "2", "NODELIST": "n[1-2]", "TASKS_PER_NODE": "1(x2)"}
+    for name, value in step.items():
+        monkeypatch.setenv(f"SLURM_STEP_{name}", value)
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert strategy.workers(cfg.RuntimeConfig(distribution_strategy="off")) is None
+    found = strategy.workers(cfg.RuntimeConfig(distribution_strategy="multi_worker_mirrored"))
+    assert (found.size, found.index) == (2, 1)
+
+
+def test_parameter_servers_are_refused():
+    with pytest.raises(ConfigError, match="'parameter_server' is not supported; several workers"):
+        strategy.build(cfg.RuntimeConfig(distribution_strategy="parameter_server"))
 
 
 @pytest.mark.parametrize("address", ["grpc://127.0.0.1:{port}", "a.name.that.is.not.there.invalid"])

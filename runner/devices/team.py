@@ -1,0 +1,211 @@
+"""The workers of one run do the same things in the same order: the chief says what, others follow.
+
+    with team.current().together("commit", step):  # a follower now does its part, too
+        ...
+
+TensorFlow's collectives need that: one that a worker alone begins never ends.
+"""
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from runner.devices.cluster import Cluster
+
+_SMALL = 256  # bytes of an order that goes in one message
+_MOMENT = 2.0  # seconds to tell the others how the chief has ended
+
+OPEN, END = "open", "end"  # a run or an evaluator, which they build; all that there is to do
+
+
+class Alone:
+    """A process that is not in a team.
+
+    Attributes:
+        size: How many workers there are.
+        index: Which of them this is.
+    """
+
+    size = 1
+    index = 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether another worker says what is done."""
+        return self.index > 0
+
+    def say(self, name: str, *arguments: Any) -> None:
+        """Tells the others to do something, if this is the chief."""
+
+    def open(self, *arguments: Any) -> None:
+        """Tells the others to build what this process builds now, in the same order."""
+
+    def lead(self) -> None:
+        """From now on `together` tells the others: they have built the same."""
+
+    def together(self, name: str, *arguments: Any) -> contextlib.AbstractContextManager[None]:
+        """A context for what all workers do: the chief tells the others when it enters."""
+        del name, arguments
+        return contextlib.nullcontext()
+
+
+class Team(Alone):
+    """A process among the workers of a run.
+
+    Args:
+        cluster: The workers.
+        strategy: Distributes over them.
+        on_stop: Called in the chief when a signal has come to another worker.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        strategy: tf.distribute.Strategy,
+        on_stop: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self.cluster = cluster
+        self.size, self.index = cluster.size, cluster.index
+        self.strategy = strategy
+        self._local = strategy.num_replicas_in_sync // cluster.size
+        self._on_stop = on_stop
+        self._leads = False
+        self._unheard: tuple[str, list[Any]] | None = None
+        self._sum = tf.function(self.sum, autograph=False)
+
+    def lead(self) -> None:
+        """From now on `together` tells the others: they have built the same."""
+        self._leads = not self.follows
+
+    def open(self, *arguments: Any) -> None:
+        """Tells the others to build what this process builds now, in the same order."""
+        self._leads = False
+        self.say(OPEN, *arguments)
+
+    @contextlib.contextmanager
+    def together(self, name: str, *arguments: Any) -> Iterator[None]:
+        """A context for what all workers do: the chief tells the others when it enters."""
+        leads = self._leads
+        if leads:
+            self.say(name, *arguments)
+        self._leads = False  # what it consists of, they do as well
+        try:
+            yield
+        finally:
+            self._leads = leads
+
+    def say(self, name: str, *arguments: Any) -> None:
+        """Tells the others to do something, if this is the chief."""
+        if not self.follows:
+            self._exchange(json.dumps([name, *arguments]).encode())
+
+    def hear(self) -> tuple[str, list[Any]]:
+        """What the chief says next; waits for it."""
+        if self._unheard is None:
+            name, *arguments = json.loads(self._exchange(b""))
+            return name, arguments
+        heard, self._unheard = self._unheard, None
+        return heard
+
+    def put_back(self, name: str, arguments: list[Any]) -> None:
+        """Has `hear` return this next."""
+        self._unheard = name, arguments
+
+    def end(self, *arguments: Any) -> None:
+        """Tells the others that the chief has ended, if they still listen."""
+        saying = threading.Thread(target=self._say_end, args=arguments, daemon=True)
+        saying.start()
+        saying.join(_MOMENT)
+
+    def _say_end(self, *arguments: Any) -> None:
+        with contextlib.suppress(tf.errors.OpError):
+            self.say(END, *arguments)
+
+    def stopped(self, numbers: Sequence[float]) -> None:
+        """Takes in the signals that workers have reported, one number each; 0 is none."""
+        if any(numbers):
+            self._on_stop(signal.SIGTERM)
+
+    def sum(self, mine: tf.Tensor) -> tf.Tensor:
+        """The sum of all workers' values; in a graph, in the strategy's scope."""
+
+        def add() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            first = tf.equal(context.replica_id_in_sync_group % self._local, 0)
+            value = tf.where(first, mine, tf.zeros_like(mine))  # on the replica's device
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+        return self.strategy.experimental_local_results(self.strategy.run(add))[0]
+
+    def share(self, *mine: tf.Tensor) -> tf.Tensor:
+        """Some numbers of each worker, as all workers know them then: [workers, numbers] float32.
+
+        In a graph, in the strategy's scope.
+        """
+        numbers = tf.stack([tf.cast(each, tf.float32) for each in mine])
+        own = tf.one_hot(self.index, self.size)[:, tf.newaxis]
+        return self.sum(own * numbers)
+
+    def gather(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Tensors of each replica, [local replicas, ...], as those of all: [replicas, ...].
+
+        In a graph, in the strategy's scope.
+        """
+        rows = [tf.reshape(part, [self._local, -1]) for part in parts]
+        gathered: dict[int, tf.Tensor] = {}
+        for kind in dict.fromkeys(row.dtype for row in rows):
+            chosen = [number for number, row in enumerate(rows) if row.dtype == kind]
+            sizes = [rows[number].shape[1] for number in chosen]
+            every = self._gathered(tf.concat([rows[number] for number in chosen], 1))
+            gathered |= zip(chosen, tf.split(every, sizes, 1), strict=True)
+        return [
+            tf.reshape(gathered[number], [-1, *part.shape[1:]]) for number, part in enumerate(parts)
+        ]
+
+    def _gathered(self, rows: tf.Tensor) -> tf.Tensor:
+        def gather() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            own = context.replica_id_in_sync_group % self._local
+            return context.all_gather(rows[own : own + 1], axis=0)
+
+        return self.strategy.experimental_local_results(self.strategy.run(gather))[0]
+
+    def _exchange(self, said: bytes) -> bytes:
+        """What the chief says, as every worker then knows it."""
+        with self.strategy.scope():
+            head = [len(said) // 256, len(said) % 256, *said[:_SMALL]]
+            size, rest, *found = self._added(head, _SMALL + 2)
+            length = size * 256 + rest
+            if length > _SMALL:
+                whole = 1 << (length - 1).bit_length()  # few lengths, few graphs
+                found = self._added(list(said), whole)
+        return bytes(found[:length])
+
+    def _added(self, numbers: Sequence[int], size: int) -> list[int]:
+        padded = [*numbers, *[0] * (size - len(numbers))]
+        found: list[int] = self._sum(tf.constant(padded, tf.float32)).numpy().astype(int).tolist()
+        return found
+
+
+_current: Alone | Team = Alone()
+
+
+def current() -> Any:
+    """The team of this process: a `Team`, or `Alone`."""
+    return _current
+
+
+@contextlib.contextmanager
+def formed(mates: Team) -> Iterator[Team]:
+    """Within the block, these workers are the current team."""
+    global _current
+    before, _current = _current, mates
+    try:
+        yield mates
+    finally:
+        _current = before

@@ -1,0 +1,187 @@
+"""A worker that follows: it builds what the chief builds, and does its part in what the chief does.
+
+It decides nothing and writes nothing in the run's folder. Saving a checkpoint is work for all
+workers, so it saves, too, as TensorFlow has it: in a temporary folder, which is removed.
+"""
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from runner.checkpoints import checkpoint_manager, retention
+from runner.core import closing, layout, signals
+from runner.data import windows
+from runner.devices import team
+from runner.errors import RunnerError
+from runner.evaluation import evaluation_sets, evaluator, metric_names
+from runner.history import policies
+from runner.optimizers import learning_rate
+from runner.runs import build, workers
+from runner.runs.request import Outcome, Request
+from runner.training import trainer
+
+Work = Mapping[str, Callable[..., object]]
+
+
+def train(request: Request, *, evaluates: bool) -> Outcome:
+    """Follows a chief that trains, until it ends."""
+    with _opened(request) as (folder, (step, source, skipped)):
+        plan = policies.of(request.config, evaluates=evaluates)
+        evaluates = bool(plan.grid.evaluations)
+        made = _Trained.build(request, folder, _Skipped(skipped), step, evaluates=evaluates)
+        made.begin(Path(source) if source else None)
+        metric_names.check(request.config, made.trainer, request.model_dir, evaluates=evaluates)
+        sets = _sets(request, made.trainer) if evaluates else {}
+        with closing.closing(made.store):
+            ended = _obey({**_evaluating(made.trainer, sets), **made.work()}, request.stop)
+    return _outcome(request, ended, made.trainer)
+
+
+def evaluate(request: Request) -> Outcome:
+    """Follows a chief that evaluates checkpoints, until it ends."""
+    with _opened(request) as (folder, _):
+        built = build.build_evaluator(request, folder)
+        metric_names.check(request.config, built, request.model_dir, evaluates=True)
+        ended = _obey(_evaluating(built, _sets(request, built)), request.stop)
+    return _outcome(request, ended, built)
+
+
+@contextlib.contextmanager
+def _opened(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
+    """A folder for what is thrown away, and what the chief opens the run with."""
+    with request.stop.deferred(), tempfile.TemporaryDirectory(prefix="runner-") as scratch:
+        name, arguments = team.current().hear()
+        if name == team.END:
+            workers.as_chief(*arguments)
+        if not (request.model_dir / layout.CLAIM).exists() and not any(
+            (path / layout.CLAIM).exists() for path in layout.evaluators(request.model_dir)
+        ):
+            raise RunnerError(
+                f"{request.model_dir} is not the chief's: all workers need one shared folder"
+            )
+        yield Path(scratch), arguments
+
+
+def _obey(work: Work, stop: signals.Stop) -> Mapping[str, Any]:
+    """Does what the chief says until it ends; returns how."""
+    mates, failed = team.current(), None
+    while True:
+        name, arguments = mates.hear()
+        if name == team.OPEN:  # the next part of what the chief does
+            mates.put_back(name, arguments)
+            return {"said": "done"}
+        if name == team.END:
+            break
+        failed = None
+        try:
+            work[name](*arguments)
+        except RunnerError as error:  # the chief has the same, and may go on with something else
+            failed = error
+    ended: Mapping[str, Any] = arguments[0]
+    stop.step = ended.get("step")
+    if failed and ended["code"] == failed.exit_code:
+        raise failed
+    workers.as_chief(ended)
+    return ended
+
+
+def _outcome(request: Request, ended: Mapping[str, Any], built: evaluator.Evaluator) -> Outcome:
+    where = {"worker": team.current().index, "model_dir": str(request.model_dir)}
+    return Outcome({"status": ended["said"], **where}, built)
+
+
+def _sets(request: Request, built: evaluator.Evaluator) -> Mapping[str, Any]:
+    """The data that `Evaluator.evaluate_on` is told of, by the names used there."""
+    config, found = request.config, {}
+    with built.strategy.scope():
+        test = config.run.test.data
+        if test is not None:
+            found["TestConfig.data"] = evaluation_sets.dataset(
+                config, built.task, test, "TestConfig.data"
+            )
+        for each in evaluation_sets.build(config, built.task):
+            found[f"the set {each.name!r}"] = each.dataset
+    return found
+
+
+def _evaluating(built: evaluator.Evaluator, sets: Mapping[str, Any]) -> Work:
+    return {
+        "restore": lambda path: built.restore(Path(path)),
+        "initialize": lambda: built.initialize(whole=True),
+        "evaluate": lambda batches: built.evaluate(tf.constant(batches)),
+        "evaluate_on": lambda name, limit: built.evaluate_on(sets[name], name, limit=limit),
+    }
+
+
+class _Skipped(NamedTuple):
+    """The batches that training leaves out."""
+
+    skipped: Sequence[windows.Window]
+
+
+class _Trained(NamedTuple):
+    """What a follower trains."""
+
+    request: Request
+    trainer: trainer.Trainer
+    rate_scale: learning_rate.Scale
+    store: checkpoint_manager.Checkpoints
+
+    @classmethod
+    def build(
+        cls, request: Request, folder: Path, skips: _Skipped, step: int, *, evaluates: bool
+    ) -> "_Trained":
+        """The same, in the same order, as in the chief."""
+        inside = dataclasses.replace(request, model_dir=folder)
+        built, scale = build.build_trainer(inside, skips, step=step, evaluates=evaluates)
+        build.build_costs(request.config, built)
+        store = checkpoint_manager.Checkpoints(
+            built.checkpoint,
+            folder,
+            keep=retention.Keep(1, 0, lambda _: False),
+            asynchronous=request.config.run.async_checkpoints,
+        )
+        return cls(request, built, scale, store)
+
+    def begin(self, source: Path | None) -> None:
+        if source is None:
+            self.trainer.initialize()
+        else:
+            self._restore(source)
+            self.trainer.put_back_extra_state(None)
+
+    def work(self) -> Work:
+        return {
+            "run_loop": lambda length, timed: self.trainer.run_loop(length, timed=timed),
+            "read_metrics": self.trainer.read_metrics,
+            "not_finite": self.trainer.not_finite,
+            "scale": self.rate_scale.assign,
+            "commit": self._commit,
+            "go_back": self._go_back,
+        }
+
+    def _commit(self, step: int) -> None:
+        self.trainer.capture_extra_state()
+        self.store.commit(step)
+
+    def _go_back(
+        self, step: int, path: str, skipped: Sequence[windows.Window], scale: float
+    ) -> None:
+        self._restore(Path(path))
+        self.rate_scale.assign(scale)
+        self.trainer.put_back_extra_state()
+        run = self.trainer
+        with run.strategy.scope():
+            skips = _Skipped([(first, last) for first, last in skipped])
+            run.feed(
+                build.training_inputs(self.request.config, run.task, step, skips, run.determinism)
+            )
+
+    def _restore(self, path: Path) -> None:
+        with learning_rate.as_configured(self.trainer.optimizer):
+            self.store.restore(path)

@@ -1,0 +1,196 @@
+"""The workers of a run: they meet, TensorFlow connects them, and they end together."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from runner.checkpoints import selection
+from runner.config import Experiment
+from runner.configuration import printing
+from runner.core import console, layout, signals, user_code
+from runner.devices import meeting, strategy, team
+from runner.devices.cluster import Cluster
+from runner.errors import ConfigError, DivergedError, RunnerError
+from runner.evaluation import weight_mean
+from runner.run_folder import data_files, provenance
+from runner.runs import build
+from runner.runs.request import Given, Request
+
+_OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
+_ENDS = {2: ConfigError, 3: DivergedError}  # by exit code
+
+
+class GoneError(RunnerError):
+    """Another worker of the run has gone."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(
+            f"{who} has gone; the same command, for all workers, goes on from the newest checkpoint"
+        )
+
+
+@contextlib.contextmanager
+def joined(request: Request, mode: str) -> Iterator[Request]:
+    """Within the block, this process is connected with the other workers of its run, if any.
+
+    Their team is the current one then, and the request has their strategy.
+
+    Args:
+        request: What the user asks for.
+        mode: The mode, which must be the same for all.
+
+    Raises:
+        ConfigError: the workers do not belong together.
+        RunnerError: one did not come, or has gone.
+    """
+    if devices := request.given.strategy:
+        _refuse_given(devices)
+    own = None if devices else strategy.workers(request.config.runtime)
+    if own is None:
+        yield request
+        return
+    mates = _formed(request, own, mode)
+    given = Given(mates.strategy, request.given.task)
+    with (
+        _quiet(request.model_dir, own),
+        team.formed(mates),
+        _ending(mates, request.stop),
+        plainly(request.stop),
+    ):
+        yield dataclasses.replace(request, given=given)
+
+
+@contextlib.contextmanager
+def plainly(stop: signals.Stop) -> Iterator[None]:
+    """Within the block, an error because another worker has gone becomes one that says so."""
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+        if team.current().size == 1:
+            raise
+        if stop.number and team.current().follows:  # it came to all, and the chief has ended first
+            raise signals.Interrupted(stop.number, saved=False) from error
+        raise GoneError(_names(error.message)) from error
+
+
+def as_chief(facts: Mapping[str, Any]) -> None:
+    """Raises what has ended the chief; returns if it has finished."""
+    code = int(facts["code"])
+    if code > 128:
+        raise signals.Interrupted(code - 128, saved=facts["saved"])
+    if code:
+        raise _ENDS.get(code, RunnerError)(f"worker 0 has ended: {facts['said']}")
+
+
+def _refuse_given(devices: tf.distribute.Strategy) -> None:
+    """Refuses a caller's strategy for several workers that are not connected here."""
+    local = len(devices.extended.worker_devices)
+    several = isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy)
+    if several and team.current().size == 1 and devices.num_replicas_in_sync > local:
+        raise ConfigError(
+            "several workers are connected here: give no strategy, but TF_CONFIG and "
+            "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored'"
+        )
+
+
+def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
+    """The team, once all workers are there and connected."""
+    config, seconds = request.config, request.config.run.workers_timeout
+    if request.dry_run:
+        raise ConfigError(f"--dry_run is done by one process, but this is {own}")
+    if getattr(config.task, "pruning", None):
+        raise ConfigError(f"task.pruning is done by one process, but this is {own}")
+    if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
+        raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
+    console.say(f"{own}: waiting for the others")
+    meeting.meet(own, _facts(config, mode), seconds=seconds)
+    build.prepare(config)
+    devices = strategy.build_together(config.runtime, own, seconds=seconds)
+    request.stop.serve_again()  # TensorFlow takes SIGTERM for itself
+    return team.Team(own, devices, on_stop=request.stop.hear)
+
+
+@contextlib.contextmanager
+def _ending(mates: team.Team, stop: signals.Stop) -> Iterator[None]:
+    """Within the block, the chief's end ends the others."""
+    if mates.follows:
+        yield
+        return
+    try:
+        yield
+    except GoneError:
+        raise  # nobody listens
+    except BaseException as error:
+        mates.end(
+            {
+                "code": getattr(error, "exit_code", RunnerError.exit_code),
+                "said": user_code.summary(error),
+                "saved": getattr(error, "saved", False),
+                "step": stop.step,
+            }
+        )
+        raise
+    mates.end({"code": 0, "said": "done"})
+
+
+def _facts(config: Experiment, mode: str) -> meeting.Facts:
+    """What has to be the same for all workers. Values are digests: some are secret."""
+    values = printing.plain(config)
+    return {
+        "flags": {"--mode": mode},
+        "versions": {"python": platform.python_version(), **provenance.versions()},
+        "configuration": dict(_digests(values)),
+        "data": {name: str(facts) for name, facts in data_files.fingerprints(values).items()},
+    }
+
+
+def _digests(values: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """A digest of each single value, by its path."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield from _digests(value, f"{path}.{name}" if path else str(name))
+    elif path not in _OWN:
+        yield path, hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _quiet(model_dir: Path, own: Cluster) -> Iterator[None]:
+    """Within the block, what others than the chief print goes to a file of their own."""
+    if own.is_chief:
+        yield
+        return
+    path = model_dir / layout.WORKERS / f"{own.index}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    console.say(f"{own}: what it has to say goes to {path}")
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        _redirect({number: file for number, _ in kept})
+        yield
+    finally:
+        _redirect(dict(kept))
+        for descriptor in (file, *(copy for _, copy in kept)):
+            os.close(descriptor)
+
+
+def _redirect(targets: Mapping[int, int]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, target in targets.items():
+        os.dup2(target, number)
+
+
+def _names(message: str) -> str:
+    """The workers that an error of TensorFlow's names, other than this one."""
+    own = team.current().cluster
+    named = {int(each) for each in re.findall(r"task:(\d+)", message)} - {own.index}
+    return ", ".join(own.name(each) for each in sorted(named) if each < own.size) or "a worker"

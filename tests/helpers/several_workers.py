@@ -1,0 +1,61 @@
+"""One run on several workers of this machine, each a warm process."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+
+from warm import Popen
+
+MULTI = "multi_worker_mirrored"
+DIGITS = ("--gin_file=digits.gin", f"--gin.RuntimeConfig.distribution_strategy={MULTI!r}")
+
+
+def addresses(count):
+    """`localhost:port` of each, free now."""
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [f"localhost:{each.getsockname()[1]}" for each in taken]
+
+
+class Workers:
+    """The same command `count` times; `processes[0]` is the chief."""
+
+    def __init__(self, log, mode, folder, *flags, count=2, each=None, digits=True):
+        hosts = ",".join(addresses(count))
+        log.mkdir(exist_ok=True)
+        self._logs = [log / f"{folder.name}-{index}.err" for index in range(count)]
+        self.processes = []
+        for index, path in enumerate(self._logs):
+            command = [sys.executable, "-m", "runner", f"--mode={mode}", *flags]
+            command += DIGITS if digits else ()
+            command.append("--gin.RunConfig.system_seconds=0")
+            command += [f"--model_dir={folder}", f"--worker_hosts={hosts}", f"--task_index={index}"]
+            with path.open("a") as errors:
+                process = Popen(
+                    [*command, *((each or {}).get(index, ()))],
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                )
+            self.processes.append(process)
+
+    def wait(self, timeout=300):
+        """The exit code of each."""
+        return [process.wait(timeout) for process in self.processes]
+
+    def results(self):
+        """The JSON that each printed."""
+        return [json.loads(each.stdout.read().splitlines()[-1]) for each in self.processes]
+
+    def said(self, index=0):
+        """What a worker printed to stderr."""
+        return self._logs[index].read_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()

@@ -1,0 +1,183 @@
+"""One run on several workers, each a process of its own."""
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import own_task
+import pytest
+import resumed
+from several_workers import MULTI, Workers
+
+STEPS = 100
+SHORT = (
+    f"--gin.TrainerConfig.train_steps={STEPS}",
+    "--gin.TrainerConfig.checkpoint_interval=20",
+    "--gin.TrainerConfig.summary_interval=10",
+    "--gin.TrainerConfig.validation_interval=50",
+    "--gin.TrainerConfig.steps_per_loop=5",
+    "--gin.RunConfig.gradient_accumulation=2",
+    "--gin.RunConfig.log_gradient_norm=True",
+    "--gin.RuntimeConfig.mixed_precision_dtype='bfloat16'",
+    "--params_override=trainer: {optimizer_config: {ema: {average_decay: 0.9}}, max_to_keep: 20}\n"
+    "run: {variable_groups: [{name: last, pattern: logits, rate_scale: 0.5}]}",
+)
+
+
+def rows(folder):
+    return resumed.rows(folder / "train.jsonl") if (folder / "train.jsonl").exists() else []
+
+
+def wait_for_rows(folder, number, processes):
+    end = time.monotonic() + 240
+    while len(rows(folder)) < number:
+        assert time.monotonic() < end
+        assert all(each.poll() is None for each in processes)
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return tmp_path_factory.mktemp("log")
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory, log):
+    """A run of two workers, and what the second printed."""
+    folder = tmp_path_factory.mktemp("runs") / "once"
+    with Workers(log, "train_and_eval", folder, *SHORT) as workers:
+        assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
+        return folder, workers.results(), workers.said(1)
+
+
+def test_only_the_chief_writes_in_the_folder(once):
+    folder, (chief, other), said = once
+    assert chief["step"] == STEPS
+    assert other == {"status": "done", "worker": 1, "model_dir": str(folder)}
+    assert [path.name for path in (folder / "workers").iterdir()] == ["1.log"]
+    assert f"worker 1 of 2: what it has to say goes to {folder / 'workers' / '1.log'}" in said
+    assert [row["step"] for row in rows(folder)] == list(range(10, STEPS + 1, 10))
+    assert len(json.loads((folder / "run.json").read_text())["starts"]) == 1
+    assert len(list(folder.glob("*/events*"))) == 2  # train/ and validation/
+
+
+def test_killed_and_stopped_it_ends_with_the_same_bits(once, log):
+    folder = once[0].with_name("often")
+    with Workers(log, "train_and_eval", folder, *SHORT) as workers:
+        wait_for_rows(folder, 3, workers.processes)
+        workers.processes[1].kill()
+        assert workers.wait() == [1, -signal.SIGKILL]
+        assert "worker 1 (localhost:" in workers.said(0)
+        assert "has gone; the same command, for all workers, goes on" in workers.said(0)
+    for index in (1, 0):  # a signal to one ends both
+        before = len(rows(folder))
+        with Workers(log, "train_and_eval", folder, *SHORT) as workers:
+            wait_for_rows(folder, before + 2, workers.processes)
+            workers.processes[index].send_signal(signal.SIGTERM)
+            assert workers.wait() == [143, 143], workers.said(0) + workers.said(1)
+            assert "everything is saved" in workers.said(0)
+            assert "everything is saved" in workers.said(1)
+    with Workers(log, "train_and_eval", folder, *SHORT) as workers:
+        assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
+    assert resumed.state(folder, STEPS) == resumed.state(once[0], STEPS)
+    on_grid = [row for row in rows(folder) if row["step"] % 10 == 0]
+    assert on_grid == rows(once[0])
+    assert resumed.rows(folder / "history.jsonl") == resumed.rows(once[0] / "history.jsonl")
+
+
+def test_one_worker_goes_on_where_two_have_stopped(once, log):
+    folder = once[0].with_name("alone")
+    folder.mkdir()
+    for path in [once[0] / name for name in ("params.yaml", "run.json", "status.json")]:
+        shutil.copy(path, folder)
+    for path in once[0].glob("ckpt-40.*"):
+        shutil.copy(path, folder)
+    with Workers(log, "train", folder, *SHORT, count=1) as workers:
+        assert workers.wait() == [0], workers.said(0)
+        assert "resumed at step 40" in workers.said(0)
+        results = workers.results()[0]
+    assert abs(results["metrics"]["training_loss"] - rows(once[0])[-1]["training_loss"]) < 0.2
+
+
+def test_all_agree_that_training_has_broken(log, tmp_path):
+    broken = (
+        "--gin.TrainerConfig.loss_upper_bound=0.1",
+        "--gin.TrainerConfig.recovery_max_trials=1",
+    )
+    with Workers(log, "train", tmp_path / "broken", *SHORT, *broken) as workers:
+        assert workers.wait() == [3, 3], workers.said(0) + workers.said(1)
+        said = workers.said(0)
+    assert "rolled back to step 0" in said
+    assert "after 1 rollbacks; the last good checkpoint is" in said, said
+    assert "worker 0 has ended: " in workers.said(1)
+
+
+def test_workers_of_other_configurations_do_not_begin(log, tmp_path):
+    other = {1: ("--gin.RunConfig.seed=3",)}
+    with Workers(log, "train", tmp_path / "other", *SHORT, each=other) as workers:
+        assert workers.wait() == [2, 2]
+        for index in range(2):
+            assert "has other configuration than worker 0" in workers.said(index)
+            assert ": run.seed" in workers.said(index)
+    assert not (tmp_path / "other").exists()
+
+
+def test_two_workers_evaluate_as_they_have_trained(once, log):
+    folder, (chief, _), _ = once
+    with Workers(log, "eval", folder, *SHORT) as workers:
+        assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
+        evaluated, _ = workers.results()
+    assert evaluated["metrics"] == chief["metrics"]
+
+
+WHOLE = """
+import dataclasses
+
+from official.core import task_factory
+from tasks import image_classification
+
+
+@dataclasses.dataclass
+class WholeConfig(image_classification.ImageClassificationConfig):
+    pass
+
+
+@task_factory.register_task_cls(WholeConfig)
+class WholeTask(image_classification.ImageClassificationTask):
+    def build_inputs(self, params):
+        return super().build_inputs(params)
+
+    def validation_step(self, inputs, model, metrics=None):
+        return {**super().validation_step(inputs, model, metrics), "labels": inputs[1]}
+
+    def aggregate_logs(self, state=None, step_outputs=None):
+        labels = [int(label) for part in step_outputs["labels"] for label in part]
+        return [*(state or []), *labels]
+
+    def reduce_aggregated_logs(self, labels, global_step=None):
+        return {"examples": len(labels), "order": sum(n * each for n, each in enumerate(labels))}
+"""
+
+WHOLE_GIN = """
+WholeConfig.validation_data = @validation/image_data.ImageData()
+validation/ImageData.is_training = False
+validation/ImageData.global_batch_size = 50
+"""
+
+
+def test_a_task_that_knows_nothing_of_workers_sees_every_example_once_and_in_order(log):
+    Path("whole.py").write_text(WHOLE)
+    Path("whole.gin").write_text(own_task.digits_gin("whole", "WholeConfig", 4) + WHOLE_GIN)
+    found = {}
+    for count in (1, 2):
+        folder = Path(f"runs/{count}").absolute()
+        flags = ("--gin_file=whole.gin", f"--gin.RuntimeConfig.distribution_strategy={MULTI!r}")
+        with Workers(log, "train_and_eval", folder, *flags, count=count, digits=False) as workers:
+            assert workers.wait() == [0] * count, workers.said(0) + workers.said(count - 1)
+            found[count] = workers.results()[0]["metrics"]
+    assert found[1]["examples"] == 359
+    for name in ("examples", "order"):
+        assert found[1][name] == found[2][name]
+    assert found[1]["validation_loss"] == pytest.approx(found[2]["validation_loss"], abs=0.05)
