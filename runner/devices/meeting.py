@@ -72,7 +72,7 @@ def _listener(cluster: Cluster) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise RunnerError(f"{cluster.name(0)} cannot listen: {error.strerror}") from error
             if time.monotonic() > end:
-                raise ConfigError(
+                raise RunnerError(
                     f"{cluster.name(0)}: port {port} is taken on this machine: by another chief, "
                     "or by another program"
                 ) from error

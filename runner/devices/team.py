@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from runner.core import signs
 from runner.devices.cluster import Cluster
 
 _SMALL = 256  # bytes of an order that goes in one message
@@ -205,6 +206,7 @@ def formed(mates: Team) -> Iterator[Team]:
     """Within the block, these workers are the current team."""
     global _current
     before, _current = _current, mates
+    signs.formed()
     try:
         yield mates
     finally:

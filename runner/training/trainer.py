@@ -12,7 +12,7 @@ from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
 from runner.configuration import epochs
-from runner.core import schedule
+from runner.core import schedule, signs
 from runner.data import pipeline
 from runner.data.determinism import Determinism
 from runner.devices import team
@@ -242,9 +242,14 @@ class Trainer(evaluator.Evaluator):
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
+        began = time.perf_counter()
         logs, self._sound = self._loops[timed]()
         if team.current().size > 1:
             self._take_in(self._sound.numpy(), length)
+        if signs.is_worker():
+            seconds = time.perf_counter() - began
+            waited = seconds * (self.input_stall.share or 0.0)
+            signs.at(self.step, steps=length, seconds=seconds, waited=waited)
         return logs
 
     def _take_in(self, reports: np.ndarray, length: int) -> None:
