@@ -12,7 +12,7 @@ from typing import Any
 
 from runner import errors
 from runner.core import console, layout, signals, user_code
-from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
+from runner.errors import ConfigError, RunnerError
 from runner.run_folder import status
 from runner.storage import urls
 
@@ -76,8 +76,8 @@ class Ending:
         return f" at step {step:,}; everything is saved, and the same command goes on"
 
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
-        if isinstance(error, RejectedError | DifferError):
-            return error.results
+        if isinstance(results := getattr(error, "results", None), dict) and results:
+            return results
         return {
             "status": status.after(error),
             "step": self._stop.step,

@@ -1,6 +1,7 @@
 """The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
 
 import argparse
+import dataclasses
 import os
 import sys
 import threading
@@ -111,7 +112,7 @@ def _run(
     if given.launch and row and not row.configured:
         from runner import config
 
-        return _launch(given, config.load_launch(given.gin_file, given.gin_params))
+        return _launch(given, config.load_launch(given.gin_file, given.gin_params), stop)
     if row and not row.configured:
         request = Request(
             None,  # type: ignore[arg-type]
@@ -162,8 +163,6 @@ def _run(
         if row:
             config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
         return None
-    if given.launch:
-        return _launch(given, experiment.run.launch, experiment.runtime.distribution_strategy)
     request = Request(
         experiment,
         Path(given.model_dir or ""),
@@ -180,6 +179,8 @@ def _run(
         stop=stop,
         launched=launched,
     )
+    if given.launch:
+        return _launch(given, experiment.run.launch, stop, request)
     return modes.run(given.mode, request).results
 
 
@@ -199,7 +200,10 @@ def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
 
 
 def _launch(
-    given: argparse.Namespace, config: "LaunchConfig", strategy: str = ""
+    given: argparse.Namespace,
+    config: "LaunchConfig",
+    stop: signals.Stop,
+    request: Request | None = None,
 ) -> Results | None:
     """Has the command run elsewhere; None where that was only to be printed."""
     shared = launchers.LAUNCHERS[given.launch].shares_files
@@ -208,5 +212,11 @@ def _launch(
         modes.check_folder(Path(given.model_dir))
     arguments = command_line.arguments(flags_of_job)
     folder = flags_of_job.model_dir or ""
-    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy)
+    strategy = request.config.runtime.distribution_strategy if request else ""
+    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy, stop)
+    place = launchers.LAUNCHERS[given.launch].place
+    if place and made.is_study and request and not given.dry_run:
+        launchers.check_job(given.launch, made)
+        with place(made) as there:
+            return modes.run(given.mode, dataclasses.replace(request, place=there)).results
     return launchers.launch(given.launch, made, dry_run=given.dry_run)

@@ -148,7 +148,7 @@ def study(request: Request) -> Outcome:
     """Trains many runs of an experiment: seeds and values that vary; the same command goes on."""
     from runner.studies import study
 
-    return Outcome(study.study(request))
+    return Outcome(study.study(request, request.place))
 
 
 def runs(request: Request) -> Outcome:

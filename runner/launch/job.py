@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import layout
+from runner.core import layout, signals
 
 TRAINING = ("train", "train_and_eval", "train_and_post_eval")
 """The modes that write status.json."""
@@ -23,6 +23,7 @@ class Job:
         work_dir: The folder in which the command was given.
         config: The `LaunchConfig`, checked.
         strategy: The experiment's `RuntimeConfig.distribution_strategy`; empty without one.
+        stop: Whether a signal has come, for a launcher that waits for the end.
     """
 
     mode: str
@@ -31,6 +32,7 @@ class Job:
     work_dir: Path
     config: Any  # its class would load TensorFlow
     strategy: str = ""
+    stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
 
     @property
     def command(self) -> list[str]:
@@ -83,8 +85,8 @@ class Plan(NamedTuple):
 
     Attributes:
         text: As `--dry_run` prints it: a script, a manifest.
-        submit: Submits it.
+        submit: Submits it; returns its answer if it has waited for the end.
     """
 
     text: str
-    submit: Callable[[], Submitted]
+    submit: Callable[[], Submitted | dict[str, Any]]

@@ -1,5 +1,6 @@
 """Where a command can run instead of here: a table, and what all its rows share. No TensorFlow."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,6 +12,7 @@ from runner.core import console, secrets
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.launch.job import Job, Plan
+from runner.studies import places
 
 # A launcher imports what it needs when it is called: the table is there without that.
 
@@ -36,6 +38,19 @@ def kubernetes(job: Job) -> Plan:
     return kubernetes.plan(job)
 
 
+def ray(job: Job) -> Plan:
+    """On a Ray cluster, each trial of a study by itself; this process waits for the end."""
+    from runner.launch import ray_run
+
+    return ray_run.plan(job)
+
+
+def _ray_place(job: Job) -> contextlib.AbstractContextManager[places.Place]:
+    from runner.launch import ray_connection
+
+    return ray_connection.place(job)
+
+
 @dataclasses.dataclass(frozen=True)
 class Launcher:
     """A row of the table.
@@ -44,11 +59,13 @@ class Launcher:
         plan: Makes the plan; raises ConfigError for what cannot be submitted. It changes nothing.
         reads: The fields of `LaunchConfig` that it reads besides `environment` and `name`.
         shares_files: Whether the job sees this machine's files, under the same paths.
+        place: Where the trials of a study run that stays in this process; None: it does not.
     """
 
     plan: Callable[[Job], Plan]
     reads: frozenset[str] = frozenset()
     shares_files: bool = True
+    place: Callable[[Job], contextlib.AbstractContextManager[places.Place]] | None = None
 
     @property
     def summary(self) -> str:
@@ -72,6 +89,9 @@ LAUNCHERS: Mapping[str, Launcher] = {
     "slurm": Launcher(slurm, frozenset({*_RESOURCES, "options"})),
     "kubernetes": Launcher(kubernetes, frozenset({*_RESOURCES, *_OF_PODS}), shares_files=False),
     "local": Launcher(local),
+    "ray": Launcher(
+        ray, reads=frozenset({"address", "cpus", "gpus", "memory_gb"}), place=_ray_place
+    ),
 }
 _OF_NODES = ("multi_worker_mirrored", "parameter_server")
 _ALL_READ = {"environment", "name"}
@@ -90,22 +110,22 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     """Submits a job, or prints what would be submitted.
 
     Returns:
-        For JSON: the job's id, its log, how to watch and to cancel it; None for a dry run.
+        For JSON: the job's id, its log, how to watch and to cancel it, or its answer if it has
+        ended; None for a dry run.
 
     Raises:
         ConfigError: a mistake in flags or configuration; nothing was submitted.
         RunnerError: whoever takes jobs refused it.
     """
-    check(name)
-    _check_idle(name, job.config)
-    _check_nodes(job)
-    _check_text(job)
+    check_job(name, job)
     plan = LAUNCHERS[name].plan(job)
     _check_shown(plan.text)
     if dry_run:
         print(plan.text, flush=True)
         return None
     submitted = plan.submit()
+    if isinstance(submitted, dict):
+        return submitted
     watch = f"runner --mode=status --watch --model_dir={shlex.quote(job.model_dir)}"
     ways = {"log": submitted.log, "cancel": submitted.cancel}
     ways |= {"watch": watch} if job.model_dir else {}
@@ -114,6 +134,14 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
         console.say(f"  {what:<7} {how}")
     found = {"status": "submitted", "launcher": name, "job": submitted.job, **ways}
     return found | ({"model_dir": job.model_dir} if job.model_dir else {})
+
+
+def check_job(name: str, job: Job) -> None:
+    """Raises ConfigError for what no launcher of this name can submit."""
+    check(name)
+    _check_idle(name, job.config)
+    _check_nodes(job)
+    _check_text(job)
 
 
 def _check_idle(name: str, config: Any) -> None:

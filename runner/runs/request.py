@@ -78,6 +78,7 @@ class Request:
         like: Which kind of project `init` writes.
         watch: After how many seconds `report` writes its page again; 0: never.
         launched: When the command was started, in seconds since the epoch; None: unknown.
+        place: Where the trials of a study run, a `runner.studies.places.Place`; None: here.
     """
 
     config: "config.Experiment"
@@ -104,6 +105,7 @@ class Request:
     metric: str = ""
     watch: float = 0.0
     launched: float | None = None
+    place: Any = None
 
     @property
     def limits(self) -> dict[str, int]:

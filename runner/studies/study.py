@@ -274,6 +274,9 @@ class Workshop:
             elif not self._request.stop.requested:
                 self.untested[now.folder.name] = job.reason()
             return
+        if code == places.LOST:
+            console.say(f"{now.folder.name}: its node is gone; another will go on with it")
+            return
         self._board.ended(now)
         failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
         self._failures = self._failures + 1 if failed else 0

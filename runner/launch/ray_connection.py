@@ -1,0 +1,103 @@
+"""The cluster of Ray that this process is a driver of. No TensorFlow."""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core import console
+from runner.errors import ConfigError
+from runner.launch import ray_process
+from runner.launch.job import Job
+from runner.launch.ray import Cluster
+
+_STORE_BYTES = 80_000_000  # of a cluster that is started here; nothing is stored
+_PATIENCE_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def connected(job: Job) -> Iterator[Cluster]:
+    """Within the block, this process is a driver of a cluster.
+
+    It is the one at `LaunchConfig.address`, at $RAY_ADDRESS, or that of this machine; if there is
+    none, one is started here, which ends with the block.
+
+    Raises:
+        ConfigError: Ray is not installed, or there is no cluster at the address.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError(
+            "--launch=ray: ray is not installed: pip install 'experiment-runner[ray]'"
+        )
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with _own_signals():
+        import ray
+
+        _connect(ray, job.config.address)
+    try:
+        # Ray prints pages about a node that is lost where only the answer belongs.
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            yield Cluster(ray, job)
+    finally:
+        with _own_signals():
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def place(job: Job) -> Iterator[Cluster]:
+    """The nodes as the place where a study's trials run, checked."""
+    with connected(job) as cluster:
+        cluster.check(job.folder or job.work_dir)
+        console.say(cluster.described)
+        yield cluster
+
+
+def _connect(ray: Any, address: str) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    given = f"LaunchConfig.address = {address!r}"
+    if not address and (address := os.environ.get("RAY_ADDRESS", "")):
+        given = f"RAY_ADDRESS={address}"
+    if address in ("", "auto", "local"):
+        _connect_here(ray, address or "auto", quiet)
+        return
+    if "://" in address:
+        raise ConfigError(
+            f"{given}: give the address of the cluster itself, as 10.0.0.1:6379, and start the "
+            "command on one of its machines"
+        )
+    try:  # where nothing listens, Ray waits for minutes
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
+        ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        why = ray_process.cause(error)
+        raise ConfigError(f"{given}: no Ray cluster answers there ({why})") from error
+
+
+def _connect_here(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:
+    """Connects to the cluster of this machine, or starts one."""
+    if address == "auto":
+        with contextlib.suppress(ConnectionError):
+            ray.init(address=address, **quiet)
+            return
+    ray.init(address="local", include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+    console.say("no Ray cluster runs on this machine: one was started for this command")
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """After the block, signals are handled as before: Ray takes SIGTERM, and aborts after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,78 @@
+"""A task of Ray that runs a command, as if it were a process of this machine. No TensorFlow."""
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from runner.errors import RunnerError
+from runner.studies import places
+
+_NEVER_STARTED = 128 + signal.SIGTERM
+
+
+class Process:
+    """A task: what is needed of `subprocess.Popen`.
+
+    Args:
+        ray: The library.
+        ref: The task's result.
+        output: The file for what it prints.
+    """
+
+    pid = 0
+    stdin = None
+
+    def __init__(self, ray: Any, ref: Any, output: Path) -> None:
+        self._ray = ray
+        self._ref = ref
+        self._output = output
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs, or waits for a node."""
+        if self._code is None:
+            ended, _ = self._ray.wait([self._ref], timeout=0)
+            self._code = self._result() if ended else None
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended after `timeout` seconds.
+        """
+        self._ray.wait([self._ref], timeout=timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired("runner", timeout or 0)
+        return code
+
+    def send_signal(self, sig: int, /) -> None:
+        """Sends SIGTERM, whatever the signal; a task that waits for a node is given up."""
+        del sig
+        if self.poll() is None:
+            self._ray.cancel(self._ref)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self.poll() is None:
+            self._ray.cancel(self._ref, force=True)
+
+    def _result(self) -> int:
+        errors = self._ray.exceptions
+        try:
+            return int(self._ray.get(self._ref))
+        except errors.TaskCancelledError:
+            return _NEVER_STARTED
+        except errors.RayTaskError as error:  # nothing could be started
+            with self._output.open("a") as file:
+                file.write(f"runner: {error.cause}\n")
+            return RunnerError.exit_code
+        except errors.RayError:
+            return places.LOST
+
+
+def cause(error: BaseException) -> str:
+    """Why, in a line."""
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,144 @@
+"""A command as one task of Ray, which this process waits for, and starts again. No TensorFlow."""
+
+import datetime
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+from runner.core import console, text
+from runner.errors import RunnerError
+from runner.launch import ray, ray_connection
+from runner.launch.job import Job, Plan
+from runner.run_folder import status
+from runner.studies import places
+
+_POLL_SECONDS = 0.2
+_MOST_LOSSES = 3  # in a row, without a step between them
+
+
+class TaskError(RunnerError):
+    """The command did not end with 0.
+
+    Attributes:
+        exit_code: Its exit code.
+        results: Its answer.
+    """
+
+    def __init__(self, code: int, message: str, results: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.exit_code = code
+        self.results = results
+
+
+def plan(job: Job) -> Plan:
+    """The command as one task, or a task for each trial of a study."""
+    return Plan(_text(job), lambda: _run(job))
+
+
+def _text(job: Job) -> str:
+    config = job.config
+    needs = [text.counted(config.cpus or 1, "CPU")]
+    needs += [text.counted(config.gpus, "GPU")] if config.gpus else []
+    needs += [f"{config.memory_gb:g} GB"] if config.memory_gb else []
+    what = "a task for each trial" if job.is_study else "one task"
+    where = config.address or "$RAY_ADDRESS, or on this machine"
+    values = [shlex.quote(each) for each in config.environment]
+    command = shlex.join(job.command)
+    return "\n".join(
+        [
+            f"# on the Ray cluster at {where}: {what}, with {', '.join(needs)}",
+            f"cd {shlex.quote(str(job.work_dir))}",
+            f"env {' '.join(values)} {command}" if values else command,
+        ]
+    )
+
+
+def _run(job: Job) -> dict[str, Any]:
+    """Runs a command to its end; its answer.
+
+    Raises:
+        ConfigError: it cannot run there.
+        TaskError: it has failed.
+        signals.Interrupted: a signal came; it has saved and ended.
+    """
+    with ray_connection.connected(job) as cluster:
+        cluster.check(job.folder or job.work_dir)
+        console.say(cluster.described)
+        job.logs.mkdir(parents=True, exist_ok=True)
+        task = _Task(job, cluster)
+        with job.stop.deferred():
+            code = task.run()
+        job.stop.check()
+    answer = task.answer
+    if code:
+        raise TaskError(code, f"the task ended with exit code {code}: see {task.log}", answer)
+    return answer
+
+
+class _Task:
+    """A command that is started again when its node is lost.
+
+    Attributes:
+        log: The file for what it prints on stderr.
+    """
+
+    def __init__(self, job: Job, cluster: ray.Cluster) -> None:
+        self._job = job
+        self._cluster = cluster
+        self._stop = job.stop
+        began = datetime.datetime.now(datetime.UTC)
+        self.log = job.logs / f"ray-{began:%Y%m%dT%H%M%S.%f}.log"
+        self._out = self.log.with_suffix(".out")
+        self._shown = 0
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """What it answered on stdout; lines before the last are shown."""
+        *lines, last = self._out.read_text(errors="replace").splitlines() or ["{}"]
+        for line in lines:
+            print(line)
+        return dict(json.loads(last))
+
+    def run(self) -> int:
+        """The exit code."""
+        losses = 0
+        while True:
+            before = self._reached
+            code = self._once()
+            if code != places.LOST or self._stop.requested:
+                return code
+            losses = losses + 1 if self._reached == before else 1
+            if losses > _MOST_LOSSES:
+                raise RunnerError(f"{losses} nodes were lost in a row before a step was made")
+            console.say("its node is gone: starting again on another")
+
+    def _once(self) -> int:
+        process = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)
+        self._shown, asked = 0, False
+        while (code := process.poll()) is None:
+            if self._stop.requested and not asked:
+                asked = True
+                process.send_signal(self._stop.number or 0)
+            self._show()
+            time.sleep(_POLL_SECONDS)
+        self._show()
+        return code
+
+    def _show(self) -> None:
+        """Passes on what it has printed since the last time, by whole lines."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(self._shown)
+                new = file.read()
+        except OSError:
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        self._shown += len(whole)
+        for line in whole.decode(errors="replace").splitlines():
+            console.say(line)
+
+    @property
+    def _reached(self) -> int:
+        return status.reached(Path(self._job.model_dir)) if self._job.model_dir else 0

@@ -1,0 +1,182 @@
+"""Studies on a Ray cluster of two nodes, of which one is killed; most trials only play."""
+
+import importlib.util
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import played_trial
+import pytest
+
+from runner import main
+from runner.core import layout, signals
+from runner.studies import trial
+
+STORE = 80_000_000
+STUDY = ["--mode=study", "--launch=ray", "--gin_file=digits.gin", "--model_dir=study"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes for two trials each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray import cluster_utils
+
+    options = {"num_cpus": 2, "object_store_memory": STORE}
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args=options)
+    made.options = options
+    made.second = made.add_node(**options)
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def address(cluster):
+    return f"--gin.LaunchConfig.address='{cluster.address}'"
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Trials only play, each for so many seconds."""
+    from runner.launch import ray
+
+    def plays(seconds):
+        monkeypatch.setattr(ray.Cluster, "program", [played_trial.__file__])
+        return f"--gin.LaunchConfig.environment=('PLAYED_SECONDS={seconds}',)"
+
+    return plays
+
+
+def rows():
+    path = Path("study") / played_trial.PLAYED
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def soon(condition, then):
+    """Does something as soon as a condition holds, beside the test."""
+
+    def wait():
+        end = time.monotonic() + 100
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.05)
+        then()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_killed_node_loses_no_trial_and_none_is_done_twice(cluster, address, played, capsys):
+    killed = soon(
+        lambda: len(rows()) >= 4,
+        lambda: cluster.remove_node(cluster.second, allow_graceful=False),
+    )
+    assert main.main([*STUDY, "--seeds=6", address, played(3)]) == 0
+    killed.join()
+    cluster.second = cluster.add_node(**cluster.options)
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["trials"] == {"done": 6}
+    ends = [row["trial"] for row in rows() if row["what"] == "end"]
+    assert sorted(ends) == [each.name for each in layout.trials(Path("study"))]
+    starts = [row for row in rows() if row["what"] == "start"]
+    assert len(starts) > 6, "some were started again"
+    assert all(row["step"] % 10 == 0 for row in starts), "from what they had saved"
+
+
+def test_a_sigterm_has_all_trials_save_and_the_same_command_goes_on(address, played):
+    soon(lambda: len(rows()) >= 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(signals.Interrupted) as ended:
+        main.main([*STUDY, "--seeds=2", address, played(60)])
+    assert ended.value.exit_code == 143
+    assert {each.state for each in trial.all_of(Path("study"))} == {"preempted"}
+    assert main.main([*STUDY, "--seeds=2", address, played(0.1)]) == 0
+    starts = [row["step"] for row in rows() if row["what"] == "start"]
+    assert all(starts[2:]), "they go on"
+    assert {each.state for each in trial.all_of(Path("study"))} == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("gpus=3", "LaunchConfig.gpus = 3: no node of the Ray cluster has more than 0"),
+        ("cpus=64", "LaunchConfig.cpus = 64: no node of the Ray cluster has more than 2"),
+        ("memory_gb=1e6", "LaunchConfig.memory_gb = 1000000.0: no node of the Ray cluster has"),
+    ],
+)
+def test_what_no_node_has_is_refused(address, given, said, capsys):
+    assert main.main([*STUDY, "--seeds=2", address, f"--gin.LaunchConfig.{given}"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_another_mode_is_one_task_whose_answer_and_code_are_the_commands(
+    address, monkeypatch, capsys
+):
+    from runner.launch import ray
+
+    code = (
+        "import json, os, sys; print('on the way', file=sys.stderr); print(json.dumps({'step': 3, "
+        "'seen': [each for each in ('GIVEN', 'OWN', 'API_TOKEN') if each in os.environ]})); "
+        "sys.exit(3 * ('--mode=train' in sys.argv))"
+    )
+    monkeypatch.setattr(ray.Cluster, "program", ["-c", code])
+    for name in ("API_TOKEN", "OWN"):
+        monkeypatch.setenv(name, "here alone")
+    given = ["--gin_file=digits.gin", "--model_dir=run", address]
+    given.append("--gin.LaunchConfig.environment=('GIVEN=1',)")
+    assert main.main(["--mode=train_and_eval", "--launch=ray", *given]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"step": 3, "seen": ["GIVEN"]}, "nothing else was sent"
+    assert "on the way" in said.err
+    assert main.main(["--mode=train", "--launch=ray", *given]) == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["step"] == 3
+    (log, _) = sorted(Path("run", "launch").glob("*.log"))
+    assert log.read_text() == "on the way\n"
+
+
+def test_trials_train_on_the_cluster(address, capsys):
+    steps = {"train_steps": 20, "steps_per_loop": 10, "validation_interval": 20}
+    flags = [f"--gin.TrainerConfig.{name}={value}" for name, value in steps.items()]
+    flags.append("--gin.RunConfig.tensorboard=False")
+    assert main.main([*STUDY, "--seeds=2", address, *flags]) == 0
+    said = capsys.readouterr()
+    assert "2 nodes, 4 CPUs" in said.err
+    assert json.loads(said.out)["trials"] == {"done": 2}
+    assert all(each.best["accuracy"] > 0.1 for each in trial.all_of(Path("study")))
+
+
+def test_a_dry_run_says_what_would_run_and_needs_no_cluster(capsys):
+    config = ["--gin.LaunchConfig.gpus=2", "--gin.LaunchConfig.address='10.0.0.1:6379'"]
+    assert main.main([*STUDY, "--seeds=2", *config, "--dry_run"]) == 0
+    first, second, command = capsys.readouterr().out.splitlines()
+    where = "# on the Ray cluster at 10.0.0.1:6379: a task for each trial, with 1 CPU, 2 GPUs"
+    assert (first, second) == (where, f"cd {Path.cwd()}")
+    assert "--mode=study" in command
+    assert not Path("study").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "LaunchConfig.address = '127.0.0.1:1': no Ray cluster answers there"),
+        ("nowhere", "LaunchConfig.address = 'nowhere': no Ray cluster answers there"),
+        ("ray://10.0.0.1:10001", "give the address of the cluster itself, as 10.0.0.1:6379"),
+    ],
+)
+def test_no_cluster_at_the_address(address, said, capsys):
+    given = [*STUDY, "--seeds=2", f"--gin.LaunchConfig.address='{address}'"]
+    assert main.main(given) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("study").exists()
+
+
+def test_without_ray_the_answer_is_the_line_that_installs_it(monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "ray" else find(name)
+    )
+    assert main.main([*STUDY, "--seeds=2"]) == 2
+    assert "pip install 'experiment-runner[ray]'" in capsys.readouterr().err
