@@ -14,7 +14,7 @@ from typing import Any
 from runner.errors import RunnerError
 from runner.inspection import rows
 from runner.inspection.rows import Row
-from runner.run_folder import pulse, status
+from runner.run_folder import pulse, status, supervised
 
 ACTIVE = ("running", "silent")
 UNFINISHED = (*ACTIVE, "waiting", "paused", "preempted")
@@ -34,6 +34,7 @@ class Line:
         pace: Steps a second of this start, with evaluations and checkpoints; None: unknown.
         sign: The last sign of life of its process; None if there is none.
         ended: When it ended, in seconds since the epoch by its machine's clock; None: unknown.
+        workers: How many take part in it, where a supervisor starts them.
     """
 
     row: Row
@@ -42,6 +43,7 @@ class Line:
     pace: float | None = None
     sign: pulse.Sign | None = None
     ended: float | None = None
+    workers: int = 1
 
     @property
     def end(self) -> int | None:
@@ -144,7 +146,9 @@ class Board:
         sign = self._pulses.setdefault(row.folder, pulse.Pulse(row.folder)).look()
         state = "silent" if sign.seconds > pulse.SILENT_SECONDS else "running"
         step = status.reached(row.folder)
-        return Line(row, state, step, _pace(seen.spent if seen else None) or row.rate, sign)
+        pace = _pace(seen.spent if seen else None) or row.rate
+        hosts = (supervised.read(row.folder) or {}).get("hosts")
+        return Line(row, state, step, pace, sign, workers=len(hosts) if hosts else 1)
 
 
 def _pace(spent: Mapping[str, float] | None) -> float | None:

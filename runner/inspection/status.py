@@ -27,7 +27,7 @@ from runner.runs.request import Request, Results
 _LOOK_SECONDS = 0.5
 _MOST = 200  # lines on a terminal
 _LONGEST_REASON = 60  # characters
-_HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "host", "")
+_HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "workers", "host", "")
 
 
 def status(request: Request) -> Results:
@@ -107,7 +107,10 @@ def _several(root: Path, lines: Sequence[Line]) -> Results:
         "status": "running" if active else "done",
         "runs": len(lines),
         "states": progress.counts(lines),
-        "active": [{"run": each.row.name, "state": each.state, **each.figures} for each in active],
+        "active": [
+            {"run": each.row.name, "state": each.state, **each.figures, "workers": each.workers}
+            for each in active
+        ],
         "studies": [each.as_dict() for each in progress.studies(lines)],
         "model_dir": str(root),
     }
@@ -149,6 +152,7 @@ def _cells(line: Line) -> list[str]:
         "-" if line.left is None else text.duration(line.left),
         _sign(line),
         f"{row.starts:,}",
+        f"{line.workers:,}" if line.workers > 1 else "-",
         row.host or "-",
         why if line.state not in progress.ACTIVE else "",
     ]

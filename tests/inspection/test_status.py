@@ -150,6 +150,16 @@ def test_a_study_in_numbers_and_its_trials_that_run(tmp_path, shown, impatient):
     assert shown(study)[0][0][0].startswith("rate: 3 trials")
 
 
+def test_the_workers_of_a_run_have_a_column(tmp_path, shown, impatient):
+    folder = elsewhere(tmp_path / "runs" / "a")
+    (folder / "workers").mkdir()
+    said = {"hosts": ["a:1", "b:1"], "restarts": [], "slow": []}
+    (folder / "workers" / "supervisor.json").write_text(json.dumps(said))
+    lines, last = shown(tmp_path / "runs")
+    assert dict(zip(lines[0], lines[1], strict=True))["workers"] == "2"
+    assert last["active"][0]["workers"] == 2
+
+
 def test_watching_shows_the_table_again_until_all_have_ended(tmp_path, shown, monkeypatch):
     folder = elsewhere(tmp_path / "runs" / "a")
 
