@@ -649,6 +649,7 @@ class LaunchConfig(base_config.Config):
         False,
         "Kubernetes: whether an evaluator (`--mode=continuous_eval`) runs beside training, in the "
         "same pod.",
+    )
     address: str = setting(
         "",
         "The Ray cluster, as `10.0.0.1:6379`; empty: that of RAY_ADDRESS, else this machine's, "
