@@ -73,7 +73,13 @@ def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
     loading = origins.remember(made, places)
     for read in sources.layers():
         try:
-            loading.places |= overrides.apply(made, read())
+            new = overrides.apply(made, read())
+            kept = {
+                path: loading.places[path]
+                for path in loading.places
+                if path.partition("[")[0] not in new
+            }
+            loading.places = kept | new  # what a replaced list held is gone
         except ConfigError as error:
             problems.append(str(error))
     early = [] if problems or mode is None else _found_early(made, evaluates=mode[1])

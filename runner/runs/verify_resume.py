@@ -88,7 +88,9 @@ def verify_resume(request: Request) -> dict[str, Any]:
                 f"first difference: {kind}, {difference}\n"
                 f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, said)}"
             )
-    verdict = f"resumes exactly: {_counts(parts)} ({told})"
+        verdict = f"resumes exactly: {_counts(parts)} ({told})"
+        if len(hosts) > 1:
+            verdict += f"; {_with_one_worker(command, folder, hosts, once)}"
     console.say(verdict)
     return {**results, "model_dir": str(request.model_dir), "verdict": verdict}
 
@@ -131,8 +133,26 @@ def _interrupted(
                 start.finish()
             return run, interruptions
         console.say(f"  the run finished before {number.name} was sent")
-    raise RunnerError(
-        f"training ended before it could be interrupted, {_ATTEMPTS} times; give it more steps "
+    raise _too_short(_ATTEMPTS)
+
+
+def _with_one_worker(command: Sequence[str], folder: Path, hosts: Sequence[str], once: Path) -> str:
+    """How far weights are apart, in words, if one worker goes on where several have stopped."""
+    run = folder / "one-worker"
+    console.say(f"training again, with one worker instead of {len(hosts)} after a SIGTERM")
+    with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
+        if not (start.wait_for(_begun(run)) and start.interrupt(signal.SIGTERM)):
+            raise _too_short(1)
+    step = child_run.committed(run)
+    with child_run.ChildRun(command, run, note=console.say, hosts=hosts[:1]) as start:
+        start.finish()
+    weights = next(part for part in comparison.compare(once, run) if part.kind == "weights")
+    return f"with one worker from step {step:,} on, weights differ by at most {weights.apart:.2g}"
+
+
+def _too_short(times: int) -> RunnerError:
+    return RunnerError(
+        f"training ended before it could be interrupted, {times} times; give it more steps "
         f"(TrainerConfig.train_steps; of more than {_STEPS}, {_STEPS} are run)"
     )
 

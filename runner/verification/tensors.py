@@ -51,6 +51,7 @@ class Difference:
         step: A row's training step, None for anything else.
         bits: How many bits differ; 0 if that cannot be counted.
         missing: One of the runs lacks it, or has it twice.
+        apart: By how much values differ at most; 0 if that cannot be said.
     """
 
     place: str
@@ -58,6 +59,7 @@ class Difference:
     step: int | None = None
     bits: int = 0
     missing: bool = False
+    apart: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}"
@@ -86,6 +88,11 @@ class Part:
     def bits(self) -> int:
         """How many bits differ."""
         return sum(difference.bits for difference in self.differences)
+
+    @property
+    def apart(self) -> float:
+        """By how much values differ at most, as far as that can be said."""
+        return max((difference.apart for difference in self.differences), default=0.0)
 
     @property
     def missing(self) -> int:
@@ -137,14 +144,14 @@ def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator
             after = "".join(
                 f"; the {whose} run's was changed after it was saved" for whose in changed
             )
-            yield Difference(place, found[0] + after, bits=found[1])
+            yield Difference(place, found[0] + after, bits=found[1], apart=found[2])
 
 
-def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:
-    """How two tensors differ, and in how many bits; None if they are equal."""
+def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int, float] | None:
+    """How two tensors differ, in how many bits, by how much; None if they are equal."""
     if (old.dtype, old.shape) != (new.dtype, new.shape):
         kinds = [f"{array.dtype.name} {list(array.shape)}" for array in (old, new)]
-        return f"{kinds[0]} in the first run, {kinds[1]} in the second", 0
+        return f"{kinds[0]} in the first run, {kinds[1]} in the second", 0, 0.0
     if old.tobytes() == new.tobytes():
         return None
     raw = [np.frombuffer(array.tobytes(), np.uint8).reshape(old.size, -1) for array in (old, new)]
@@ -152,6 +159,7 @@ def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int] | None:
     places = changed.any(axis=1)
     with np.errstate(all="ignore"):
         apart = np.abs(old.ravel()[places].astype(float) - new.ravel()[places].astype(float)).max()
-    furthest = f", by at most {apart:.3g}" if np.isfinite(apart) else ""
+    apart = float(apart) if np.isfinite(apart) else 0.0
+    furthest = f", by at most {apart:.3g}" if apart else ""
     count = f"{places.sum():,} of {old.size:,} values differ"
-    return count + furthest, int(np.unpackbits(changed).sum())
+    return count + furthest, int(np.unpackbits(changed).sum()), apart

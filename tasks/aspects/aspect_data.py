@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import inputs
+from runner.core import text
 from runner.errors import ConfigError
 from tasks.aspects import made_up_opinions, three_lines
 from tasks.aspects.three_lines import Example
@@ -171,7 +172,7 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
         if example.polarity not in classes:
             unknown[example.polarity].append(example.place)
     if unknown:
-        places = (f"{', '.join(places)}: {name!r}" for name, places in unknown.items())
+        places = (f"{name!r} (at {text.some(places)})" for name, places in sorted(unknown.items()))
         raise ConfigError(
             f"unknown polarities: {'; '.join(places)}; expected one of {', '.join(classes)} "
             "(AspectSentimentConfig.polarities, by default those of the training data)"

@@ -1015,6 +1015,19 @@ def test_evaluation_sets_are_scoped_references():
         part.data.split = "all"
 
 
+def test_what_a_replaced_list_held_is_forgotten():
+    params = [
+        SETS[1],
+        SETS[2],
+        SETS[3],
+        "EvaluationSetConfig.data = @validation/image_data.ImageData()",
+    ]
+    experiment = runner.load("digits.gin", params, overrides=["run.evaluation_sets=[]"])
+    origins = config.origins(experiment)
+    assert "run.evaluation_sets" in origins
+    assert not [path for path in origins if path.startswith("run.evaluation_sets[")]
+
+
 def test_decisions_and_epochs_are_set_by_their_bare_names():
     experiment = runner.load(
         "digits.gin",
