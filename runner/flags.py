@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import command_line, modes
+from runner.devices import cluster
 from runner.errors import ConfigError
 from runner.help import completion, topics
 from runner.internals import standard_library
@@ -248,8 +249,8 @@ def _check_overwrite(given: argparse.Namespace) -> None:
             )
         if given.model_dir and "://" in given.model_dir:
             raise ConfigError(f"--overwrite: {given.model_dir} is not a local folder")
-        if os.environ.get("TF_CONFIG"):
-            raise ConfigError("--overwrite is for one process; TF_CONFIG says that there are more")
+        if given.worker_hosts or cluster.find(os.environ):
+            raise ConfigError("--overwrite is for one process, and this is one of several workers")
         if given.model_dir:
             overwrite.check(Path(given.model_dir), given.overwrite)
 

@@ -56,6 +56,7 @@ def test_a_name_that_cannot_be_is_refused(name, said):
         (["--model_dir=runs/a", "--overwrite=b"], "--overwrite=b: the run in runs/a is called a"),
         (["--model_dir=runs/a", "--overwrite=a", "--launch=local"], "begin anew each time"),
         (["--model_dir=runs/a", "--overwrite=a", "--workers=2"], "begin anew each time"),
+        (["--model_dir=runs/a", "--overwrite=a", "--worker_hosts=a:1,b:1"], "several workers"),
         (["--runs_dir=runs", "--workers=2"], "--workers needs --model_dir"),
     ],
 )
