@@ -121,7 +121,7 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     plan = LAUNCHERS[name].plan(job)
     _check_shown(plan.text)
     if dry_run:
-        print(plan.text, flush=True)
+        console.answers().say(plan.text)
         return None
     submitted = plan.submit()
     if isinstance(submitted, dict):

@@ -1,7 +1,9 @@
 """A task of Ray that runs a command, as if it were a process of this machine. No TensorFlow."""
 
+import math
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from runner.errors import RunnerError
 from runner.studies import places
 
 _NEVER_STARTED = 128 + signal.SIGTERM
+_AGAIN_SECONDS = 5.0
 
 
 class Process:
@@ -28,12 +31,15 @@ class Process:
         self._ref = ref
         self._output = output
         self._code: int | None = None
+        self._cancelled = math.inf  # when that was asked for
 
     def poll(self) -> int | None:
         """The exit code; None while it runs, or waits for a node."""
         if self._code is None:
             ended, _ = self._ray.wait([self._ref], timeout=0)
             self._code = self._result() if ended else None
+        if self._code is None and time.monotonic() > self._cancelled + _AGAIN_SECONDS:
+            self._cancel()  # a task that is just starting may miss it
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
@@ -42,21 +48,27 @@ class Process:
         Raises:
             subprocess.TimeoutExpired: it has not ended after `timeout` seconds.
         """
-        self._ray.wait([self._ref], timeout=timeout)
-        if (code := self.poll()) is None:
-            raise subprocess.TimeoutExpired("runner", timeout or 0)
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if (left := end - time.monotonic()) <= 0:
+                raise subprocess.TimeoutExpired("runner", timeout or 0)
+            self._ray.wait([self._ref], timeout=min(left, _AGAIN_SECONDS))
         return code
 
     def send_signal(self, sig: int, /) -> None:
         """Sends SIGTERM, whatever the signal; a task that waits for a node is given up."""
         del sig
         if self.poll() is None:
-            self._ray.cancel(self._ref)
+            self._cancel()
 
     def kill(self) -> None:
         """Ends it at once."""
         if self.poll() is None:
             self._ray.cancel(self._ref, force=True)
+
+    def _cancel(self) -> None:
+        self._cancelled = time.monotonic()
+        self._ray.cancel(self._ref)
 
     def _result(self) -> int:
         errors = self._ray.exceptions

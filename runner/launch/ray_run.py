@@ -98,7 +98,7 @@ class _Task:
         """What it answered on stdout; lines before the last are shown."""
         *lines, last = self._out.read_text(errors="replace").splitlines() or ["{}"]
         for line in lines:
-            print(line)
+            console.answers().say(line)
         return dict(json.loads(last))
 
     def run(self) -> int:

@@ -36,7 +36,7 @@ class Command(NamedTuple):
 
 
 def run(command: Command) -> int:
-    """The command's exit code. A `ray.cancel` becomes a SIGTERM, after which it saves and ends."""
+    """The command's exit code. The first `ray.cancel` becomes a SIGTERM: it saves and ends."""
     environment = {**os.environ, **command.environment, signals.ENDS_WITH_STDIN: "1"}
     files = Path(command.output), Path(command.answer or os.devnull)
     with files[0].open("ab") as output, files[1].open("wb") as answer:
@@ -49,13 +49,16 @@ def run(command: Command) -> int:
             stderr=output,
             start_new_session=True,
         )
+    cancelled = False
     while True:
         try:
             if (code := process.poll()) is not None:
                 return code
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGTERM)
+            if not cancelled:
+                process.send_signal(signal.SIGTERM)
+            cancelled = True
 
 
 def missing(folders: Sequence[str]) -> list[str]:

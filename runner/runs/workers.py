@@ -93,9 +93,10 @@ def as_chief(facts: Mapping[str, Any]) -> None:
 
 def _refuse_given(devices: tf.distribute.Strategy) -> None:
     """Refuses a caller's strategy for several workers that are not connected here."""
-    local = len(devices.extended.worker_devices)
     several = isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy)
-    if several and team.current().size == 1 and devices.num_replicas_in_sync > local:
+    if not several or team.current().size > 1:
+        return
+    if devices.num_replicas_in_sync > len(devices.extended.worker_devices):
         raise ConfigError(
             "several workers are connected here: give no strategy, but TF_CONFIG and "
             "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored'"

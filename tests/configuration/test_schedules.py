@@ -1,5 +1,6 @@
 """A learning rate schedule follows the run's length, and one that does not fit it is told."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,16 @@ def test_a_schedule_follows_a_length_that_is_changed_and_keeps_one_that_was_give
     assert length(experiment) == 2000
 
 
+def included(path):
+    """The experiments that one includes."""
+    names = re.findall(r"^include '(.+)'", path.read_text(), re.MULTILINE)
+    return [path.parent / name for name in names if name != "base.gin"]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_experiment_is_right_where_its_length_alone_is_changed(path):
-    in_epochs = "EpochsConfig" in path.read_text() or "cifar" in path.stem
+    texts = [each.read_text() for each in (path, *included(path))]
+    in_epochs = any("EpochsConfig" in text for text in texts) or "cifar" in path.stem
     change = "EpochsConfig.train = 7" if in_epochs else "TrainerConfig.train_steps = 777"
     experiment = runner.load(path.name, [change, "EpochsConfig.examples = 1000"])
     assert complaints(experiment) == []

@@ -81,7 +81,7 @@ def test_an_empty_folder_will_do(tmp_path, capsys):
         (["--like=images", "taken"], "taken is not empty; init writes only in a new folder"),
         (["--like=images", "taken/file"], "taken/file: a file is in the way"),
         (["--like=images", "taken/file/below"], "a file is in the way"),
-        (["--like=images", "gs://bucket/mine"], "a project needs a folder of this machine"),
+        (["--like=images", "gs://bucket/mine"], "init needs a local folder"),
         (["--like=images", "a\nb"], "a project needs a folder of this machine"),
         (["--like=images", "mine", "--gin_file=a.gin"], "--gin_file has no effect with"),
         (["--like=images", "mine", "--dry_run"], "--dry_run has no effect with --mode=init"),
