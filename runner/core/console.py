@@ -139,6 +139,12 @@ STDERR = Console()
 """The console of the process."""
 
 
+def flush() -> None:
+    """Writes what Python still holds back of both streams."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
 def answers() -> Console:
     """For what a mode was asked for, such as a table of runs: on stdout, to be piped."""
     return Console(sys.stdout)

@@ -8,7 +8,6 @@ count as restarts. No TensorFlow.
 
 import dataclasses
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -185,8 +184,8 @@ class _Supervisor:
 
     def _leave(self, verdict: Verdict, printed: str) -> int:
         """Ends as the run has ended."""
-        sys.stdout.write(printed)
-        sys.stdout.flush()
+        if printed:
+            console.answers().say(printed.removesuffix("\n"))
         code = 128 + self._stop.number if self._stop.number else verdict.code
         if code in _STOPS and not printed:
             raise signals.Interrupted(code - 128)

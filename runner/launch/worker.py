@@ -5,14 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, signals, signs
+from runner.core import console, files, signals, signs
 from runner.errors import RunnerError
 from runner.run_folder import watch
 
@@ -144,8 +143,8 @@ class Worker:
     def _pass_on(self) -> None:
         """Prints what the chief prints on stdout, but for its last line."""
         for line in self.process.stdout or ():
-            sys.stdout.write(self._last.decode(errors="replace"))
-            sys.stdout.flush()
+            if self._last:
+                console.answers().say(self._last.decode(errors="replace").removesuffix("\n"))
             self._last = line
 
     @property

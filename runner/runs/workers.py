@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -184,8 +183,7 @@ def _quiet(model_dir: Path, own: Cluster) -> Iterator[None]:
 
 
 def _redirect(targets: Mapping[int, int]) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    console.flush()
     for number, target in targets.items():
         os.dup2(target, number)
 
