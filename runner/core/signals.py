@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
@@ -68,6 +69,7 @@ class Stop:
         self.step: int | None = None
         self._raises = True
         self._raised = False
+        self._ends = False
         self._serve: Callable[[], object] = lambda: None
         self._told: list[Callable[[], None]] = []
         self._last_words: list[Callable[[Interrupted], object]] = []
@@ -135,6 +137,7 @@ class Stop:
 
     def _end(self, error: Interrupted) -> NoReturn:
         """Ends the process, whatever its threads are doing."""
+        self._ends = True
 
         def say() -> None:
             for told in reversed(self._last_words):
@@ -214,6 +217,8 @@ def served() -> Iterator[Stop]:
         yield stop
     finally:
         stop._raises = False  # the caller goes on: no timer may end the process now
+        while stop._ends:  # the signal counts, not what its clean-up has made fail here
+            time.sleep(_GRACE_SECONDS)
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -172,9 +172,9 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
         if example.polarity not in classes:
             unknown[example.polarity].append(example.place)
     if unknown:
-        places = (f"{name!r} (at {text.some(places)})" for name, places in sorted(unknown.items()))
+        found = (f"{text.some(places)}: {name!r}" for name, places in sorted(unknown.items()))
         raise ConfigError(
-            f"unknown polarities: {'; '.join(places)}; expected one of {', '.join(classes)} "
+            f"unknown polarities: {'; '.join(found)}; expected one of {', '.join(classes)} "
             "(AspectSentimentConfig.polarities, by default those of the training data)"
         )
     return np.array([classes.index(example.polarity) for example in examples], np.int32)
