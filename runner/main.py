@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runner import command_line, exit_messages, flags, modes
-from runner.core import garbage, installation, signals, signs
+from runner.core import garbage, installation, signals, signs, user_code
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
@@ -139,6 +139,7 @@ def _run(
     with garbage.uncollected():
         from runner import config
         from runner.configuration import printing, run_name
+        from runner.internals import autograph
 
         if given.alsologtostderr:
             from absl import logging
@@ -155,6 +156,7 @@ def _run(
             if begun.bindings(folder):
                 experiment = _load(given, row)
     garbage.freeze()  # nor is it looked for among them later
+    autograph.keep_sources(user_code.loaded())
     if given.print_config:
         changed = given.print_config == "changed"
         base = f"--experiment={given.experiment}" if given.experiment else ""

@@ -7,7 +7,9 @@ and a graph that fails while it runs put their share of the frames in the error'
 import contextlib
 import inspect
 import linecache
+import os
 import re
+import sys
 import sysconfig
 import textwrap
 import traceback
@@ -43,6 +45,13 @@ _KNOWN = (
 )
 _WIDEST = 200
 _LONGEST = 8  # lines of an error's own message
+
+
+def loaded() -> list[str]:
+    """The files of the user's modules that this process has imported."""
+    libraries = tuple(f"{folder}{os.sep}" for folder in _OTHERS)
+    every = (getattr(each, "__dict__", {}).get("__file__") for each in list(sys.modules.values()))
+    return [file for file in every if file and not file.startswith(libraries)]
 
 
 class Frame(NamedTuple):

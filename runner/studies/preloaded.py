@@ -8,21 +8,30 @@ import json
 import os
 import sys
 
-from runner.core import garbage
+from runner.core import garbage, user_code
 from runner.studies.warm import ARGUMENTS
+
+_IN_GRAPH = ("train_step", "validation_step", "inference_step", "build_losses", "process_metrics")
 
 
 def _load() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109, as for a command
     with garbage.uncollected():
+        from official.core import task_factory
+
         from runner import config
         from runner.configuration import printing
+        from runner.internals import autograph
         from runner.runs import compiled_model, train
 
         del compiled_model, train
         made = config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
         printing.changed(made)  # for the defaults of its sections, which are kept
+        with contextlib.suppress(LookupError):
+            task = task_factory.get_task_cls(type(made.task))
+            autograph.convert(task, _IN_GRAPH, ("build_metrics",))
+    autograph.keep_sources(user_code.loaded())
     garbage.freeze()
 
 

@@ -5,6 +5,8 @@ Where a new version lacks something, a test here fails and names it.
 
 import argparse
 import atexit
+import importlib
+import linecache
 import random
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from official.modeling import optimization
 from official.modeling.hyperparams import base_config
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api
+from tensorflow.python.autograph.pyct import inspect_utils
 from tensorflow.python.checkpoint import async_checkpoint_helper
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.distribute import values
@@ -33,11 +36,11 @@ from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
 
+from runner.internals import autograph, standard_library
 from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
 from runner.internals import official as official_internals
-from runner.internals import standard_library
 from runner.internals import tensorflow as tf_internals
 
 ROOT = Path(__file__).parents[2]
@@ -412,6 +415,64 @@ def conversion(tmp_path):
         tf.function(lambda value: sign(value), autograph=False)(tf.constant(1.0))
 
 
+def kept_sources(tmp_path):
+    """Silent: a file that is edited while a run starts would change what it computes."""
+    code = "def sign(value):\n    if value < 0:\n        return -1\n    return 1\n"
+    file = tmp_path / "edited_later.py"
+    file.write_text(code)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(
+            inspect_utils, "_fix_linecache_record", inspect_utils._fix_linecache_record
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(sys.modules, "edited_later", None)  # to be removed again
+        del sys.modules["edited_later"]
+        module = importlib.import_module("edited_later")
+        autograph.keep_sources([str(file), __file__])
+        file.write_text("# above it\n" + code.replace("-1", "-7"))
+        traced = tf.function(module.sign)
+        found = [int(traced(tf.constant(value))) for value in (-2.0, 3.0)]
+    linecache.clearcache()
+    assert found == [-1, 1], "_fix_linecache_record is not what reads again"
+
+
+class Sign:
+    """Named by a method that makes it; a graph calls it."""
+
+    def __call__(self, value):
+        return negative(value) if value < 0 else 1
+
+
+def negative(value):
+    return -1 if value < 0 else 0
+
+
+class Signs(tf.Module):
+    def make(self):
+        return Sign()
+
+    def step(self, value):
+        return self._found(value)
+
+    def _found(self, value):
+        if value < 0:
+            return -1
+        return 1
+
+
+def conversion_ahead(tmp_path):
+    """Silent: processes that are forked afterwards would convert again."""
+    made = autograph.convert(Signs, ("step",), ("make",))
+    assert set(made) == {"Signs.step", "Signs._found", "Sign.__call__", "negative"}
+    signs = Signs()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(api.PyToTF, "transform_ast", None)
+        for function in (signs.step, signs.make()):
+            traced = tf.function(tf_internals.converted(function), autograph=False)
+            found = [int(traced(tf.constant(value))) for value in (-2.0, 3.0)]
+            assert found == [-1, 1], "AutoGraph's options are others"
+
+
 # gin.
 
 
@@ -493,8 +554,10 @@ NAMES = [
     (determinism, config, "is_op_determinism_enabled"),
     (determinism, config, "disable_op_determinism"),
     (function_graph, func_graph.FuncGraph, "_get_function"),
+    (kept_sources, inspect_utils, "_fix_linecache_record"),
     (conversion, api, "tf_convert"),
     (conversion, ag_ctx, "ControlStatusCtx"),
+    (conversion_ahead, api, "_TRANSPILER"),
     (key_formats, tf_internals, "VALUE"),
     (key_formats, tf_internals, "SLOT"),
     (key_formats, tf_internals, "OBJECT_GRAPH"),
