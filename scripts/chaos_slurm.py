@@ -1,10 +1,17 @@
-"""A run in a real Slurm, preempted four times, against one that was left alone: every bit.
+"""Jobs of a real Slurm, preempted and killed: every bit of runs, and every trial of a study.
 
-    python scripts/chaos_slurm.py
+    python scripts/chaos_slurm.py --only=run,nodes,study,evaluator
 
-Needs Debian's slurm-wlm and munge. It starts a cluster of two virtual nodes, in a scratch folder.
+run        one node, preempted four times, with and without the administrator's RequeueExit
+nodes      two nodes, a worker on each, preempted once
+study      four trials shared by an array of two: one job preempted, then killed
+evaluator  an evaluator beside training, as a job of its own, preempted once
+
+Needs Debian's slurm-wlm and munge. It starts a cluster of two virtual nodes, in a scratch folder;
+those of `nodes` have networks of their own, which only root may make.
 """
 
+import argparse
 import contextlib
 import json
 import subprocess
@@ -12,52 +19,137 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 import slurm_cluster  # noqa: E402
 
+from runner.core import files, layout  # noqa: E402
 from runner.run_folder import status  # noqa: E402
+from runner.studies import trial  # noqa: E402
 from runner.verification import comparison  # noqa: E402
 
 RUN = [
     *("--mode=train_and_eval", "--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=60000"),
     *("--gin.TrainerConfig.validation_interval=5000", "--gin.TrainerConfig.summary_interval=1000"),
 ]
+SHORT = [
+    *("--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=1500"),
+    *("--gin.TrainerConfig.validation_interval=500", "--gin.TrainerConfig.steps_per_loop=5"),
+]
+TWO_NODES = [
+    "--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'",
+    "--gin.LaunchConfig.nodes=2",
+]
+TERM = ["scancel", "--signal=TERM", "--batch"]
 WAYS = {
-    "SIGTERM": ["scancel", "--signal=TERM", "--batch"],
+    "SIGTERM": TERM,
     "SIGTERM to all processes": ["scancel", "--signal=TERM", "--full"],
     "scontrol requeue": ["scontrol", "requeue"],
-    "SIGTERM once more": ["scancel", "--signal=TERM", "--batch"],
+    "SIGTERM once more": TERM,
 }
 
 
-def runner(*arguments: str) -> dict:
-    """The results of a command."""
-    command = [sys.executable, "-m", "runner", *arguments]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+class Slurm:
+    """Jobs in a cluster, with their folders in `folder`."""
+
+    def __init__(self, folder: Path, cluster: Path) -> None:
+        self._folder = folder
+        self._cluster = cluster
+
+    def launch(self, name: str, *arguments: str) -> tuple[str, Path]:
+        """Submits a command; the job's number and the run's folder."""
+        command = [sys.executable, "-m", "runner", "--launch=slurm", *arguments]
+        command.append(f"--model_dir={self._folder / name}")
+        done = subprocess.run(command, check=True, capture_output=True)
+        return json.loads(done.stdout)["job"], self._folder / name
+
+    def wait(self, done: Any) -> None:
+        """Until `done()`."""
+        slurm_cluster.wait_for(done, self._cluster, 600)
+
+    def preempt(self, job: str, run: Path, steps: int, command: list[str]) -> None:
+        """Preempts a job that has made more than so many steps, until it is in the queue again."""
+        self.wait(lambda: status.reached(run) > steps)
+        subprocess.run([*command, job], check=True)
+        print(f"{' '.join(command)} at step {status.reached(run):,}", flush=True)
+        self.wait(lambda: state(job) == "PENDING")
+
+    def end(self, *jobs: str) -> None:
+        """Waits until they have left the queue."""
+        self.wait(lambda: not any(unfinished(job) for job in jobs))
 
 
-def preempt_and_compare(folder: Path, *, requeue_exit: bool) -> bool:
-    """Whether the run that is preempted ends with the bits of the other one."""
-    run, alone, cluster = folder / "run", folder / "alone", folder / "slurm"
-    cluster.mkdir()
-    with slurm_cluster.running(cluster, requeue_exit=requeue_exit), contextlib.chdir(folder):
-        job = runner("--launch=slurm", *RUN, f"--model_dir={run}")["job"]
-        before = 0
-        for way, command in WAYS.items():
-            slurm_cluster.wait_for(lambda last=before: status.reached(run) > last, cluster)
-            subprocess.run([*command, job], check=True)
-            print(f"{way} at step {status.reached(run):,}", flush=True)
-            slurm_cluster.wait_for(lambda: state(job) == "PENDING", cluster)
-            before = status.reached(run)
-        slurm_cluster.wait_for(lambda: state(job) in ("", "COMPLETED"), cluster)
-        print((run / "launch" / f"slurm-{job}.log").read_text().count("resumed at step"), "resumes")
-        runner(*RUN, f"--model_dir={alone}")
+def preempted_often(slurm: Slurm) -> list[str]:
+    """One run, in all ways: what is wrong with it."""
+    job, run = slurm.launch("run", *RUN)
+    before = 0
+    for command in WAYS.values():
+        slurm.preempt(job, run, before, command)
+        before = status.reached(run)
+    slurm.end(job)
+    subprocess.run(
+        [sys.executable, "-m", "runner", *RUN, f"--model_dir={run.with_name('alone')}"],
+        check=True,
+        capture_output=True,
+    )
+    return compared(run, run.with_name("alone"))
+
+
+def preempted_on_nodes(slurm: Slurm) -> list[str]:
+    """One run with a worker on each of two nodes: what is wrong with it."""
+    job, run = slurm.launch("run", "--mode=train_and_eval", *SHORT, *TWO_NODES)
+    slurm.preempt(job, run, 100, TERM)
+    slurm.end(job)
+    job, alone = slurm.launch("alone", "--mode=train_and_eval", *SHORT, *TWO_NODES)
+    slurm.end(job)
+    return compared(run, alone)
+
+
+def study_as_array(slurm: Slurm) -> list[str]:
+    """A study as an array, of which one job is preempted, and the other killed: what is wrong."""
+    flags = ["--mode=study", "--seeds=4", "--jobs=1", *SHORT, "--gin.LaunchConfig.nodes=2"]
+    job, study = slurm.launch("study", *flags)
+    slurm.wait(lambda: len(running(study)) == 2)
+    subprocess.run([*TERM, f"{job}_0"], check=True)
+    slurm.wait(lambda: state(f"{job}_0") == "PENDING")
+    print(f"{job}_0 preempted, {job}_1 killed", flush=True)
+    subprocess.run(["scancel", "--signal=KILL", "--full", f"{job}_1"], check=True)
+    slurm.end(job)
+    trials = trial.all_of(study)
+    starts = [len(json.loads((each.folder / layout.RUN).read_text())["starts"]) for each in trials]
+    print(f"trials: {[each.state for each in trials]}, starts of each: {starts}")
+    found = [f"{each.folder.name} is {each.state}" for each in trials if each.state != "done"]
+    return found + ([] if len(trials) == 4 else [f"{len(trials)} trials"])
+
+
+def evaluator_beside(slurm: Slurm) -> list[str]:
+    """Training and an evaluator as two jobs, both preempted: what is wrong."""
+    job, run = slurm.launch("run", "--mode=train", *SHORT)
+    beside, _ = slurm.launch("run", "--mode=continuous_eval", *SHORT)
+    slurm.wait(lambda: (layout.evaluator(run, "continuous") / layout.HISTORY).exists())
+    for each in (job, beside):
+        subprocess.run([*TERM, each], check=True)
+    slurm.end(job, beside)
+    rows = files.read_json_lines(layout.evaluator(run, "continuous") / layout.HISTORY)
+    steps = [row["step"] for row in rows if "metrics" in row]
+    print(f"training: {status.read(run).state}; evaluated at steps {steps}")
+    return [] if steps and steps[-1] == 1500 and steps == sorted(set(steps)) else [f"{steps}"]
+
+
+def compared(run: Path, alone: Path) -> list[str]:
+    """In what two runs differ."""
     parts = comparison.compare(run, alone)
     print(comparison.render(parts))
-    return not any(part.differing for part in parts)
+    return [str(part) for part in parts if part.differing]
+
+
+def running(study: Path) -> list[Path]:
+    """The trials of a study that have made a step, and have not ended."""
+    found = [(each, status.read(each)) for each in layout.trials(study)]
+    return [each for each, seen in found if seen and not seen.ended and status.reached(each)]
 
 
 def state(job: str) -> str:
@@ -65,13 +157,38 @@ def state(job: str) -> str:
     return slurm_cluster.output("squeue", "--noheader", "--format=%T", "--jobs", job)
 
 
-if __name__ == "__main__":
+def unfinished(job: str) -> bool:
+    """Whether a job, or one of an array, waits or runs."""
+    return bool(slurm_cluster.output("squeue", "--noheader", "--jobs", job))
+
+
+PARTS = {
+    "run": [(preempted_often, {}), (preempted_often, {"requeue_exit": True})],
+    "nodes": [(preempted_on_nodes, {"apart": True})],
+    "study": [(study_as_array, {})],
+    "evaluator": [(evaluator_beside, {})],
+}
+
+
+def main() -> None:
+    """Runs the parts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS))
     if why := slurm_cluster.missing():
         sys.exit(why)
-    for with_exit in (False, True):
-        print(f"RequeueExit=143: {with_exit}")
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="chaos-slurm-") as scratch:
-            if not preempt_and_compare(Path(scratch), requeue_exit=with_exit):
-                sys.exit("the runs differ")
-        print(f"equal, after {time.monotonic() - began:.0f} s")
+    for name in parser.parse_args().only.split(","):
+        for part, options in PARTS[name]:
+            print(f"{name} {options or ''}", flush=True)
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="chaos-slurm-") as scratch:
+                folder, cluster = Path(scratch), Path(scratch, "slurm")
+                cluster.mkdir()
+                inside = slurm_cluster.running(cluster, **options)
+                with inside, contextlib.chdir(folder):
+                    if found := part(Slurm(folder, cluster)):
+                        sys.exit("\n".join(found))
+            print(f"as it should be, after {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,14 +18,20 @@ def name() -> str:
 
 def is_ending() -> bool:
     """Whether the job was cancelled, or is over for Slurm, and must not be started again."""
-    found = _scontrol("show", "job", "--oneliner", name())
+    found = _run("scontrol", "show", "job", "--oneliner", name())
     state = re.search(r"\bJobState=(\w+)", found.stdout) if found else None
     return state is not None and state[1] not in ("RUNNING", "SUSPENDED")
 
 
+def signal_tasks(number: int) -> bool:
+    """Sends a signal to what `srun` has started on all nodes; whether that could be done."""
+    done = _run("scancel", f"--signal={number}", name())
+    return done is not None and done.returncode == 0
+
+
 def requeue() -> None:
     """Asks Slurm to start the job again; waits to be ended for it."""
-    found = _scontrol("requeue", name())
+    found = _run("scontrol", "requeue", name())
     if found is None:
         console.say("no scontrol here: the job starts again only if Slurm's RequeueExit has 143")
     elif found.returncode:
@@ -35,8 +41,8 @@ def requeue() -> None:
         time.sleep(_SECONDS)
 
 
-def _scontrol(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+def _run(*command: str) -> subprocess.CompletedProcess[str] | None:
     try:
-        return subprocess.run(["scontrol", *arguments], capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None

@@ -72,13 +72,15 @@ def _run(command: Sequence[str]) -> int:
     def pass_on(number: int, _: Any) -> None:
         came.append(number)
         for each in running:
-            each.send_signal(number)
+            # srun would kill its tasks at once
+            if command[0] != "srun" or not slurm_job.signal_tasks(number):
+                each.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, pass_on)
     running.append(subprocess.Popen(command, env={**os.environ, signals.ONE_SIGTERM: "1"}))
     if came:
-        running[0].send_signal(came[0])
+        pass_on(came[0], None)
     code = running[0].wait()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return code if code >= 0 else 128 - code

@@ -141,6 +141,7 @@ class StatusFile:
         """Writes at once; any state but `running` is final."""
         with self._writing:
             self._state, self.step = state, step
+            self._note_step()
             self._dump(reason)
 
     def withdraw(self) -> bool:
@@ -155,11 +156,15 @@ class StatusFile:
         """Notes the step; step.txt, which a kill leaves, has it within a tenth of a second."""
         self.step = step
         now = time.monotonic()
-        if self._step_file is not None and now - self._noted >= _OFTEN:
+        if now - self._noted >= _OFTEN:
             self._noted = now
+            self._note_step()
+
+    def _note_step(self) -> None:
+        if self._step_file is not None:
             files.check(self._path)
             with contextlib.suppress(OSError):  # a full disk; it is for the record only
-                os.pwrite(self._step_file, (_STEP % step).encode(), 0)
+                os.pwrite(self._step_file, (_STEP % self.step).encode(), 0)
 
     def _again(self) -> None:
         with self._writing:

@@ -28,7 +28,7 @@ needs_slurm = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_clu
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
-    with slurm_cluster.running(folder):
+    with slurm_cluster.running(folder, apart=not slurm_cluster.not_apart()):
         yield folder
 
 
@@ -139,11 +139,11 @@ def test_a_preempted_job_starts_again_and_ends_with_the_same_bits(cluster, tmp_p
 
 @pytest.fixture
 def submitted(cluster, tmp_path):
-    """Submits `code` as a command of a job, with options of sbatch."""
+    """Submits `code` as a command of a job, with options of sbatch, and words before it."""
 
-    def submit(code, *options, tries=2):
+    def submit(code, *options, before=()):
         command = [sys.executable, "-m", "runner.launch.start", "--launcher=slurm"]
-        command += [f"--logs={tmp_path}", f"--folder={tmp_path}", f"--tries={tries}", "--"]
+        command += [f"--logs={tmp_path}", f"--folder={tmp_path}", "--tries=2", "--", *before]
         command = shlex.join([*command, sys.executable, "-c", code])
         script = f"#!/bin/bash\nexec {command}\n"
         first = ["sbatch", "--parsable", "--requeue", "--open-mode=append", *options]
@@ -188,3 +188,45 @@ def test_only_the_preempted_task_of_an_array_starts_again(cluster, submitted, tm
     sizes = [tmp_path / "0", tmp_path / "1"]
     wait_for(lambda: [len(each.read_text()) for each in sizes if each.exists()] == [1, 2], cluster)
     wait_for(lambda: state(f"{job}_1") == "COMPLETED", cluster)
+
+
+WORKER = """
+import os, signal, socket, sys, time
+from runner.devices import cluster
+
+def save(number, frame):
+    open(f'saved-{found.index}', 'w')
+    time.sleep(0.5)
+    sys.exit(143)
+
+found = cluster.find(os.environ)
+place = tuple(found.hosts[1].split(':'))
+if found.index:
+    with socket.create_server(('', int(place[1]))) as server:
+        server.accept()
+while not found.index:
+    try:
+        socket.create_connection(place).close()
+        break
+    except OSError:
+        time.sleep(0.1)
+if not os.path.exists(f'saved-{found.index}'):
+    signal.signal(signal.SIGTERM, save)
+    open(f'met-{found.index}', 'w')
+    time.sleep(600)
+"""
+
+
+@needs_slurm
+@pytest.mark.skipif(bool(slurm_cluster.not_apart()), reason=slurm_cluster.not_apart())
+def test_workers_on_two_nodes_meet_and_all_may_save_before_they_start_again(
+    cluster, submitted, tmp_path
+):
+    nodes = ["--nodes=2", "--ntasks-per-node=1"]
+    job, log = submitted(WORKER, *nodes, before=["srun", *nodes, "--kill-on-bad-exit=0"])
+    met, saved = ([tmp_path / f"{what}-{n}" for n in (0, 1)] for what in ("met", "saved"))
+    wait_for(lambda: all(each.exists() for each in met), cluster)
+    subprocess.run(["scancel", "--signal=TERM", "--batch", job], check=True)
+    wait_for(lambda: state(job) in ("COMPLETED", "FAILED"), cluster)
+    assert all(each.exists() for each in saved), log.read_text()
+    assert state(job) == "COMPLETED"
