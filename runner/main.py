@@ -15,7 +15,7 @@ from runner.core import garbage, installation, signals, signs, user_code
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
 from runner.internals import standard_library
-from runner.launch import job, launchers
+from runner.launch import bounds, job, launchers
 from runner.run_folder import begun
 from runner.runs.request import Request, Results
 
@@ -212,10 +212,13 @@ def _launch(
     flags_of_job = flags.for_job(given, shares_files=shared)
     if shared and given.model_dir:
         modes.check_folder(Path(given.model_dir))
+    workers = bounds.Bounds.parse(given.workers) if given.workers else None
+    if workers or (config.nodes > 1 and given.mode != "study"):
+        modes.check_shared(given.model_dir or "")
     arguments = command_line.arguments(flags_of_job)
     folder = flags_of_job.model_dir or ""
     strategy = request.config.runtime.distribution_strategy if request else ""
-    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy, stop)
+    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy, workers, stop)
     place = launchers.LAUNCHERS[given.launch].place
     if place and made.is_study and request and not given.dry_run:
         launchers.check_job(given.launch, made)

@@ -3,7 +3,7 @@
     python scripts/chaos_slurm.py --only=run,nodes,study,evaluator
 
 run        one node, preempted four times, with and without the administrator's RequeueExit
-nodes      two nodes, a worker on each, preempted once
+nodes      two nodes, a worker on each, preempted once; the same with --workers
 study      four trials shared by an array of two: one job preempted, then killed
 evaluator  an evaluator beside training, as a job of its own, preempted once
 
@@ -39,10 +39,7 @@ SHORT = [
     *("--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=1500"),
     *("--gin.TrainerConfig.validation_interval=500", "--gin.TrainerConfig.steps_per_loop=5"),
 ]
-TWO_NODES = [
-    "--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'",
-    "--gin.LaunchConfig.nodes=2",
-]
+MULTI = "--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'"
 TERM = ["scancel", "--signal=TERM", "--batch"]
 WAYS = {
     "SIGTERM": TERM,
@@ -99,13 +96,17 @@ def preempted_often(slurm: Slurm) -> list[str]:
 
 
 def preempted_on_nodes(slurm: Slurm) -> list[str]:
-    """One run with a worker on each of two nodes: what is wrong with it."""
-    job, run = slurm.launch("run", "--mode=train_and_eval", *SHORT, *TWO_NODES)
-    slurm.preempt(job, run, 100, TERM)
+    """A run with a worker on each of two nodes, then with supervisors: what is wrong."""
+    train = ["--mode=train_and_eval", *SHORT, "--gin.LaunchConfig.nodes=2"]
+    found = []
+    job, alone = slurm.launch("alone", *train, MULTI)
     slurm.end(job)
-    job, alone = slurm.launch("alone", "--mode=train_and_eval", *SHORT, *TWO_NODES)
-    slurm.end(job)
-    return compared(run, alone)
+    for name, flag in {"run": MULTI, "supervised": "--workers=2"}.items():
+        job, run = slurm.launch(name, *train, flag)
+        slurm.preempt(job, run, 100, TERM)
+        slurm.end(job)
+        found += compared(run, alone)
+    return found
 
 
 def study_as_array(slurm: Slurm) -> list[str]:

@@ -40,6 +40,7 @@ PREDICTIONS = "predictions"
 REPLAY = "replay"
 LOGGERS = "loggers"  # what loggers were given, and what went wrong
 LAUNCH = "launch"  # logs of the jobs that --launch has submitted
+SUBMITTED = "submitted.jsonl"  # in that folder: these jobs
 WORKERS = "workers"  # what other workers than the chief print, and what supervisors agree on
 SUPERVISOR = "supervisor.json"  # in that folder
 ENSEMBLE = "ensemble.json"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.core import layout
+from runner.run_folder import submitted
 
 _MARKS = {layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL}
 
@@ -29,8 +30,8 @@ class Found(NamedTuple):
 def runs(root: Path) -> Iterator[Found]:
     """The folders of runs at and below `root`, by name.
 
-    A folder is a run's if it has params.yaml, run.json, status.json or trial.json. Links to folders
-    outside `root` are followed, each once.
+    A folder is a run's if it has params.yaml, run.json, status.json or trial.json, or if a job has
+    been submitted for it. Links to folders outside `root` are followed, each once.
     """
     seen = {os.path.realpath(root)}
     waiting = [str(root)]
@@ -44,6 +45,7 @@ def runs(root: Path) -> Iterator[Found]:
             continue
         names = {each.name for each in there}
         is_run = not names.isdisjoint(_MARKS)
+        is_run = is_run or (layout.LAUNCH in names and submitted.is_all(Path(path)))
         below = [each for each in there if _is_folder(each)]
         if is_run:
             yield Found(Path(path), _stamps(there), sorted(each.name for each in below))

@@ -16,7 +16,7 @@ from typing import Any
 from runner.core import layout, text
 from runner.errors import ConfigError
 from runner.inspection import cache, facts, folders, resolved
-from runner.run_folder import status
+from runner.run_folder import status, submitted
 from runner.studies import trial
 
 _SILENT_SECONDS = 60.0
@@ -201,4 +201,7 @@ def _state(found: folders.Found, known: Mapping[str, Any]) -> tuple[str, str]:
         quiet = time.time() - found.files[layout.CLAIM][1] / 1e9
         if quiet > _SILENT_SECONDS:
             reason = f"no sign of life for {text.duration(quiet)}"
+    job = submitted.newest(found.folder) if layout.LAUNCH in found.folders else None
+    if job and state != "running" and not (known["status"] and job.has_begun):
+        reason = str(job)
     return state, reason

@@ -3,6 +3,7 @@
 No TensorFlow.
 """
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from runner.inspection import (
 )
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
-from runner.run_folder import pulse, supervised
+from runner.run_folder import pulse, submitted, supervised
 from runner.runs.request import Request, Results
 
 _LOOK_SECONDS = 0.5
@@ -37,18 +38,17 @@ def status(request: Request) -> Results:
         ConfigError: there are none.
     """
     root = request.model_dir
-    is_one = _is_one(root)
     board = progress.Board(root)
     lines = _found(board, root)
     if not request.watch:
         _settle(board, lines)
         lines = _found(board, root)
     while request.watch and any(each.state in progress.UNFINISHED for each in lines):
-        console.show("\n".join(_shown(lines, is_one=is_one)))
+        console.show("\n".join(_shown(lines, is_one=_is_one(root))))
         time.sleep(request.watch)
         lines = _found(board, root)
     console.end(keep=False)
-    if is_one:
+    if _is_one(root):
         return _one(root, lines[0])
     console.say("\n".join(_shown(lines)))
     return _several(root, lines)
@@ -103,14 +103,17 @@ def _one(folder: Path, line: Line) -> Results:
 
 def _several(root: Path, lines: Sequence[Line]) -> Results:
     active = [each for each in lines if each.state in progress.ACTIVE]
+    jobs = {each.row.name: submitted.newest(each.row.folder) for each in lines if not each.ended}
+    waiting = {name: job for name, job in jobs.items() if job and not job.has_begun}
     return {
-        "status": "running" if active else "done",
+        "status": "running" if active else "waiting" if waiting else "done",
         "runs": len(lines),
         "states": progress.counts(lines),
         "active": [
             {"run": each.row.name, "state": each.state, **each.figures, "workers": each.workers}
             for each in active
         ],
+        "submitted": [{"run": run, **dataclasses.asdict(job)} for run, job in waiting.items()],
         "studies": [each.as_dict() for each in progress.studies(lines)],
         "model_dir": str(root),
     }

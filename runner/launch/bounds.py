@@ -39,5 +39,10 @@ class Bounds:
         sizes = range(min(available, self.most), self.least - 1, -1)
         return next((size for size in sizes if size not in refused), 0)
 
+    @property
+    def given(self) -> str:
+        """As `--workers` says it."""
+        return str(self.most) if self.least == self.most else f"{self.least}..{self.most}"
+
     def __str__(self) -> str:
         return str(self.most) if self.least == self.most else f"{self.least} to {self.most}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.core import layout, signals
+from runner.launch.bounds import Bounds
 
 TRAINING = ("train", "train_and_eval", "train_and_post_eval")
 """The modes that write status.json."""
@@ -23,6 +24,7 @@ class Job:
         work_dir: The folder in which the command was given.
         config: The `LaunchConfig`, checked.
         strategy: The experiment's `RuntimeConfig.distribution_strategy`; empty without one.
+        workers: How many `--workers` asks for; None without it.
         stop: Whether a signal has come, for a launcher that waits for the end.
     """
 
@@ -32,6 +34,7 @@ class Job:
     work_dir: Path
     config: Any  # its class would load TensorFlow
     strategy: str = ""
+    workers: Bounds | None = None
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
 
     @property

@@ -5,13 +5,15 @@ import dataclasses
 import json
 import os
 import shlex
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core import console, secrets
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
-from runner.launch.job import Job, Plan
+from runner.launch.job import TRAINING, Job, Plan
+from runner.run_folder import submitted
 from runner.studies import places
 
 # A launcher imports what it needs when it is called: the table is there without that.
@@ -123,16 +125,18 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     if dry_run:
         console.answers().say(plan.text)
         return None
-    submitted = plan.submit()
-    if isinstance(submitted, dict):
-        return submitted
+    made = plan.submit()
+    if isinstance(made, dict):
+        return made
+    if LAUNCHERS[name].shares_files and job.folder and job.mode in (*TRAINING, "study"):
+        submitted.note(job.folder, submitted.Submission(name, made.job, time.time(), *made[1:]))
     watch = f"runner --mode=status --watch --model_dir={shlex.quote(job.model_dir)}"
-    ways = {"log": submitted.log, "cancel": submitted.cancel}
+    ways = {"log": made.log, "cancel": made.cancel}
     ways |= {"watch": watch} if job.model_dir else {}
-    console.say(f"submitted to {name}: job {submitted.job}")
+    console.say(f"submitted to {name}: job {made.job}")
     for what, how in ways.items():
         console.say(f"  {what:<7} {how}")
-    found = {"status": "submitted", "launcher": name, "job": submitted.job, **ways}
+    found = {"status": "submitted", "launcher": name, "job": made.job, **ways}
     return found | ({"model_dir": job.model_dir} if job.model_dir else {})
 
 
@@ -141,7 +145,9 @@ def check_job(name: str, job: Job) -> None:
     check(name)
     _check_idle(name, job.config)
     _check_nodes(job)
+    _check_workers(job)
     _check_text(job)
+    _check_bucket(name, job)
 
 
 def _check_idle(name: str, config: Any) -> None:
@@ -168,6 +174,23 @@ def _check_nodes(job: Job) -> None:
         )
 
 
+def _check_workers(job: Job) -> None:
+    """Raises ConfigError for a number of workers that the nodes would refuse, or leave idle."""
+    if job.workers is None:
+        return
+    nodes, most = job.config.nodes, job.workers.most
+    if nodes not in (1, most):
+        raise ConfigError(
+            f"--workers={job.workers.given} and LaunchConfig.nodes = {nodes}: each node has "
+            f"one worker; give LaunchConfig.nodes = {most}, or 1 to have all on one"
+        )
+    if nodes == 1 and 0 < job.config.gpus < most:
+        raise ConfigError(
+            f"--workers={job.workers.given} and LaunchConfig.gpus = {job.config.gpus}: each worker "
+            f"on a node needs a GPU; give LaunchConfig.gpus = {most}"
+        )
+
+
 def _check_text(job: Job) -> None:
     """Raises ConfigError if a job would show a password, or needs a variable that is not set."""
     for argument in job.arguments:
@@ -185,6 +208,16 @@ def _check_text(job: Job) -> None:
                 f"LaunchConfig.environment: the value of {name} looks like a secret, and would be "
                 f"stored with the run: give {json.dumps(name)} without a value"
             )
+
+
+def _check_bucket(name: str, job: Job) -> None:
+    """Raises ConfigError for a study in a bucket whose trials would run on several machines."""
+    several = job.config.nodes > 1 or LAUNCHERS[name].place
+    if job.is_study and "://" in job.model_dir and several:
+        raise ConfigError(
+            f"--model_dir={job.model_dir}: a study in a bucket runs on one machine at a time; give "
+            "a folder that all nodes share"
+        )
 
 
 def _check_shown(text: str) -> None:

@@ -39,7 +39,7 @@ run:
 
 def make(folder, *, accuracy=(0.5, 0.9), state="done", losses=(3.0, 2.0, 1.0, 0.5), **given):
     """A run of 40 steps, evaluated as often as there are accuracies."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     values = {"optimizer": "sgd", "rate": 0.1, "seed": 0, "tags": [], "notes": "", "sets": []}
     values = {name: given.get(name, value) for name, value in values.items()}
     texts = {

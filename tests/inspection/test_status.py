@@ -160,6 +160,50 @@ def test_the_workers_of_a_run_have_a_column(tmp_path, shown, impatient):
     assert last["active"][0]["workers"] == 2
 
 
+def submitted(folder, job, log):
+    """As `--launch=slurm` leaves it."""
+    path = folder / "launch" / "submitted.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    row = {"launcher": "slurm", "job": job, "time": 1.0, "log": str(path.with_name(log))}
+    with path.open("a") as file:
+        file.write(json.dumps({**row, "cancel": f"scancel {job}"}) + "\n")
+
+
+def test_a_run_that_waits_in_a_queue(tmp_path, shown):
+    folder = tmp_path / "runs" / "a"
+    submitted(folder, "17", "slurm-17.log")
+    for root in (folder, tmp_path / "runs"):
+        lines, last = shown(root)
+        assert lines[-1][:2] == ["a", "waiting"]
+        assert lines[-1][-1] == "submitted to slurm as job 17, not started"
+        assert (last["status"], last["states"]) == ("waiting", {"waiting": 1})
+        assert [(each["run"], each["job"]) for each in last["submitted"]] == [("a", "17")]
+    (folder / "launch" / "slurm-17.log").touch()
+    lines, last = shown(folder)
+    assert lines[-1][-1] == "started as job 17 of slurm: see launch/"
+    assert not last["submitted"]
+    folders_of_runs.make(folder, state="preempted")
+    assert shown(folder)[1]["status"] == "preempted"
+    submitted(folder, "18", "slurm-18.log")
+    lines, last = shown(tmp_path / "runs")
+    assert (lines[-1][1], lines[-1][-1]) == (
+        "preempted",
+        "submitted to slurm as job 18, not started",
+    )
+
+
+def test_a_study_whose_array_waits_in_a_queue(tmp_path, shown):
+    study = tmp_path / "runs" / "rate"
+    submitted(study, "17", "slurm-17_*.log")
+    assert shown(study)[0][-1][:2] == ["rate", "waiting"]
+    (study / "launch" / "slurm-17_1.log").touch()
+    assert shown(study)[0][-1][-1].startswith("started as job 17")
+    trial(study, 0, folders_of_runs.make)
+    lines, last = shown(tmp_path / "runs")
+    assert lines[0] == ["rate: 1 trial: 1 done"]
+    assert last["runs"] == 1
+
+
 def test_watching_shows_the_table_again_until_all_have_ended(tmp_path, shown, monkeypatch):
     folder = elsewhere(tmp_path / "runs" / "a")
 

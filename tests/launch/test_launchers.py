@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from runner import main
+from runner.core import files
 from runner.run_folder import status
 
 CONFIG = ["--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=3", "--gin.RunConfig.seed=4"]
 TRAIN = ["--mode=train", *CONFIG, "--model_dir=runs/a b"]
+IN_BUCKET = ["--mode=study", "--seeds=4", *CONFIG, "--model_dir=s3://bucket/a"]
+SEVERAL = ["--launch=slurm", *TRAIN, "--workers=2..4"]
 
 
 def launched(*arguments):
@@ -37,6 +40,8 @@ def test_a_command_in_the_background_ends_as_it_would_here(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["status"] == "submitted"
     assert told["cancel"] == f"kill {told['job']}"
+    (noted,) = files.read_json_lines(tmp_path / "runs" / "a b" / "launch" / "submitted.jsonl")
+    assert noted | {name: told[name] for name in ("launcher", "job", "log", "cancel")} == noted
     given = Path(f"/proc/{told['job']}/environ").read_text()
     assert "GREETING=a b\0" in given
     deadline = time.monotonic() + 300
@@ -66,6 +71,15 @@ def test_any_command_can_be_launched(tmp_path, capsys, arguments):
         assert not [word for word in words if word.startswith(f"={each}")]
 
 
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_workers_are_kept_going_by_a_supervisor_on_each_node(capsys, nodes):
+    assert launched(*SEVERAL, "--dry_run", f"--gin.LaunchConfig.nodes={nodes}") == 0
+    script = capsys.readouterr().out
+    assert f"#SBATCH --nodes={nodes}\n" in script
+    assert (" -- srun --nodes=4 " in script) == (nodes == 4)
+    assert " --workers=2..4 " in script
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -76,6 +90,11 @@ def test_any_command_can_be_launched(tmp_path, capsys, arguments):
         (["--launch=local", *TRAIN, "--gin.LaunchConfig.gpus=1"], "gpus = 1 has no effect with"),
         (["--launch=local", *TRAIN, "--gin.LaunchConfig.time='2h'"], "time such as '2:30:00'"),
         (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "did you mean"),
+        ([*SEVERAL, "--gin.LaunchConfig.nodes=3"], "give LaunchConfig.nodes = 4, or 1 to have all"),
+        ([*SEVERAL, "--gin.LaunchConfig.gpus=2"], "give LaunchConfig.gpus = 4"),
+        ([*SEVERAL, "--model_dir=s3://bucket/a"], "several workers need a folder that all of them"),
+        ([*IN_BUCKET, "--launch=ray"], "a study in a bucket runs on one machine at a time"),
+        ([*IN_BUCKET, "--launch=slurm", "--gin.LaunchConfig.nodes=2"], "on one machine at a time"),
         (
             ["--launch=local", *TRAIN, "--gin.LaunchConfig.environment=('NOT_SET_HERE',)"],
             "names NOT_SET_HERE, which is not set here",
