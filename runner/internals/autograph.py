@@ -17,7 +17,7 @@ _CALLED = ("call", "__call__", "update_state", "result")  # of layers, schedules
 def keep_sources(files: Iterable[str]) -> None:
     """Keeps the lines of imported files as they are now, for a process that never reloads one.
 
-    AutoGraph looks up a function's lines by number when a graph first calls it, perhaps after hours:
+    AutoGraph looks up a function's lines by number when a graph first calls it, maybe hours later:
     if the file was edited meanwhile, it makes other code than what was imported. Nor does it trust
     Python's `linecache`: it means to read a file again only if a module has another name, but
     compares a name with a module.
