@@ -22,6 +22,7 @@ _WORKERS = "worker"
 _FINAL = [2, 3, 4, 5, GaveUpError.exit_code]  # the same command would end the same way
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _GPU = "nvidia.com/gpu"
+_GROUP = 1000  # of the user in the Dockerfile, who could not write in a new volume otherwise
 # What an evaluator needs to know of a training run's flags.
 _CONFIGURING = re.compile(
     r"--(experiment|gin_file|gin_params|config_file|params_override|model_dir|tf_data_service)="
@@ -106,6 +107,10 @@ def _pod(job: Job, name: str, hosts: list[str]) -> _Object:
         pairs = (each.partition("=") for each in config.node_labels)
         pod["nodeSelector"] = {label: value for label, _, value in pairs}
     if claims:
+        pod["securityContext"] = {
+            "fsGroup": _GROUP,
+            "fsGroupChangePolicy": "OnRootMismatch",  # does not go through all files at each start
+        }
         pod["volumes"] = [
             {"name": each, "persistentVolumeClaim": {"claimName": claim}}
             for claim, each in volume.items()

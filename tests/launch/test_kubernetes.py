@@ -95,6 +95,7 @@ def test_one_worker_is_a_job_that_runs_the_same_command(manifest):
     claims = {each["name"]: each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"]}
     mounts = {claims[each["name"]]: each["mountPath"] for each in container["volumeMounts"]}
     assert mounts == {"data": "/data", "runs": "/runs"}
+    assert f"--uid {pod['securityContext']['fsGroup']} " in (ROOT / "Dockerfile").read_text()
 
 
 def test_what_is_preempted_does_not_count_and_what_is_wrong_ends_the_job(manifest):
@@ -263,3 +264,5 @@ def test_the_dockerfile_copies_what_is_there_onto_a_python_that_the_runner_takes
     version = re.search(r"^FROM python:([\d.]+)", text, re.MULTILINE)[1]
     assert project["requires-python"] == f">={version}"
     assert "-c /opt/runner/constraints.txt" in text
+    extras = re.search(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)[1].split(",")
+    assert set(extras) <= set(project["optional-dependencies"])
