@@ -36,6 +36,7 @@ from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
 
+from runner.configuration import optimizer_kinds  # noqa: F401, which adds some
 from runner.internals import autograph, standard_library
 from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
