@@ -69,8 +69,9 @@ class Reads:
         self._counts: collections.Counter[str] = collections.Counter()
         self._kinds: list[tuple[base_config.Config, type]] = []
         for path, section in list(sections.walk(experiment)):
-            self._given |= places.keys() & {_join(path, name) for name in _changed(section)}
             names = {name: _join(path, name) for name in _values(section)}
+            if places.keys() & names.values():
+                self._given |= places.keys() & {names[name] for name in _changed(section)}
             self._kinds.append((section, type(section)))
             kind = _counting(type(section), section.__class__, names, self._counts)
             _set_class(section, kind)

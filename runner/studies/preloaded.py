@@ -21,13 +21,14 @@ def _load() -> None:
         from official.core import task_factory
 
         from runner import config
-        from runner.configuration import printing
+        from runner.configuration import printing, sections
         from runner.internals import autograph
         from runner.runs import compiled_model, train
 
         del compiled_model, train
         made = config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
-        printing.changed(made)  # for the defaults of its sections, which are kept
+        for _, section in sections.walk(made):
+            printing.default_of(section)  # is kept
         with contextlib.suppress(LookupError):
             task = task_factory.get_task_cls(type(made.task))
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))
