@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.errors import RunnerError
+from runner.storage import data_copies
+
 _FIELDS = ("path", "paths", "file", "files")  # how names of fields end
 _MOST = 10_000  # entries that are looked at
 _READ = 32  # files of which something is read
@@ -24,14 +27,15 @@ def fingerprints(configuration: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
     Args:
         configuration: The experiment as plain values. Paths and patterns of local files in the task
-            and in the evaluation sets count, and data sets of TFDS by what describes them.
+            and in the evaluation sets count, URLs of files and folders in buckets, and data sets of
+            TFDS by what describes them.
     """
     run = configuration.get("run", {})
     sections = [configuration.get("task", {}), run.get("evaluation_sets", []), run.get("test", {})]
     found = {}
     for name in dict.fromkeys(each for section in sections for each in _named(section)):
-        with contextlib.suppress(OSError):
-            if facts := _facts(_files(name)):
+        with contextlib.suppress(OSError, RunnerError):
+            if facts := data_copies.facts(name) if "://" in name else _facts(_files(name)):
                 found[name] = facts
     return found
 

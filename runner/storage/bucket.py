@@ -5,6 +5,8 @@ help. Nothing is retried here: who writes must look at its claim before another 
 """
 
 import contextlib
+import errno
+import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -48,6 +50,7 @@ class Bucket:
         import fsspec
 
         scheme = url.partition("://")[0]
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs what it raises
         try:
             self._fs, root = fsspec.url_to_fs(url, **_options(scheme))
         except ImportError as error:
@@ -113,6 +116,7 @@ class Bucket:
 
         Raises:
             FileNotFoundError: there is no such object.
+            OSError: the disk is full.
         """
         with self._plainly(name):
             try:
@@ -121,6 +125,10 @@ class Bucket:
                 if _MISSING in _chain(error):
                     raise
                 raise _GoneError(name) from error
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise _FullError(error.errno, error.strerror, str(target.parent)) from error
 
     def objects(self) -> dict[str, tuple[int, int]]:
         """The objects in the folder and below: the size of each, and what changes with it."""
@@ -167,7 +175,7 @@ class Bucket:
     def _plainly(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (BucketError, _GoneError):
+        except (BucketError, _GoneError, _FullError):
             raise
         except Exception as error:
             where = f"{self.url}/{name}" if name else self.url
@@ -176,6 +184,10 @@ class Bucket:
 
 class _GoneError(FileNotFoundError):
     """An object does not exist."""
+
+
+class _FullError(OSError):
+    """The disk of this machine is full."""
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -188,8 +200,10 @@ def _options(scheme: str) -> dict[str, Any]:
 
 
 def _version(info: Mapping[str, Any]) -> str:
-    """What drivers say that changes with an object."""
-    names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
+    """What drivers say that changes with an object; with its content alone, if they know that."""
+    if tag := info.get("ETag") or info.get("etag"):
+        return str(tag)
+    names = ("mtime", "LastModified", "last_modified", "updated", "created")
     return repr([info.get(name) for name in names])
 
 
@@ -205,6 +219,8 @@ def _chain(error: BaseException) -> str:
 
 def _is_final(error: BaseException) -> bool:
     if isinstance(error, (PermissionError, FileNotFoundError, NotImplementedError, ImportError)):
+        return True
+    if str(error).startswith("Forbidden"):  # Google's driver
         return True
     return any(name in _chain(error) for name in (*_FINAL, _MISSING))
 

@@ -8,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from runner.core import console, text
 from runner.errors import ConfigError, RunnerError
@@ -41,6 +42,21 @@ def local(path: str | Path, where: str) -> Path:
     except BucketError as error:
         kind = ConfigError if error.is_final else RunnerError
         raise kind(f"{where}: {error}") from error
+
+
+def facts(url: str) -> dict[str, Any]:
+    """What tells whether an object, or a folder of them, has changed; empty if nothing is known.
+
+    Raises:
+        RunnerError: a URL that cannot be, or its driver is missing.
+        BucketError: the bucket does not answer, or refuses.
+    """
+    if url.partition("://")[0] in _HTTP:
+        return {}
+    found = Bucket(urls.check(url, "", writes=False)).objects()
+    digest = f"{zlib.crc32(repr(sorted(found.items())).encode()):08x}"
+    size = sum(each for each, _ in found.values())
+    return {"files": len(found), "bytes": size, "digest": digest} if found else {}
 
 
 def cache() -> Path:

@@ -32,7 +32,7 @@ def test_folders_and_patterns_stand_for_their_files(tmp_path):
 def test_the_sets_that_are_evaluated_count_and_what_is_no_file_does_not(tmp_path):
     (tmp_path / "noisy").write_text("x")
     configuration = {
-        "task": {"train_data": {"input_path": "gs://bucket/x", "name": "noisy"}, "path": ""},
+        "task": {"train_data": {"input_path": "https://host/x", "name": "noisy"}, "path": ""},
         "run": {"evaluation_sets": [{"data": {"files": [str(tmp_path / "noisy"), "nowhere"]}}]},
     }
     assert list(data_files.fingerprints(configuration)) == [str(tmp_path / "noisy")]

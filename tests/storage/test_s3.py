@@ -8,6 +8,7 @@ import requests
 
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
+from runner.run_folder import data_files
 from runner.storage import bucket, data_copies, fetching, places
 from tasks.files import fetching as fetching_files
 
@@ -30,7 +31,7 @@ def server(running, monkeypatch, tmp_path):
 
 
 def written(url, timeout=60.0):
-    return places.written(url, places.Ending(signals.Stop(), timeout))
+    return places.written(url, places.Ending(signals.Stop(), lambda _: timeout))
 
 
 def held(url, folder):
@@ -158,7 +159,13 @@ class TestData:
         one = data_copies.local(f"{url}/a/x.txt", "ImageData.input_path")
         assert (one.name, one.read_text()) == ("x.txt", "a/x.txt")
         assert data_copies.local(f"{url}/a/x.txt", "") == one
+        named = {"task": {"input_path": f"{url}/a"}}
+        before = data_files.fingerprints(named)
+        assert before[f"{url}/a"]["files"] == 2
+        there.write("a/x.txt", b"a/x.txt")
+        assert data_files.fingerprints(named) == before
         there.write("a/x.txt", b"new")
+        assert data_files.fingerprints(named) != before
         assert data_copies.local(f"{url}/a/x.txt", "").read_text() == "new"
         assert data_copies.local(tmp_path / "here", "") == tmp_path / "here"
 
