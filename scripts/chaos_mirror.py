@@ -3,16 +3,18 @@
     python scripts/chaos_mirror.py --faults=20 [--gin_file=digits_cnn.gin] [--seed=0]
         [--gin.TrainerConfig.train_steps=2000]
 
-The bucket is on this machine; a machine is a cache folder. At a random step the run is killed
-(SIGKILL), stopped (SIGTERM), suspended until another machine has taken over, or loses the bucket
-for a while. The next start may be on either machine; that of another machine waits until the
-heartbeat has run out, for which a minute is made two seconds here.
+The bucket is on this machine; a machine is a cache folder. The run is killed (SIGKILL) in its first
+seconds or at a random step, stopped (SIGTERM), suspended until another machine has taken over,
+loses the bucket in mid-upload for a while and is stopped afterwards, or is killed while the bucket
+is slow. The next start may be on either machine; that of another machine waits until the heartbeat
+has run out, for which a minute is made two seconds here.
 
 The exit code is 0 only if the run that the bucket ends up with differs in no bit from one that was
 not disturbed, and whoever was taken over wrote nothing.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -38,7 +40,11 @@ lease.PATIENCE_SECONDS, lease.BEAT_SECONDS = 2.0, 0.5
 from runner.main import console
 console()
 """
-FAULTS = ("kill", "term", "suspend", "cut")
+FAULTS = ("start", "kill", "term", "suspend", "cut", "slow")
+OFTEN = [
+    "--gin.TrainerConfig.steps_per_loop=10",
+    *(f"--gin.TrainerConfig.{each}_interval=100" for each in ("checkpoint", "validation")),
+]
 MACHINES = ("a", "b")
 
 
@@ -50,11 +56,11 @@ def main() -> None:
     parser.add_argument("--gin_file", default="digits_cnn.gin")
     given, more = parser.parse_known_args()
     draw = random.Random(given.seed)
-    with s3_server.running() as (environment, name), tempfile.TemporaryDirectory() as made:
-        way = buckets.Way(int(environment["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+    with s3_server.running() as server, tempfile.TemporaryDirectory() as made:
+        way = buckets.Way(int(server.environment["AWS_ENDPOINT_URL"].rpartition(":")[2]))
         os.environ.update(s3_server.environment(way.port))
-        place, url = Path(made), f"s3://{name}/run"
-        flags = ["--mode=train_and_eval", f"--gin_file={given.gin_file}", *more]
+        place, url = Path(made), f"s3://{server.bucket}/run"
+        flags = ["--mode=train_and_eval", f"--gin_file={given.gin_file}", *OFTEN, *more]
         once = _start(flags, place / "once", place, "once")
         assert once.wait() == 0, "the undisturbed run failed"
         steps = _step(place / "once")
@@ -84,9 +90,15 @@ def _disturb(
     suspended: list[tuple[str, subprocess.Popen[bytes]]] = []
     for number in range(faults):
         fault, machine = draw.choice(FAULTS), draw.choice(MACHINES)
-        if suspended:  # its folder is locked
+        if suspended:  # its folder is locked, and another machine is to take over
+            fault = draw.choice(("kill", "term", "cut", "slow"))
             machine = next(each for each in MACHINES if each != suspended[-1][0])
         started = _start(flags, url, place, machine)
+        if fault == "start":
+            time.sleep(draw.uniform(0, 8))
+            started.kill()
+            print(f"{number:3} start    on {machine}: {started.wait()}", flush=True)
+            continue
         at = steps * (number + draw.random()) / (faults + 1)
         reached = _reach(started, place, machine, url, at)
         print(f"{number:3} {fault:8} on {machine} at step {reached:,} of {steps:,}", flush=True)
@@ -99,20 +111,34 @@ def _disturb(
         if fault == "suspend":
             started.send_signal(signal.SIGSTOP)
             suspended.append((machine, started))
-        elif fault == "cut":
-            way.cut()
-            time.sleep(draw.uniform(0.5, 3))
-            way.mend()
-            started.kill()
-            started.wait()
-        else:
-            started.send_signal(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
-            if (code := started.wait()) not in (-signal.SIGKILL, 143, 0):
-                wrong.append(f"{number}: {fault} ended with {code}")
+            continue
+        code = _fault(fault, started, way, draw)
+        if code not in (-signal.SIGKILL, 143, 0):
+            wrong.append(f"{number}: {fault} ended with {code}")
     for _, each in suspended:
         each.kill()
         each.wait()
     return wrong
+
+
+def _fault(
+    fault: str, process: "subprocess.Popen[bytes]", way: buckets.Way, draw: random.Random
+) -> int:
+    """Disturbs a process until it has ended; its exit code."""
+    if fault == "cut":
+        way.after = draw.randrange(200_000)  # bytes from now
+        time.sleep(draw.uniform(0.5, 4))
+        way.mend()
+        process.send_signal(signal.SIGTERM)
+    elif fault == "slow":
+        way.pause = draw.uniform(0.05, 0.5)
+        time.sleep(draw.uniform(0.5, 4))
+        process.kill()
+        process.wait()
+        way.mend()
+    else:
+        process.send_signal(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+    return process.wait()
 
 
 def _wake(process: "subprocess.Popen[bytes]") -> list[str]:
@@ -138,19 +164,27 @@ def _start(
 def _reach(
     process: "subprocess.Popen[bytes]", place: Path, machine: str, url: str, step: float
 ) -> int:
-    """Waits until the run has done a step, or has ended; how far it is."""
+    """Waits until this start has done a step, or has ended; how far it is."""
     folder = place / machine / "runner" / "buckets" / urls.folder_name(url)
-    until = time.monotonic() + 120
-    while process.poll() is None and _step(folder) < step and time.monotonic() < until:
+    before, until = _written(folder), time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
+        if _written(folder) != before and _step(folder) >= step:
+            break
         time.sleep(0.02)
     return _step(folder)
 
 
+def _written(folder: Path) -> int:
+    """When a run last noted its step; 0: never."""
+    with contextlib.suppress(OSError):
+        return (folder / "step.txt").stat().st_mtime_ns
+    return 0
+
+
 def _step(folder: Path) -> int:
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return int((folder / "step.txt").read_text())
-    except (OSError, ValueError):
-        return 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ resetting the metrics. "keras3" has its own Adam.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,13 +106,31 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 def mirrored(
     folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float, url: str
 ) -> None:
-    """The same, copied to a bucket."""
+    """The same, copied to a bucket; also the CPU time of the threads that copy."""
     import runner
 
-    clock = Clock(pause, loop=loop, seconds=seconds)
+    since = time.perf_counter(), _copying()
+
+    def measured(rate: float) -> None:
+        nonlocal since
+        share = (_copying() - since[1]) / (time.perf_counter() - since[0])
+        pause({"rate": rate, "share": share})
+        since = time.perf_counter(), _copying()
+
+    clock = Clock(measured, loop=loop, seconds=seconds)
     config = experiment(model, loop)
     config.override({"run": {"mirror": f"{url}/{folder.name}"}})
     runner.run(config, folder, "train", train_actions=[clock])
+
+
+def _copying() -> float:
+    """Seconds of CPU time that the threads which copy have taken."""
+    names = ("mirror", "fsspecIO", "heartbeat in ")
+    return sum(
+        time.clock_gettime(time.pthread_getcpuclockid(each.ident))
+        for each in threading.enumerate()
+        if each.name.startswith(names) and each.ident
+    )
 
 
 def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:

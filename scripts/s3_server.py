@@ -1,7 +1,7 @@
 """A server of S3 on this machine, moto's, in a process of its own: for benchmarks and attacks.
 
-with s3_server.running() as (environment, bucket):
-    ...  # processes with this environment find the bucket
+with s3_server.running() as server:
+    ...  # processes with its environment find its bucket
 """
 
 import contextlib
@@ -10,19 +10,40 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 _BUCKET = "bucket"
 
 
+class Server(NamedTuple):
+    """A server that runs.
+
+    Attributes:
+        environment: Of its clients.
+        bucket: The name of a bucket.
+        pid: Its process.
+    """
+
+    environment: dict[str, str]
+    bucket: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """The CPU time that it has taken."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
-def running() -> Iterator[tuple[dict[str, str], str]]:
-    """The environment of its clients, and the name of a bucket."""
+def running() -> Iterator[Server]:
+    """A server, while the block lasts."""
     command = [sys.executable, __file__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout
-        yield environment(int(process.stdout.readline())), _BUCKET
+        yield Server(environment(int(process.stdout.readline())), _BUCKET, process.pid)
         process.kill()
 
 
