@@ -1,5 +1,6 @@
 """URLs where a mode expects folders: each gets a local folder, and results name the URL again."""
 
+import argparse
 import contextlib
 import dataclasses
 import os
@@ -7,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core import layout
+from runner.core import aliases, layout, signals
 from runner.devices import cluster
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
 from runner.runs.request import Request
-from runner.storage import fetching, manifest, places, urls
+from runner.storage import fetching, local_folders, manifest, places, urls
 
 WRITES, LOOKS, READS = "writes", "looks", "reads"
 EVALUATES, FOLLOWS = "evaluates", "follows"
@@ -42,10 +43,13 @@ def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
         )
     with contextlib.ExitStack() as inside:
         members = [_read(inside, each, READS, "--runs") for each in request.runs]
-        request = dataclasses.replace(request, runs=members)
+        checkpoint = _checkpoint(inside, request.checkpoint)
+        request = dataclasses.replace(request, runs=members, checkpoint=checkpoint)
         if not urls.is_url(request.model_dir):
             if url := _mirror(mode, uses, request):
                 inside.enter_context(places.beside(request.model_dir, url, _ending(request)))
+            if there := local_folders.copied_to(request.model_dir):
+                inside.enter_context(_renamed(request.model_dir, there))
             yield request
             return
         url = urls.check(request.model_dir, "--model_dir=", writes=uses == WRITES)
@@ -59,7 +63,7 @@ def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
                 f"RunConfig.mirror is for a local --model_dir; {urls.shown(url)} is one already"
             )
         if _workers(request):
-            raise ConfigError(shared(url))
+            raise ConfigError(_shared(url))
         folder = _folder(inside, url, uses, request)
         task: Any = request.given.task
         if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
@@ -67,26 +71,55 @@ def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
         yield dataclasses.replace(request, model_dir=folder)
 
 
-def shared(url: str | Path) -> str:
-    """Why a run on several workers cannot have a URL as its folder."""
+@contextlib.contextmanager
+def together(given: argparse.Namespace, stop: signals.Stop) -> Iterator[argparse.Namespace]:
+    """The flags of `--workers` with a local folder in place of a URL, while the block lasts.
+
+    Workers of one machine share the folder, and their supervisor copies it.
+
+    Raises:
+        ConfigError: there are several machines; or as `local` does.
+        RunnerError: as `local` does.
+    """
+    if not urls.is_url(given.model_dir):
+        yield given
+        return
+    from runner.launch import elastic, rules
+
+    url = urls.check(given.model_dir, "--model_dir=")
+    if given.mode == "eval":
+        raise ConfigError(f"--workers={given.workers}: eval with a URL is done by one process")
+    if (found := elastic.machines(given)) and found.size > 1:
+        raise ConfigError(_shared(url))
+    ending = places.Ending(stop, lambda folder: rules.Rules.of(folder).mirror_timeout)
+    with places.written(url, ending) as folder, aliases.of(folder, urls.shown(url)):
+        yield argparse.Namespace(**{**vars(given), "model_dir": str(folder)})
+
+
+def _shared(url: str) -> str:
+    """Why a run on several machines cannot have a URL as its folder."""
     return (
-        f"--model_dir={urls.shown(url)}: several workers need a folder that all of them see; "
-        "RunConfig.mirror copies it to a bucket"
+        f"--model_dir={urls.shown(url)}: workers on several machines need a folder that all of "
+        "them see; RunConfig.mirror copies it to a bucket"
     )
 
 
-def named(results: dict[str, Any], folder: Path, given: Path) -> dict[str, Any]:
-    """Results with the URL that was given in place of the local folder."""
-    if not urls.is_url(given):
-        return results
-    url = urls.shown(given).rstrip("/")
+@contextlib.contextmanager
+def looked_at(folder: Path) -> Iterator[Path]:
+    """A run's folder, or what a URL has of it but for weights."""
+    with contextlib.ExitStack() as inside:
+        yield _read(inside, folder, LOOKS, "--model_dir")
+
+
+def named(results: dict[str, Any]) -> dict[str, Any]:
+    """Results with URLs in place of the local folders that stand for them."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: renamed(each) for name, each in value.items()}
         if isinstance(value, list):
             return [renamed(each) for each in value]
-        return value.replace(str(folder), url) if isinstance(value, str) else value
+        return aliases.used(value) if isinstance(value, str) else value
 
     return dict(renamed(results))
 
@@ -99,6 +132,10 @@ def _mirror(mode: str, uses: str, request: Request) -> str:
     url = urls.check(given, "RunConfig.mirror = ")
     if (workers := _workers(request)) and not workers.is_chief:
         return ""
+    if there := local_folders.copied_to(request.model_dir):  # by a supervisor
+        if there == url:
+            return ""
+        raise ConfigError(f"RunConfig.mirror is for a local --model_dir; this one is {there}")
     if mode in ("study", "verify_resume"):
         instead = "give --model_dir that URL" if mode == "study" else "set it to ''"
         raise ConfigError(f"RunConfig.mirror copies one run; for {mode}, {instead}")
@@ -115,8 +152,12 @@ def _workers(request: Request) -> cluster.Cluster | None:
 
 
 def _folder(inside: contextlib.ExitStack, url: str, uses: str, request: Request) -> Path:
+    if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # it is its trials that log
+        uses = WRITES
     if uses == WRITES and not request.dry_run:
-        return inside.enter_context(places.written(url, _ending(request)))
+        folder = inside.enter_context(places.written(url, _ending(request)))
+        inside.enter_context(_renamed(folder, urls.shown(url)))
+        return folder
     return _read(inside, Path(url), READS if request.dry_run else uses, "--model_dir", request)
 
 
@@ -145,6 +186,16 @@ def _read(
     return folder
 
 
+def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
+    """A path in place of the URL of a run's folder, or of a checkpoint in it."""
+    if "://" not in given:
+        return given
+    folder, _, name = given.rstrip("/").rpartition("/")
+    if name.startswith(f"{layout.CHECKPOINT_NAME}-"):
+        return str(_read(inside, Path(folder), READS, "--checkpoint") / name)
+    return str(_read(inside, Path(given), READS, "--checkpoint"))
+
+
 def _part(uses: str, request: Request) -> str:
     """The folder in the run's that a mode writes."""
     if request.dry_run or uses in (WRITES, LOOKS, READS):
@@ -170,14 +221,18 @@ def _hand_over(folder: Path, path: Path) -> None:
 
 def _ending(request: Request) -> places.Ending:
     run = getattr(request.config, "run", None)
-    return places.Ending(request.stop, getattr(run, "mirror_timeout", places.TIMEOUT_SECONDS))
+    seconds = getattr(run, "mirror_timeout", places.TIMEOUT_SECONDS)
+    return places.Ending(request.stop, lambda _: seconds)
 
 
 @contextlib.contextmanager
 def _renamed(folder: Path, url: str) -> Iterator[None]:
-    """Inside, errors name the URL and not its copy, which is gone when they are read."""
-    try:
-        yield
-    except RunnerError as error:
-        error.args = tuple(str(each).replace(str(folder), url) for each in error.args)
-        raise
+    """Inside, what is said names the URL and not its copy, which is gone when that is read."""
+    with aliases.of(folder, url):
+        try:
+            yield
+        except RunnerError as error:
+            error.args = tuple(aliases.used(str(each)) for each in error.args)
+            if isinstance(error, (DifferError, RejectedError)):
+                error.results = named(error.results)
+            raise

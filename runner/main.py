@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runner import command_line, exit_messages, flags, modes
+from runner import command_line, elsewhere, exit_messages, flags, modes
 from runner.core import garbage, installation, signals, signs, user_code
 from runner.core.console import Lines, announce
 from runner.errors import RunnerError
@@ -74,13 +74,13 @@ def main(arguments: Sequence[str]) -> int:
 def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
     """Runs the mode and says how it ended; the exit code."""
     try:
-        elsewhere = given.print_config or given.dry_run or given.launch or signs.is_worker()
-        if given.workers and not elsewhere:
+        alone = given.print_config or given.dry_run or given.launch or signs.is_worker()
+        if given.workers and not alone:
             from runner.launch import elastic
 
-            modes.check_shared(given.model_dir)
-            command = command_line.arguments(flags.for_worker(given))
-            return elastic.supervise(given, command, stop)
+            with elsewhere.together(given, stop) as here:
+                command = command_line.arguments(flags.for_worker(here))
+                return elastic.supervise(here, command, stop)
         results = _run(given, stop, ending)
         if results is not None:
             ending.results(results)
@@ -107,7 +107,8 @@ def _run(
     if given.print_config == "reads":
         from runner.inspection import reads
 
-        print(reads.render(Path(given.model_dir)), flush=True)
+        with elsewhere.looked_at(Path(given.model_dir)) as folder:
+            print(reads.render(folder), flush=True)
         return None
     if given.launch and row and not row.configured:
         from runner import config

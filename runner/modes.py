@@ -365,8 +365,7 @@ def run(mode: str, request: Request) -> Outcome:
         _prepare(mode, row, request)
     with elsewhere.local(mode, row.url, request) as here:
         outcome = _run(row, here)
-    named = elsewhere.named(outcome.results, here.model_dir, request.model_dir)
-    return outcome._replace(results=named)
+        return outcome._replace(results=elsewhere.named(outcome.results))
 
 
 def _prepare(mode: str, row: Mode, request: Request) -> None:
@@ -413,12 +412,6 @@ def check_folder(model_dir: Path) -> None:
         urls.check(model_dir, "--model_dir=")
     else:
         layout.check(model_dir)
-
-
-def check_shared(model_dir: str) -> None:
-    """Raises if it is not a folder that all workers can see."""
-    if urls.is_url(model_dir):
-        raise ConfigError(elsewhere.shared(model_dir))
 
 
 @contextlib.contextmanager

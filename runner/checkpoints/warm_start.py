@@ -11,6 +11,7 @@ import tf_keras
 from runner.checkpoints import checkpoint_files, compatibility, integrity
 from runner.core import text
 from runner.errors import ConfigError, RunnerError
+from runner.storage import urls
 
 
 def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
@@ -72,9 +73,11 @@ def find(path: Path) -> Path:
     """The checkpoint that `init_checkpoint` names, whole.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or it is a URL.
         RunnerError: it is damaged.
     """
+    if urls.is_url(path):
+        raise ConfigError(f"init_checkpoint = {urls.shown(path)!r}: must be a local path; copy it")
     found = checkpoint_files.latest(path) if path.is_dir() else path
     found = found and found.with_name(found.name.removesuffix(".index"))
     if found is None or not checkpoint_files.exists(found):

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from runner.core import aliases
+
 if TYPE_CHECKING:
     import rich.console
     import rich.live
@@ -60,6 +62,8 @@ class Console:
             line: One line or more; a Text has its own styles.
             style: A rich style such as "bold red", for terminals.
         """
+        if isinstance(line, str):
+            line = aliases.used(line)
         with self._lock:
             styled = style or not isinstance(line, str)
             if self._live or (styled and self.is_live):

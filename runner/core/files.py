@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runner.core import aliases
 from runner.errors import RunnerError
 
 _LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
@@ -76,7 +77,7 @@ def beside(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     """Writes `text`, whole or not at all."""
     with whole(path) as file:
-        file.write(text.encode())
+        file.write(aliases.used(text).encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -110,7 +111,8 @@ def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), path.open("a+b") as file:
         _drop_cut_off_line(file)
-        file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        file.write(aliases.used(lines).encode())
 
 
 def flush_file(path: Path) -> None:

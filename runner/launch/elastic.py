@@ -18,6 +18,13 @@ PROGRAM = ("-m", "runner")
 """What a worker runs."""
 
 
+def machines(given: argparse.Namespace) -> cluster.Cluster | None:
+    """The machines that the flags or the environment name, and which of them this one is."""
+    hosts = getattr(given, "worker_hosts", None)
+    index = getattr(given, "task_index", None)
+    return cluster.find(os.environ, hosts, int(index) if index else -1)
+
+
 def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals.Stop) -> int:
     """Runs a command with `--workers`; its exit code.
 
@@ -30,15 +37,8 @@ def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals
         ConfigError: there are fewer machines, or GPUs, than workers.
         RunnerError: see `runner.launch.supervisor.supervise`.
     """
-    if "://" in given.model_dir:
-        raise ConfigError(
-            f"--model_dir={given.model_dir} and --workers: workers need a folder that all of them "
-            "see, on this machine or a share"
-        )
     bounds, folder = Bounds.parse(given.workers), Path(given.model_dir)
-    hosts = getattr(given, "worker_hosts", None)
-    index = getattr(given, "task_index", None)
-    found = cluster.find(os.environ, hosts, int(index) if index else -1)
+    found = machines(given)
     command = [sys.executable, *PROGRAM, *arguments]
     layout.check(folder)
     if found is None or found.size == 1:

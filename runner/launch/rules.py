@@ -23,12 +23,14 @@ class Rules:
 
     Attributes:
         timeout: `RunConfig.workers_timeout`, the seconds that workers wait for each other.
+        mirror_timeout: `RunConfig.mirror_timeout`, the seconds that the last copy may take.
     """
 
     rest_seconds: float = 60.0
     restarts_an_hour: int = 10
     idle_starts: int = 2
     timeout: float = 600.0
+    mirror_timeout: float = 600.0
 
     @property
     def to_form(self) -> float:
@@ -42,7 +44,11 @@ class Rules:
             run = yaml.safe_load((folder / layout.PARAMS).read_text(encoding="utf-8"))["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
             found = {name: given[name] for name in _FIELDS if name in given}
-            return cls(**found, timeout=float(run.get("workers_timeout", cls.timeout)))
+            return cls(
+                **found,
+                timeout=float(run.get("workers_timeout", cls.timeout)),
+                mirror_timeout=float(run.get("mirror_timeout", cls.mirror_timeout)),
+            )
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
             return cls()
 

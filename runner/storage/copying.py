@@ -5,6 +5,7 @@ First the data of checkpoints, then their indices, other files, what grows, what
 longer names. Before each write the claim is looked at.
 """
 
+import contextlib
 import socket
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -180,6 +181,14 @@ def saved(folder: Path, url: str) -> tuple[Mark, dict[str, snapshot.Stamp]]:
     except (ValueError, KeyError, TypeError, AttributeError, RunnerError):
         pass
     return Mark(), {}
+
+
+def url_of(folder: Path) -> str:
+    """The URL that `save` was called for last; empty if there is none."""
+    with contextlib.suppress(RunnerError, AttributeError):
+        found = files.read_json(folder / snapshot.FOLDER / _STATE) or {}
+        return str(found.get("url") or "")
+    return ""
 
 
 def was_here(folder: Path) -> bool:

@@ -55,32 +55,42 @@ class Replica:
     def bring(self) -> bool:
         """Makes the copy the present state of the bucket; False if it already was.
 
+        A part of a checkpoint that is gone is left out: an older one is restored then.
+
         Raises:
             BucketError: something could not be read.
-            RunnerError: a file that it names is missing.
+            RunnerError: another file that it names is missing.
+            OSError: something could not be written here.
         """
         for attempt in range(_ATTEMPTS):
             held = self._read(self._bucket)
             if held.files == self.held.files and held.texts == self.held.texts:
                 return False
+            is_last = attempt == _ATTEMPTS - 1
             try:
-                self._bring(held)
+                self._bring(held, leave_out=is_last)
             except FileNotFoundError as error:  # removed since: what it holds now is newer
-                if attempt == _ATTEMPTS - 1:
+                if is_last:
                     raise RunnerError(f"{self._bucket.url} has lost {error}") from error
             else:
                 self.held = held
                 return True
         return False
 
-    def _bring(self, held: Manifest) -> None:
+    def _bring(self, held: Manifest, *, leave_out: bool) -> None:
         wanted = {path: each for path, each in held.files.items() if self._wants(path)}
         new = [path for path, entry in wanted.items() if self._have.get(path) != entry]
         points = sorted(filter(manifest.points, new), key=manifest.order)
         others = [path for path in new if not manifest.points(path)]
         with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
-            for made in [pool.submit(self._fetch, path, wanted[path]) for path in others]:
-                made.result()
+            made = {path: pool.submit(self._fetch, path, wanted[path]) for path in others}
+        for path, each in made.items():
+            try:
+                each.result()
+            except FileNotFoundError:
+                if not (leave_out and manifest.checkpoint_of(path)):
+                    raise
+                console.say(f"{self._bucket.url}/{path} is missing")
         for path in points:
             if path in held.texts:
                 files.write_text(self._folder / path, held.texts[path])

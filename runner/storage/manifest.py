@@ -95,7 +95,10 @@ def read(bucket: Bucket, *, mine: str = "") -> Manifest:
     try:
         return Manifest.loads(content)
     except ValueError as error:
-        raise RunnerError(f"{bucket.url}/{NAME} is damaged ({error}): remove it") from error
+        raise RunnerError(
+            f"{bucket.url}/{NAME} is damaged ({error}): remove it and {CLAIMS}/, and the other "
+            "files count as they are"
+        ) from error
 
 
 def read_with_parts(bucket: Bucket) -> Manifest:

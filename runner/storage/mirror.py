@@ -39,6 +39,7 @@ class Mirror:
         known: The files that are the same here and there.
         leaves_out: Whether a file or folder belongs to somebody else.
         fetch: Called before each copy: brings what others have written there.
+        stays: Whether the folder is still there later.
         note: Called with a line about what is wrong.
         seconds: Time between two copies.
     """
@@ -53,6 +54,7 @@ class Mirror:
         known: dict[str, snapshot.Stamp] | None = None,
         leaves_out: Callable[[str], bool] = lambda _: False,
         fetch: Callable[[], object] = lambda: None,
+        stays: bool = True,
         note: console.Note = console.say,
         seconds: float = SECONDS,
     ) -> None:
@@ -61,6 +63,7 @@ class Mirror:
         self._claim = claim
         self._leaves_out = leaves_out
         self._fetch = fetch
+        self._stays = stays
         self._note = note
         self._seconds = seconds
         self._copier = copying.Copier(folder, bucket, claim.mark, held, self._ask)
@@ -213,8 +216,12 @@ class Mirror:
         missing = self._copier.pending(state, last=True)
         what = copying.described(missing, state) if missing else manifest.NAME
         why = f"; {self._failure}" if self._failure else ""
-        return (
+        said = (
             f"{self._bucket.url} is not complete after {timeout:g} s (RunConfig.mirror_timeout): "
-            f"{what} not copied{why}\n{self._folder} has everything; the same command on this "
-            "machine copies the rest"
+            f"{what} not copied{why}\n"
+        )
+        if not self._stays:
+            return f"{said}give the same command again"
+        return (
+            f"{said}{self._folder} has everything; the same command on this machine copies the rest"
         )

@@ -11,9 +11,7 @@ bucket counts, and what was there is put aside.
 
 import contextlib
 import dataclasses
-import fcntl
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,16 +19,13 @@ from typing import NamedTuple, TypeVar
 
 from runner.core import console, files, signals
 from runner.errors import ConfigError, LostError, RunnerError
-from runner.storage import copying, data_copies, fetching, lease, manifest, mirror, snapshot, urls
+from runner.storage import copying, fetching, lease, local_folders, manifest, mirror, snapshot
 from runner.storage.bucket import Bucket, BucketError
 
 TIMEOUT_SECONDS = 600.0
 
 _PAUSES = (1.0, 2.0, 4.0)  # between attempts at the start
 _FOLLOW_SECONDS = 5.0
-_LOCK = "lock"
-_ASIDE = ".before"
-_TEMPORARY = "read-"
 
 T = TypeVar("T")
 
@@ -40,11 +35,11 @@ class Ending(NamedTuple):
 
     Attributes:
         stop: Signals are only noted meanwhile.
-        timeout: Seconds that it may take.
+        timeout: Seconds that it may take, once the folder is known.
     """
 
     stop: signals.Stop
-    timeout: float = TIMEOUT_SECONDS
+    timeout: Callable[[Path], float] = lambda _: TIMEOUT_SECONDS
 
 
 @contextlib.contextmanager
@@ -62,24 +57,27 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
             all.
     """
     bucket = Bucket(url, f"{where}=")
-    folder = _cache() / urls.folder_name(url)
-    with _alone(folder, bucket.url):
+    folder = local_folders.of(url)
+    if url.startswith("memory://"):
+        console.say(f"{url} lasts no longer than this process")
+    with local_folders.alone(folder, bucket.url):
         last, known = copying.saved(folder, bucket.url)
         claim = _started(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
-        held = _started(lambda: manifest.read(bucket, mine=claim.path), where)
-        goes_on = held.claim <= last.number <= claim.before.number and last.number > 0
-        if not goes_on:
-            _put_aside(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        console.say(f"working in {folder}, which is copied to {bucket.url}")
-        if not goes_on:
-            if held.files and not held.serial:  # a copy by hand counts whatever comes next
-                held = dataclasses.replace(held, serial=1, claim=claim.mark.number)
-                _started(lambda: bucket.write(manifest.NAME, held.dumps()), where)
-            copy = fetching.Replica(bucket, folder)
-            if _started(copy.bring, where):
-                console.say(f"brought {len(copy.stamps):,} files from {bucket.url}")
-            held, known = copy.held, copy.stamps
+        with _returned(claim):
+            held = _started(lambda: manifest.read(bucket, mine=claim.path), where)
+            goes_on = held.claim <= last.number <= claim.before.number and last.number > 0
+            if not goes_on:
+                local_folders.put_aside(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            console.say(f"working in {folder}, which is copied to {bucket.url}")
+            if not goes_on:
+                if held.files and not held.serial:  # a copy by hand counts whatever comes next
+                    held = dataclasses.replace(held, serial=1, claim=claim.mark.number)
+                    _started(lambda: bucket.write(manifest.NAME, held.dumps()), where)
+                copy = fetching.Replica(bucket, folder)
+                if _started(copy.bring, where):
+                    console.say(f"brought {len(copy.stamps):,} files from {bucket.url}")
+                held, known = copy.held, copy.stamps
         others = fetching.Others(bucket, folder)
         kept = mirror.Mirror(
             folder,
@@ -107,7 +105,7 @@ def beside(folder: Path, url: str, ending: Ending) -> Iterator[None]:
     is_new = not folder.exists()
     try:
         with (
-            _alone(folder / snapshot.FOLDER / "copy", bucket.url),
+            local_folders.alone(folder / snapshot.FOLDER / "copy", bucket.url),
             _mirrored(_of_local(folder, bucket, where), folder, ending),
         ):
             yield
@@ -173,7 +171,10 @@ def read(
         RunnerError: it does not answer; for a part as `written` does.
     """
     bucket = Bucket(url, f"{where}=")
-    with _temporary(url.rpartition("/")[2]) as folder, contextlib.ExitStack() as inside:
+    with (
+        local_folders.temporary(url.rpartition("/")[2]) as folder,
+        contextlib.ExitStack() as inside,
+    ):
         copy = fetching.Replica(
             bucket,
             folder,
@@ -195,12 +196,24 @@ def read(
 def _part(bucket: Bucket, folder: Path, ending: Ending | None, where: str) -> Iterator[None]:
     """Inside, a part of a run is this process's to write."""
     claim = _started(lambda: lease.take(bucket, lease.Asking(instead="name")), where)
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = fetching.Replica(bucket, folder)
-    _started(copy.bring, where)
-    kept = mirror.Mirror(folder, bucket, claim, copy.held, known=copy.stamps)
+    with _returned(claim):
+        folder.mkdir(parents=True, exist_ok=True)
+        copy = fetching.Replica(bucket, folder)
+        _started(copy.bring, where)
+    kept = mirror.Mirror(folder, bucket, claim, copy.held, known=copy.stamps, stays=False)
     with _mirrored(kept, folder, ending or Ending(signals.Stop())):
         yield
+
+
+@contextlib.contextmanager
+def _returned(claim: lease.Lease) -> Iterator[None]:
+    """Inside, an error gives a claim back: the next start need not wait."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(BucketError):
+            claim.release()
+        raise
 
 
 @contextlib.contextmanager
@@ -213,18 +226,18 @@ def _mirrored(kept: mirror.Mirror, folder: Path, ending: Ending) -> Iterator[Non
             raise
         except BaseException as error:
             try:
-                _finish(kept, ending)
+                _finish(kept, ending.stop, ending.timeout(folder))
             except RunnerError as incomplete:
                 raise type(incomplete)(f"{error}\n{incomplete}") from error
             raise
-        _finish(kept, ending)
+        _finish(kept, ending.stop, ending.timeout(folder))
 
 
-def _finish(kept: mirror.Mirror, ending: Ending) -> None:
+def _finish(kept: mirror.Mirror, stop: signals.Stop, timeout: float) -> None:
     with contextlib.ExitStack() as inside:
-        if not ending.stop.requested:
-            inside.enter_context(ending.stop.deferred())
-        kept.finish(ending.timeout)
+        if not stop.requested:
+            inside.enter_context(stop.deferred())
+        kept.finish(timeout)
 
 
 def _started(do: Callable[[], T], where: str) -> T:
@@ -247,55 +260,13 @@ def _started(do: Callable[[], T], where: str) -> T:
     raise AssertionError
 
 
-def _cache() -> Path:
-    """Where local folders are: in the user's cache."""
-    return data_copies.cache() / "buckets"
+def has(url: str, name: str) -> bool:
+    """Whether a file is there.
 
-
-def _put_aside(folder: Path) -> None:
-    """Empties a folder; what another machine's start has made old is kept once."""
-    aside = folder.with_name(folder.name + _ASIDE)
-    if folder.exists() and any(each.name != snapshot.FOLDER for each in folder.iterdir()):
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-        console.say(f"what this machine had is older, and is in {aside}")
-
-
-@contextlib.contextmanager
-def _alone(folder: Path, url: str) -> Iterator[None]:
-    """Inside, no other process of this machine works in the folder."""
-    lock = folder.with_name(f"{folder.name}.{_LOCK}")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a")
-    except OSError as error:
-        raise RunnerError(
-            f"{lock.parent} cannot be written: {error.strerror} (XDG_CACHE_HOME says where the "
-            "folders of runs in buckets are)"
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunnerError(
-                f"{url} is being written by another process on this machine; stop that one first, "
-                "or choose another --model_dir"
-            ) from error
-        yield
-
-
-@contextlib.contextmanager
-def _temporary(name: str) -> Iterator[Path]:
-    """A folder for as long as the block lasts; those of processes that were killed are removed."""
-    cache = _cache()
-    cache.mkdir(parents=True, exist_ok=True)
-    for left in cache.glob(f"{_TEMPORARY}*/{_LOCK}"):
-        with contextlib.suppress(OSError), left.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left.parent, ignore_errors=True)
-    made = tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=cache, ignore_cleanup_errors=True)
-    with made as own, (Path(own) / _LOCK).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        folder = Path(own) / (name or "run")
-        folder.mkdir()
-        yield folder
+    Raises:
+        ConfigError: the bucket refuses.
+        RunnerError: it does not answer.
+    """
+    where = "--model_dir"
+    bucket = Bucket(url, f"{where}=")
+    return _started(lambda: bucket.read(name), where) is not None

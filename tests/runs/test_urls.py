@@ -2,12 +2,15 @@
 
 import json
 import uuid
+from pathlib import Path
 
+import buckets
 import pytest
 import toy
 
 import runner
-from runner import main
+from runner import elsewhere, flags, main
+from runner.core import layout, signals
 from runner.errors import ConfigError, LostError
 from runner.storage import bucket, lease, places
 from runner.verification import comparison
@@ -66,13 +69,26 @@ def test_other_modes_read_it_and_leave_their_parts_there(url, left, tmp_path, ca
     assert evaluated["step"] == 40
     followed = runner.run(toy.experiment(), url, "continuous_eval")
     assert followed["training"] == "done"
+    other = runner.run(toy.experiment(), tmp_path / "other", "eval", checkpoint=f"{url}/ckpt-40")
+    assert other["metrics"] == evaluated["metrics"]
+    predicted = runner.run(toy.experiment(), url, "predict")
+    assert predicted["output"] == f"{url}/predictions/step-40-validation.jsonl"
     runner.run(toy.experiment({"trainer": {"train_steps": 60}}), url, "train")  # keeps the others'
     found = left(tmp_path / "found")
     for name in ("once", "continuous"):
         assert (found / f"eval-{name}" / "history.jsonl").exists()
     assert main.main(["--mode=status", f"--model_dir={url}"]) == 0
     assert main.main(["--mode=runs", f"--model_dir={url.removesuffix('/run')}"]) == 0
+    for path, content in buckets.contents(found).items():
+        assert b"read-" not in content, path  # the name of a copy that is gone
+    capsys.readouterr()
     assert main.main(["--mode=compare", url, str(found)]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1])["runs"] == [url, str(found)]
+    assert "read-" not in printed.err
+    (found / "params.yaml").write_text("{}")
+    assert main.main(["--mode=compare", url, str(found)]) == 5
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == [url, str(found)]
     page = tmp_path / "page.html"
     assert main.main(["--mode=report", f"--model_dir={url}", f"--output={page}"]) == 0
     assert page.exists()
@@ -112,6 +128,30 @@ def test_a_mirror_beside_a_local_run(url, left, tmp_path):
 def test_a_mode_that_needs_a_local_folder_says_so(mode, more, said, url):
     with pytest.raises(ConfigError, match=said):
         runner.run(toy.experiment(more), url, mode)
+
+
+def together(*given):
+    """The flags of workers that a supervisor will start."""
+    parsed = flags.parse(["--mode=train", "--gin_file=digits.gin", "--workers=2", *given])
+    return elsewhere.together(parsed, signals.Stop())
+
+
+def test_workers_of_one_machine_get_a_local_folder_that_is_copied(url, left, tmp_path):
+    with together(f"--model_dir={url}") as given:
+        folder = Path(given.model_dir)
+        (folder / layout.PARAMS).write_text("run: {mirror_timeout: 30}\n")
+        (folder / layout.WORKERS).mkdir()
+        (folder / layout.WORKERS / "1.log").write_text("hello\n")
+        with pytest.raises(ConfigError, match=f"a local .*model_dir; this one is {url}"):
+            runner.run(toy.experiment({"run": {"mirror": "memory://other/run"}}), folder, "train")
+    assert (left(tmp_path / "found") / layout.WORKERS / "1.log").read_text() == "hello\n"
+
+
+def test_workers_of_several_machines_need_a_shared_folder(url):
+    hosts = ["--worker_hosts=a:1,b:1", "--task_index=0"]
+    refused = pytest.raises(ConfigError, match="need a folder that all of them see; RunConfig")
+    with refused, together(f"--model_dir={url}", *hosts):
+        pass
 
 
 def test_a_url_as_output_is_refused(tmp_path):

@@ -31,7 +31,7 @@ def url():
 
 
 def written(url, timeout=60.0):
-    return places.written(url, places.Ending(signals.Stop(), timeout))
+    return places.written(url, places.Ending(signals.Stop(), lambda _: timeout))
 
 
 def held(url, folder):
@@ -260,6 +260,42 @@ def test_a_large_file_that_grows_is_sent_with_checkpoints_only(url, tmp_path, wr
             file.write(rows)
         buckets.commit(folder, 20)
     assert held(url, tmp_path / "read")["train.jsonl"] == rows * 2001
+
+
+def test_a_part_of_a_checkpoint_that_is_gone_leaves_the_one_before(url, machine, capsys):
+    with written(url) as one:
+        for step in (10, 20):
+            buckets.commit(one, step)
+    bucket.Bucket(url).remove(["ckpt-20.data-00000-of-00001"])
+    machine("two")
+    with written(url) as two:
+        found = buckets.contents(two)
+    assert f"{url}/ckpt-20.data-00000-of-00001 is missing" in capsys.readouterr().err
+    assert {"ckpt-10.data-00000-of-00001", "ckpt-20.index"} <= found.keys()
+
+
+def test_a_start_that_failed_gives_its_claim_back(url, machine, monkeypatch):
+    with written(url) as one:
+        buckets.commit(one, 10)
+    machine("two")
+    there = bucket.Bucket(url)
+    whole = there.read("mirror.json")
+    there.write("mirror.json", b"{")
+    refused = pytest.raises(RunnerError, match=r"is damaged .*: remove it and claims/")
+    with refused, written(url):
+        pass
+    there.write("mirror.json", whole)
+    monkeypatch.setattr(lease, "_ran_out", lambda *_: pytest.fail("it waits"))
+    with written(url) as two:
+        assert buckets.contents(two) == buckets.contents(one)
+
+
+def test_a_cache_that_cannot_be_written(url, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for opened in (written(url), places.read(url)):
+        with pytest.raises(RunnerError, match="XDG_CACHE_HOME says where"), opened:
+            pass
 
 
 def test_a_plain_copy_of_a_run_can_be_gone_on_with(url, tmp_path):

@@ -1,0 +1,91 @@
+"""The local folders that stand for URLs: in the user's cache, one process in each."""
+
+import contextlib
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.core import console
+from runner.errors import RunnerError
+from runner.storage import copying, data_copies, snapshot, urls
+
+_LOCK = "lock"
+_ASIDE = ".before"
+_TEMPORARY = "read-"
+
+
+def of(url: str) -> Path:
+    """The folder in which a run at `url` works on this machine."""
+    return _cache() / urls.folder_name(url)
+
+
+def copied_to(folder: Path) -> str:
+    """The URL that a local folder stands for; empty if it is one of its own."""
+    if folder.absolute().parent != _cache().absolute():
+        return ""
+    return copying.url_of(folder)
+
+
+def put_aside(folder: Path) -> None:
+    """Empties a folder; what another machine's start has made old is kept once."""
+    aside = folder.with_name(folder.name + _ASIDE)
+    if folder.exists() and any(each.name != snapshot.FOLDER for each in folder.iterdir()):
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+        console.say(f"what this machine had is older, and is in {aside}")
+
+
+@contextlib.contextmanager
+def alone(folder: Path, url: str) -> Iterator[None]:
+    """Inside, no other process of this machine works in the folder."""
+    lock = folder.with_name(f"{folder.name}.{_LOCK}")
+    with _writable(lock.parent):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunnerError(
+                f"{url} is being written by another process on this machine; stop that one first, "
+                "or choose another --model_dir"
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def temporary(name: str) -> Iterator[Path]:
+    """A folder for as long as the block lasts; those of processes that were killed are removed."""
+    cache = _cache()
+    with _writable(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    for left in cache.glob(f"{_TEMPORARY}*/{_LOCK}"):
+        with contextlib.suppress(OSError), left.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left.parent, ignore_errors=True)
+    with _writable(cache):
+        made = tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=cache, ignore_cleanup_errors=True)
+    with made as own, (Path(own) / _LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        folder = Path(own) / (name or "run")
+        folder.mkdir()
+        yield folder
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Inside, an OSError says how to choose another folder."""
+    try:
+        yield
+    except OSError as error:
+        raise RunnerError(
+            f"{folder} cannot be written: {error.strerror} (XDG_CACHE_HOME says where the folders "
+            "of runs in buckets are)"
+        ) from error
+
+
+def _cache() -> Path:
+    """Where local folders are: in the user's cache."""
+    return data_copies.cache() / "buckets"
