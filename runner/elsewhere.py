@@ -63,7 +63,7 @@ def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
                 f"RunConfig.mirror is for a local --model_dir; {urls.shown(url)} is one already"
             )
         if _workers(request):
-            raise ConfigError(_shared(url))
+            check_shared(url)
         folder = _folder(inside, url, uses, request)
         task: Any = request.given.task
         if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
@@ -90,18 +90,19 @@ def together(given: argparse.Namespace, stop: signals.Stop) -> Iterator[argparse
     if given.mode == "eval":
         raise ConfigError(f"--workers={given.workers}: eval with a URL is done by one process")
     if (found := elastic.machines(given)) and found.size > 1:
-        raise ConfigError(_shared(url))
+        check_shared(url)
     ending = places.Ending(stop, lambda folder: rules.Rules.of(folder).mirror_timeout)
     with places.written(url, ending) as folder, aliases.of(folder, urls.shown(url)):
         yield argparse.Namespace(**{**vars(given), "model_dir": str(folder)})
 
 
-def _shared(url: str) -> str:
-    """Why a run on several machines cannot have a URL as its folder."""
-    return (
-        f"--model_dir={urls.shown(url)}: workers on several machines need a folder that all of "
-        "them see; RunConfig.mirror copies it to a bucket"
-    )
+def check_shared(model_dir: str) -> None:
+    """Raises if workers on several machines cannot share it."""
+    if urls.is_url(model_dir):
+        raise ConfigError(
+            f"--model_dir={urls.shown(model_dir)}: workers on several machines need a folder that "
+            "all of them see; RunConfig.mirror copies it to a bucket"
+        )
 
 
 @contextlib.contextmanager

@@ -214,8 +214,8 @@ def _launch(
     if shared and given.model_dir:
         modes.check_folder(Path(given.model_dir))
     workers = bounds.Bounds.parse(given.workers) if given.workers else None
-    if workers or (config.nodes > 1 and given.mode != "study"):
-        modes.check_shared(given.model_dir or "")
+    if config.nodes > 1 and given.mode != "study":
+        elsewhere.check_shared(given.model_dir or "")
     arguments = command_line.arguments(flags_of_job)
     folder = flags_of_job.model_dir or ""
     strategy = request.config.runtime.distribution_strategy if request else ""

@@ -92,7 +92,10 @@ def test_workers_are_kept_going_by_a_supervisor_on_each_node(capsys, nodes):
         (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "did you mean"),
         ([*SEVERAL, "--gin.LaunchConfig.nodes=3"], "give LaunchConfig.nodes = 4, or 1 to have all"),
         ([*SEVERAL, "--gin.LaunchConfig.gpus=2"], "give LaunchConfig.gpus = 4"),
-        ([*SEVERAL, "--model_dir=s3://bucket/a"], "several workers need a folder that all of them"),
+        (
+            [*SEVERAL, "--model_dir=s3://bucket/a", "--gin.LaunchConfig.nodes=4"],
+            "workers on several machines need a folder that all of them see",
+        ),
         ([*IN_BUCKET, "--launch=ray"], "a study in a bucket runs on one machine at a time"),
         ([*IN_BUCKET, "--launch=slurm", "--gin.LaunchConfig.nodes=2"], "on one machine at a time"),
         (
