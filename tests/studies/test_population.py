@@ -23,7 +23,7 @@ STEPS = (10, 20, 30, 40)
 
 def members(*texts, factor=3, resample=0.25, seed=5):
     options = types.SimpleNamespace(factor=factor, resample=resample, seed=seed)
-    over = ("done", "stopped", "diverged", "refused")
+    over = ("done", "stopped", "diverged", "refused", "failed")
     return population.Population(space.parse(texts), STEPS, options, lambda one: one.state in over)
 
 
@@ -131,13 +131,14 @@ def test_lists_go_to_a_neighbour_and_ranges_end():
     assert found == {("A.n", 2), ("A.n", 8), ("A.i", 2), ("A.x", 0.72), ("A.x", 1.0)}
 
 
-def test_who_diverged_is_replaced_and_copied_by_nobody():
+@pytest.mark.parametrize("state", ["diverged", "refused", "failed"])
+def test_who_diverged_or_fails_for_good_is_replaced_and_copied_by_nobody(state):
     whole = members("A.x=uniform(0, 1)")
     paused = [trained(begun(n, {"A.x": x}), 10) for n, x in enumerate((0.5, 0.4, 0.3))]
-    paused[0] = dataclasses.replace(paused[0], state="diverged", step=7, evaluations=())
+    paused[0] = dataclasses.replace(paused[0], state=state, step=7, evaluations=())
     (facts,) = whole.copies(paused)
     assert facts["lineage"] == [0, 0, 1, 10]
-    lost = [dataclasses.replace(each, state="diverged", evaluations=()) for each in paused]
+    lost = [dataclasses.replace(each, state=state, evaluations=()) for each in paused]
     assert whole.copies(lost) == ()
     assert [whole.target(each, lost) for each in lost] == [None] * 3
 
