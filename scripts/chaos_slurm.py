@@ -1,11 +1,12 @@
 """Jobs of a real Slurm, preempted and killed: every bit of runs, and every trial of a study.
 
-    python scripts/chaos_slurm.py --only=run,nodes,study,evaluator
+    python scripts/chaos_slurm.py --only=run,nodes,study,evaluator,time
 
 run        one node, preempted four times, with and without the administrator's RequeueExit
 nodes      two nodes, a worker on each, preempted once; the same with --workers
 study      four trials shared by an array of two: one job preempted, then killed
 evaluator  an evaluator beside training, as a job of its own, preempted once
+time       a run whose time limit comes before its end
 
 Needs Debian's slurm-wlm and munge. It starts a cluster of two virtual nodes, in a scratch folder;
 those of `nodes` have networks of their own, which only root may make.
@@ -140,6 +141,24 @@ def evaluator_beside(slurm: Slurm) -> list[str]:
     return [] if steps and steps[-1] == 1500 and steps == sorted(set(steps)) else [f"{steps}"]
 
 
+def out_of_time(slurm: Slurm) -> list[str]:
+    """A run that has more to do than time: what is wrong once it is in the queue again."""
+    time_limit = ["--gin.LaunchConfig.time='0:02:00'", "--gin.LaunchConfig.grace_seconds=50"]
+    steps = "--gin.TrainerConfig.train_steps=10000000"
+    job, run = slurm.launch("run", "--mode=train", *SHORT, *time_limit, steps)
+    slurm.wait(lambda: status.reached(run) > 0)
+    slurm.wait(lambda: state(job) != "RUNNING")
+    seen = status.read(run)
+    print(f"{state(job)}, {seen.state} at step {seen.step:,}")
+    subprocess.run(["scancel", job], check=True)
+    return [] if seen.state == "preempted" and seen.step == saved(run) else ["it was not saved"]
+
+
+def saved(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max(int(each.stem.partition("-")[2]) for each in run.glob("ckpt-*.index"))
+
+
 def compared(run: Path, alone: Path) -> list[str]:
     """In what two runs differ."""
     parts = comparison.compare(run, alone)
@@ -168,6 +187,7 @@ PARTS = {
     "nodes": [(preempted_on_nodes, {"apart": True})],
     "study": [(study_as_array, {})],
     "evaluator": [(evaluator_beside, {})],
+    "time": [(out_of_time, {})],
 }
 
 

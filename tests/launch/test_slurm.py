@@ -43,7 +43,8 @@ def directives(script):
     )
 
 
-def test_a_dry_run_prints_the_script(tmp_path, capsys):
+def test_a_dry_run_prints_the_script(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789abcdef")
     config = ["cpus=4", "gpus=2", "memory_gb=1.5", "time='1-02:00:00'", "queue='gpu'", "tries=5"]
     config += ["options=('--account=mine',)", "environment=('A=b c',)", "name='first'"]
     config = [f"--gin.LaunchConfig.{each}" for each in config]
@@ -56,6 +57,7 @@ def test_a_dry_run_prints_the_script(tmp_path, capsys):
     assert found | {"nodes": "1", "output": log, "open-mode": "append", "requeue": ""} == found
     assert found | {"signal": "B:TERM@120", "job-name": "first", "chdir": str(tmp_path)} == found
     assert "export A='b c'" in script
+    assert "hf_0123456789abcdef" not in script
     *_, last = script.splitlines()
     words = shlex.split(last)
     assert words[:4] == ["exec", sys.executable, "-m", "runner.launch.start"]
