@@ -24,7 +24,7 @@ def is_ending() -> bool:
 
 
 def signal_tasks(number: int) -> bool:
-    """Sends a signal to what `srun` has started on all nodes; whether that could be done."""
+    """Sends a signal to what `srun` has started on all nodes by now; whether Slurm took it."""
     done = _run("scancel", f"--signal={number}", name())
     return done is not None and done.returncode == 0
 

@@ -25,6 +25,7 @@ PREEMPTED = 128 + signal.SIGTERM
 """The exit code of a command that SIGTERM has ended in order."""
 
 _CODES = {"done": 0, "diverged": 3, "preempted": PREEMPTED}
+_AGAIN_SECONDS = 5.0
 _LONG = 600.0  # seconds; a start of this length is not idle where steps cannot be seen
 
 
@@ -66,14 +67,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(command: Sequence[str]) -> int:
     """The command's exit code; signals are passed on to it."""
+    by_step = command[0] == "srun"  # which a signal makes kill its tasks at once
     came: list[int] = []
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _: Any) -> None:
         came.append(number)
         for each in running:
-            # srun would kill its tasks at once
-            if command[0] != "srun" or not slurm_job.signal_tasks(number):
+            if not (by_step and slurm_job.signal_tasks(number)):
                 each.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +82,13 @@ def _run(command: Sequence[str]) -> int:
     running.append(subprocess.Popen(command, env={**os.environ, signals.ONE_SIGTERM: "1"}))
     if came:
         pass_on(came[0], None)
-    code = running[0].wait()
+    code = None
+    while code is None:
+        try:
+            code = running[0].wait(_AGAIN_SECONDS if by_step else None)
+        except subprocess.TimeoutExpired:
+            if signal.SIGTERM in came:  # perhaps when there were no tasks yet
+                slurm_job.signal_tasks(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return code if code >= 0 else 128 - code
 
