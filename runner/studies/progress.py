@@ -42,7 +42,7 @@ class Board:
         self._ended += one.state in _ENDED
         metric = one.objective.metric
         value = f", best {metric} {one.best[metric]:.4g}" if metric in one.best else ""
-        why = f": {one.reason}" if one.reason else ""
+        why = f": {one.reason}" if one.reason and one.state != "paused" else ""
         self._screen.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
 
     def show(self, trials: Sequence[Trial], running: Mapping[int, int]) -> None:
