@@ -157,7 +157,7 @@ def test_a_second_signal_ends_all_at_once(start, folder):
     os.kill(workers[1], signal.SIGSTOP)  # so that the first signal is not followed
     run.process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
-    run.process.send_signal(signal.SIGTERM)
+    until(lambda: run.process.send_signal(signal.SIGTERM) or run.process.poll() is not None)
     code, _, _ = run.ended()
     assert code == 128 + signal.SIGTERM
     until(lambda: not any(map(is_alive, workers)))
