@@ -253,6 +253,12 @@ def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_
             "SupervisedConfig.model = @net.build\n"
         )
         flags["gin_file"] = [str(tmp_path / "net.gin")]
+    if kind == "AspectData":  # a model that is traced sooner than an LSTM
+        flags["gin_params"] += [
+            "ModelConfig.type = 'mem_net'",
+            "ModelConfig.mem_net = @aspect_models.MemNetConfig()",
+            "MemNetConfig.vectors = @embeddings.EmbeddingConfig()",
+        ]
     study = runner.load(flags["gin_file"], flags["gin_params"], overrides=["run.study.folds=5"])
     request = Request(study, tmp_path / "study", flags=flags)
     assert "other.npz" in folding.left_out(study)

@@ -27,9 +27,19 @@ NO_EPOCHS = [
 ]
 
 
+MEM_NET = [  # is traced in a third of the time of an LSTM
+    "ModelConfig.type = 'mem_net'",
+    "ModelConfig.mem_net = @aspect_models.MemNetConfig()",
+    "MemNetConfig.vectors = @embeddings.EmbeddingConfig()",
+]
+
+
 def predicted(gin_file, folder, *params, data=""):
     """What `gin_file` predicts after two steps, and the results."""
-    config = runner.load(gin_file, [*FEW, *params])
+    return predicted_by(runner.load(gin_file, [*FEW, *params]), folder, data)
+
+
+def predicted_by(config, folder, data=""):
     if not (folder / "ckpt-2.index").exists():
         runner.run(config, folder, "train")
     results = runner.run(config, folder, "predict", data=data)
@@ -48,17 +58,22 @@ def test_digits_are_classes_with_probabilities(tmp_path):
     assert keys == sorted(keys)
 
 
+def small_bert(tmp_path, **fields):
+    """Questions for a BERT of one layer; `fields` are those of both kinds of data."""
+    vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
+    return questions.experiment(
+        questions.bert(num_layers=1),
+        {"trainer": {"steps_per_loop": 2, "summary_interval": 2}},
+        train={"max_context": 100, "stride": 50},
+        validation={"max_context": 8, "stride": 4, "global_batch_size": 16},
+        both={"vocab_file": vocab_file, "max_question": 20, **fields},
+    )
+
+
 def test_questions_have_one_answer_each_by_their_ids(tmp_path):
-    rows, results = predicted(
-        "questions_tiny.gin",
-        tmp_path,
-        "validation/QuestionData.max_context = 8",
-        "validation/QuestionData.stride = 4",
-        "validation/QuestionData.global_batch_size = 16",
-    )
-    read = question_data.read(
-        question_data.QuestionData(is_training=False, max_context=8, stride=4)
-    )
+    made = small_bert(tmp_path)
+    rows, results = predicted_by(made, tmp_path / "run")
+    read = question_data.read(made.task.validation_data)
     assert [row["key"] for row in rows] == [each.id for each in read.squad.questions]
     assert results["examples"] == len(read.windows) > results["predictions"] == len(rows)
     for row, question in zip(rows, read.squad.questions, strict=True):
@@ -66,19 +81,15 @@ def test_questions_have_one_answer_each_by_their_ids(tmp_path):
         assert row["answer"] == context[row["start"] : row["end"]] != ""
         assert row["label"] == question.answers[0].text
     with pytest.raises(ConfigError, match="made-up training questions are only for training"):
-        predicted("questions_tiny.gin", tmp_path, data="train")
+        predicted_by(made, tmp_path / "run", "train")
 
 
 def test_a_question_without_an_answer_has_the_probability_of_that(tmp_path):
     asked = [("where ?", [("here", 0)]), ("when ?", None)]
     path = questions.written(tmp_path / "q.json", questions.document(("here it was .", asked)))
-    rows, _ = predicted(
-        "questions_tiny.gin",
-        tmp_path / "run",
-        "validation/QuestionData.unanswerable = True",
-        "train/QuestionData.unanswerable = True",
-        f"validation/QuestionData.input_path = '{path}'",
-    )
+    made = small_bert(tmp_path, unanswerable=True)
+    made.task.validation_data.input_path = path
+    rows, _ = predicted_by(made, tmp_path / "run")
     assert [row["key"] for row in rows] == ["q0", "q1"]
     assert [row["label"] for row in rows] == ["here", ""]
     for row in rows:
@@ -91,6 +102,7 @@ def test_aspects_have_a_polarity_with_all_probabilities(tmp_path):
     path.write_text("The $T$ was stale .\nfood\nnegative\nA $T$ .\nlocal wine\nneutral\n")
     params = [
         *NO_EPOCHS,
+        *MEM_NET,
         f"validation/AspectData.input_path = '{path}'",
         "AspectSentimentConfig.polarities = ('negative', 'neutral', 'positive')",
     ]
