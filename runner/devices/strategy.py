@@ -68,11 +68,7 @@ def build_together(
     Raises:
         RunnerError: they did not.
     """
-    implementation = _IMPLEMENTATIONS.get(runtime.all_reduce_alg or "")
-    if implementation is None:
-        raise ConfigError(
-            f"RuntimeConfig.all_reduce_alg = {runtime.all_reduce_alg!r}: workers have ring and nccl"
-        )
+    implementation = _implementation(runtime)
     os.environ["TF_CONFIG"] = own.tf_config()
     tf_internals.form_within(seconds, workers=own.size)
     try:
@@ -120,19 +116,59 @@ def build(
             return tf.distribute.MirroredStrategy(
                 _logical_cpus(logical_cpus), cross_device_ops=reduction
             )
+        if name == _OF_WORKERS:
+            return _of_one_worker(runtime)
         if name == "tpu":
-            _reach_tpu(runtime.tpu)
+            return _of_tpu(runtime.tpu)
         return distribute_utils.get_distribution_strategy(
             name,
             num_gpus=gpus,
             all_reduce_alg=runtime.all_reduce_alg,
             num_packs=runtime.num_packs,
-            tpu_address=runtime.tpu,
         )
     except ValueError as error:
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
     except tf.errors.NotFoundError as error:
         raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU was found there") from error
+
+
+def _implementation(
+    runtime: config_definitions.RuntimeConfig,
+) -> tf.distribute.experimental.CommunicationImplementation:
+    """How workers add up their gradients."""
+    found = _IMPLEMENTATIONS.get(runtime.all_reduce_alg or "")
+    if found is None:
+        raise ConfigError(
+            f"RuntimeConfig.all_reduce_alg = {runtime.all_reduce_alg!r}: workers have ring and nccl"
+        )
+    return found
+
+
+def _of_one_worker(runtime: config_definitions.RuntimeConfig) -> tf.distribute.Strategy:
+    """One without collectives, which would cost a worker on its own up to half its pace.
+
+    It trains on all GPUs of the machine. On one device the bits are the same.
+    """
+    _implementation(runtime)
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return distribute_utils.get_distribution_strategy(
+        "mirrored" if gpus > 1 else "one_device",
+        num_gpus=gpus,
+        all_reduce_alg="nccl" if runtime.all_reduce_alg == "nccl" else None,  # it has no ring
+        num_packs=runtime.num_packs,
+    )
+
+
+def _of_tpu(address: str | None) -> tf.distribute.Strategy:
+    """That of a TPU which hangs on one machine."""
+    _reach_tpu(address)
+    made = distribute_utils.get_distribution_strategy("tpu", tpu_address=address)
+    if (hosts := made.extended.num_hosts) > 1:
+        raise ConfigError(
+            f"RuntimeConfig.tpu = {address!r} is a pod slice of {hosts} hosts, which is not "
+            "supported: use a TPU of one host"
+        )
+    return made
 
 
 def _reach_tpu(address: str | None) -> None:

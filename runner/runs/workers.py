@@ -105,8 +105,6 @@ def _refuse_given(devices: tf.distribute.Strategy) -> None:
 def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     """The team, once all workers are there and connected."""
     config, seconds = request.config, request.config.run.workers_timeout
-    if request.dry_run:
-        raise ConfigError(f"--dry_run is done by one process, but this is {own}")
     if getattr(config.task, "pruning", None):
         raise ConfigError(f"task.pruning is done by one process, but this is {own}")
     if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import types
 
 import pytest
 import tensorflow as tf
@@ -78,6 +79,51 @@ def test_a_tpu_that_does_not_answer_is_named_soon(address):
             strategy.build(runtime)
     with pytest.raises(ConfigError, match="'tpu' needs the TPU's name or address"):
         strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
+
+
+def test_a_tpu_of_several_hosts_is_refused(monkeypatch):
+    """There is none here: the strategy is a stand-in."""
+    made = types.SimpleNamespace(extended=types.SimpleNamespace(num_hosts=4))
+    monkeypatch.setattr(
+        "official.common.distribute_utils.get_distribution_strategy", lambda *_, **__: made
+    )
+    runtime = cfg.RuntimeConfig(distribution_strategy="tpu", tpu="local")
+    with pytest.raises(ConfigError, match="'local' is a pod slice of 4 hosts, which is not suppor"):
+        strategy.build(runtime)
+
+
+@pytest.mark.parametrize(("gpus", "kind"), [(0, "One"), (1, "One"), (2, "Mirr")])
+def test_one_worker_has_the_strategy_of_a_process_on_its_own(monkeypatch, gpus, kind):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["GPU"] * gpus)
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}')
+    runtime = cfg.RuntimeConfig(distribution_strategy="multi_worker_mirrored")
+    given = []
+
+    class Given:
+        def __init__(self, devices, cross_device_ops=None):
+            given.append((devices, type(cross_device_ops).__name__))
+
+    class One(Given):
+        pass
+
+    class Mirrored(Given):
+        pass
+
+    monkeypatch.setattr(tf.distribute, "OneDeviceStrategy", One)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", Mirrored)
+    for algorithm in (None, "ring", "nccl"):
+        runtime.all_reduce_alg = algorithm
+        assert strategy.name(strategy.build(runtime)).startswith(kind)
+    two = ["device:GPU:0", "device:GPU:1"]
+    expected = {
+        0: [("device:CPU:0", "NoneType")] * 3,
+        1: [("device:GPU:0", "NoneType")] * 3,
+        2: [(two, "NoneType"), (two, "NoneType"), (two, "NcclAllReduce")],
+    }
+    assert given == expected[gpus]
+    runtime.all_reduce_alg = "hierarchical_copy"
+    with pytest.raises(ConfigError, match="workers have ring and nccl"):
+        strategy.build(runtime)
 
 
 def test_all_gpus_of_a_machine_without_any_are_its_cpu():

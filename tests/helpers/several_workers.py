@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 
 from warm import Popen
 
@@ -39,6 +40,14 @@ class Workers:
                     stderr=errors,
                 )
             self.processes.append(process)
+
+    def wait_until(self, done, seconds=240):
+        """Waits for something that happens while all of them run."""
+        end = time.monotonic() + seconds
+        while not done():
+            assert time.monotonic() < end
+            assert all(each.poll() is None for each in self.processes), self.said()
+            time.sleep(0.02)
 
     def wait(self, timeout=300):
         """The exit code of each."""

@@ -1,15 +1,20 @@
 """One run on several workers, each a process of its own."""
 
 import json
-import shutil
 import signal
-import time
 from pathlib import Path
 
 import own_task
 import pytest
 import resumed
-from several_workers import MULTI, Workers
+import tensorflow as tf
+import toy
+from several_workers import DIGITS, MULTI, Workers
+
+from runner import main
+from runner.devices import cluster, team
+from runner.errors import ConfigError
+from runner.runs import build, request
 
 STEPS = 100
 SHORT = (
@@ -28,14 +33,6 @@ SHORT = (
 
 def rows(folder):
     return resumed.rows(folder / "train.jsonl") if (folder / "train.jsonl").exists() else []
-
-
-def wait_for_rows(folder, number, processes):
-    end = time.monotonic() + 240
-    while len(rows(folder)) < number:
-        assert time.monotonic() < end
-        assert all(each.poll() is None for each in processes)
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +63,17 @@ def test_only_the_chief_writes_in_the_folder(once):
 def test_killed_and_stopped_it_ends_with_the_same_bits(once, log):
     folder = once[0].with_name("often")
     with Workers(log, "train_and_eval", folder, *SHORT) as workers:
-        wait_for_rows(folder, 3, workers.processes)
+        workers.wait_until(lambda: len(rows(folder)) >= 3)
         workers.processes[1].kill()
         assert workers.wait() == [1, -signal.SIGKILL]
         assert "worker 1 (localhost:" in workers.said(0)
         assert "has gone; the same command, for all workers, goes on" in workers.said(0)
-    for index in (1, 0):  # a signal to one ends both
+    for reached in ([1], [0, 1]):  # a signal to one ends both
         before = len(rows(folder))
         with Workers(log, "train_and_eval", folder, *SHORT) as workers:
-            wait_for_rows(folder, before + 2, workers.processes)
-            workers.processes[index].send_signal(signal.SIGTERM)
+            workers.wait_until(lambda more=before + 2: len(rows(folder)) >= more)
+            for index in reached:
+                workers.processes[index].send_signal(signal.SIGTERM)
             assert workers.wait() == [143, 143], workers.said(0) + workers.said(1)
             assert "everything is saved" in workers.said(0)
             assert "everything is saved" in workers.said(1)
@@ -85,20 +83,6 @@ def test_killed_and_stopped_it_ends_with_the_same_bits(once, log):
     on_grid = [row for row in rows(folder) if row["step"] % 10 == 0]
     assert on_grid == rows(once[0])
     assert resumed.rows(folder / "history.jsonl") == resumed.rows(once[0] / "history.jsonl")
-
-
-def test_one_worker_goes_on_where_two_have_stopped(once, log):
-    folder = once[0].with_name("alone")
-    folder.mkdir()
-    for path in [once[0] / name for name in ("params.yaml", "run.json", "status.json")]:
-        shutil.copy(path, folder)
-    for path in once[0].glob("ckpt-40.*"):
-        shutil.copy(path, folder)
-    with Workers(log, "train", folder, *SHORT, count=1) as workers:
-        assert workers.wait() == [0], workers.said(0)
-        assert "resumed at step 40" in workers.said(0)
-        results = workers.results()[0]
-    assert abs(results["metrics"]["training_loss"] - rows(once[0])[-1]["training_loss"]) < 0.2
 
 
 def test_all_agree_that_training_has_broken(log, tmp_path):
@@ -131,6 +115,69 @@ def test_two_workers_evaluate_as_they_have_trained(once, log):
         evaluated, _ = workers.results()
     assert evaluated["metrics"] == chief["metrics"]
 
+
+ONE = "names 2 workers, but this is done by one process: leave them out"
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "said"),
+    [
+        ("train", ["--dry_run"], ONE),
+        ("continuous_eval", [], ONE),
+        ("train_and_eval", ["--gin.WeightMeanConfig.last=3"], "a mean of weights is taken by one"),
+        ("eval", ["--checkpoint=mean:20:60"], "a mean of weights is taken by one process, but"),
+        ("train", ["--gin_file=pruned.gin"], "task.pruning is done by one process, but this is wo"),
+    ],
+)
+def test_what_one_process_does_is_refused_to_several(mode, flags, said, tmp_path, capsys):
+    Path("pruned.py").write_text(PRUNED)
+    Path("pruned.gin").write_text(own_task.digits_gin("pruned", "PrunedConfig", 4))
+    folder = tmp_path / "run"
+    given = [*DIGITS, *flags] if "--gin_file=pruned.gin" not in flags else [*flags, DIGITS[1]]
+    workers = ["--worker_hosts=a:1,b:2", "--task_index=1", f"--model_dir={folder}"]
+    assert main.main([f"--mode={mode}", *given, *workers]) == 2
+    assert said in capsys.readouterr().err
+    assert not (folder / "params.yaml").exists()
+
+
+class NamingTask(toy.ToyTask):
+    """Hands the names of examples to the host."""
+
+    def validation_step(self, inputs, model, metrics=None):
+        super().validation_step(inputs, model, metrics)
+        return {"names": tf.strings.as_string(inputs[1])}
+
+    def aggregate_logs(self, state=None, step_outputs=None):
+        return [*(state or []), *step_outputs["names"]]
+
+
+def test_text_for_the_host_is_refused_to_several(tmp_path):
+    """Two replicas of this process stand in for the workers."""
+    cpus = [each.name for each in tf.config.list_logical_devices("CPU")]
+    devices = tf.distribute.MirroredStrategy(cpus, tf.distribute.ReductionToOneDevice())
+    config = toy.experiment()
+    given = request.Given(strategy=devices, task=NamingTask(config.task))
+    asked = request.Request(config, tmp_path, given=given)
+    with team.formed(team.Team(cluster.Cluster(("a:1", "b:1"), 0), devices)):
+        built = build.build_evaluator(asked, tmp_path)
+        with pytest.raises(ConfigError, match=r"NamingTask.* returns text for aggregate_logs"):
+            built.evaluate(tf.constant(-1))
+
+
+PRUNED = """
+import dataclasses
+
+from official.core import task_factory
+from tasks import image_classification
+
+
+@dataclasses.dataclass
+class PrunedConfig(image_classification.ImageClassificationConfig):
+    pruning: str = "half"
+
+
+task_factory.register_task_cls(PrunedConfig)(image_classification.ImageClassificationTask)
+"""
 
 WHOLE = """
 import dataclasses
