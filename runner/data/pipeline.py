@@ -204,6 +204,8 @@ def _distributed(
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
 
     devices = tf.distribute.get_strategy()
+    if strategy.is_one_cpu(devices):  # TensorFlow's iterator for devices takes as long as a step
+        return with_options(tf.distribute.InputContext())
     if _takes_context(task):
         return orbit.utils.make_distributed_dataset(devices, with_options)
     if several:

@@ -198,6 +198,12 @@ def name(strategy: tf.distribute.Strategy) -> str:
     return "no strategy" if kind.startswith("_") else kind
 
 
+def is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether a strategy is `one_device` on a CPU, which computes as a process without one does."""
+    one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    return one and "CPU" in strategy.extended.worker_devices[0]
+
+
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     """The devices that hold a model, and how many GPUs that leaves idle."""
     variable, *_ = strategy.experimental_local_results(model.variables[0])

@@ -138,7 +138,7 @@ def test_decisions_and_scores_are_those_of_one_process_over_two_devices(
     assert rows == resumed.rows(folder / "mirrored" / "history.jsonl")
     trained = resumed.rows(folder / "run" / "train.jsonl")
     assert [row["learning_rate"] for row in trained] == pytest.approx(
-        [0.001 * scale for scale in (1, 1, 0.5, 0.25, 0.125)]
+        [0.1 * scale for scale in (1, 1, 0.5, 0.25, 0.125)]
     )
     assert resumed.state(folder / "run", 50) == resumed.state(folder / "mirrored", 50)
 
