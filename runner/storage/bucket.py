@@ -59,6 +59,8 @@ class Bucket:
             raise ConfigError(f"{where}{urls.shown(url)}: {error}") from error
         if hasattr(self._fs, "retries"):  # S3's driver would repeat what has timed out
             self._fs.retries = 1
+        if loop := getattr(self._fs, "loop", None):  # it logs what it has given up, with tracebacks
+            loop.set_exception_handler(lambda *_: None)
         self._root = root.rstrip("/")
         self._is_local = scheme in ("file", "local")
         self.url = urls.shown(url)

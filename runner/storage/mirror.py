@@ -74,6 +74,7 @@ class Mirror:
         self._skipped: dict[str, None] = {}
         self._waiting: set[str] = set()
         self._failure = ""
+        self._is_away = False  # whether that is because the bucket does not answer
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._beating: Any = heartbeat.beating(
             self._beat,
@@ -129,7 +130,7 @@ class Mirror:
                     done = self._once(last=last)
                     if self._failure:
                         self._note(f"{self._bucket.url} answers again")
-                    pause, self._failure = 0.0, ""
+                    pause, self._failure, self._is_away = 0.0, "", False
                     if done and last:
                         return
                 except LostError:
@@ -207,9 +208,10 @@ class Mirror:
         """Says why copying does not work, once while the reason is the same."""
         known = isinstance(error, OSError)
         said = str(error) if known else f"{self._bucket.url}: {type(error).__name__}: {error}"
-        if said != self._failure:
+        is_away = isinstance(error, BucketError) and not error.is_final
+        if said != self._failure and not (is_away and self._is_away):
             self._note(f"{said}; trying again, and the run goes on")
-        self._failure = said
+        self._failure, self._is_away = said, is_away
 
     def _incomplete(self, timeout: float) -> str:
         state = snapshot.take(self._folder, self._copier.known, self._leaves_out)
