@@ -28,6 +28,8 @@ E = TypeVar("E", bound=cfg.ExperimentConfig)
 
 _MULTITASK = "official.modeling.multitask.configs"
 
+official_internals.evaluate_annotations_once()
+
 
 class Sources(NamedTuple):
     """What sets the values of an experiment; the later of two wins.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,13 @@ def unlock(config: base_config.Config) -> None:
     """Undoes `Config.lock()`, for this section alone."""
     config._locked  # noqa: B018, fails if it is gone
     config._locked = False
+
+
+def evaluate_annotations_once() -> None:
+    """Evaluates a class's annotations once: official does it for each value that is set."""
+    evaluate = base_config.Config._get_annotations.__func__
+    cached: Any = functools.cache(evaluate)
+    base_config.Config._get_annotations = classmethod(cached)
 
 
 def add_optimizer(name: str, config: type[base_config.Config], legacy: type, new: type) -> None:

@@ -5,6 +5,7 @@ Where a new version lacks something, a test here fails and names it.
 
 import argparse
 import atexit
+import dataclasses
 import importlib
 import linecache
 import random
@@ -392,6 +393,20 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
+def annotations_of_official(tmp_path):
+    before = vars(base_config.Config)["_get_annotations"]
+    official_internals.evaluate_annotations_once()
+    fields = [("inner", cfg.DataConfig, dataclasses.field(default_factory=cfg.DataConfig))]
+    section = dataclasses.make_dataclass("Section", fields, bases=(base_config.Config,))
+    try:
+        assert section({"inner": {"seed": 1}}).inner.seed == 1
+        section.__annotations__["inner"] = int
+        found = section({"inner": {"seed": 2}}).inner
+        assert isinstance(found, cfg.DataConfig), "_get_annotations does not say the types"
+    finally:
+        base_config.Config._get_annotations = before
+
+
 def optimizers_of_official(tmp_path):
     kinds = optimization.OptimizerConfig()
     assert kinds.type is None
@@ -572,6 +587,7 @@ NAMES = [
     (registries, task_factory, "_REGISTERED_TASK_CLS"),
     (sections, base_config.Config, "_restrictions"),
     (sections, base_config.Config, "_locked"),
+    (annotations_of_official, base_config.Config, "_get_annotations"),
     (flags, argparse.ArgumentParser, "_actions"),
     (exit_functions, atexit, "_run_exitfuncs"),
 ]

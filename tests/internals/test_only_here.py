@@ -44,34 +44,38 @@ def of_self(node):
     return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
 
 
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
-OWN = {path: set(own_names(tree)) for path, tree in TREES.items()}
-OURS = set().union(*OWN.values())
+@pytest.fixture(scope="module")
+def trees():
+    return {path: ast.parse(path.read_text()) for path in FILES}
 
 
-def own_of_others(path):
-    return set().union(*(names for other, names in OWN.items() if other != path))
+@pytest.fixture(scope="module")
+def own(trees):
+    """The own names of each file."""
+    return {path: set(own_names(tree)) for path, tree in trees.items()}
 
 
-def is_others(path, value, name):
+def is_others(path, value, name, own):
     """Whether `value.name` is private, and not a name that our own classes have."""
     if not is_private(name):
         return False
     if ast.unparse(value) == "super()":
-        return name not in own_of_others(path)
-    return name not in (OURS if ast.unparse(value) in ("self", "cls") else OWN[path])
+        return not any(name in names for other, names in own.items() if other != path)
+    if ast.unparse(value) in ("self", "cls"):
+        return not any(name in names for names in own.values())
+    return name not in own[path]
 
 
-def uses(path):
+def uses(path, tree, own):
     """What a file uses of others' private names, with its lines."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 bad = any(is_private_module(alias.name) for alias in names)
             case ast.ImportFrom(module=str(module), names=names):
                 bad = any(is_private_module(f"{module}.{alias.name}") for alias in names)
             case ast.Attribute(value=value, attr=name):
-                bad = is_others(path, value, name)
+                bad = is_others(path, value, name, own)
             case (
                 ast.Call(
                     func=ast.Name("getattr" | "setattr" | "hasattr" | "delattr"),
@@ -88,8 +92,12 @@ def uses(path):
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-def test_a_private_name_of_another_library_is_used_through_internals():
-    assert not [f"{path.relative_to(ROOT)}:{use}" for path in FILES for use in uses(path)]
+def test_a_private_name_of_another_library_is_used_through_internals(trees, own):
+    assert not [
+        f"{path.relative_to(ROOT)}:{use}"
+        for path, tree in trees.items()
+        for use in uses(path, tree, own)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,11 +114,6 @@ def test_a_private_name_of_another_library_is_used_through_internals():
         "class A(Base):\n    def _decayed_lr(self):\n        return super()._decayed_lr()",
     ],
 )
-def test_a_use_elsewhere_is_seen(line):
-    path = Path("new.py")
-    TREES[path] = ast.parse(line)
-    OWN[path] = set(own_names(TREES[path]))
-    try:
-        assert list(uses(path))
-    finally:
-        del TREES[path], OWN[path]
+def test_a_use_elsewhere_is_seen(line, own):
+    path, tree = Path("new.py"), ast.parse(line)
+    assert list(uses(path, tree, {**own, path: set(own_names(tree))}))
