@@ -265,7 +265,9 @@ def test_sigterm_ends_it_and_the_next_start_predicts_only_what_is_missing(runs, 
 
 
 def test_question_answering_has_a_temperature_for_starts_and_ends(tmp_path, ensemble):
-    made = questions.experiment(questions.match_lstm())
+    vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
+    data = {"vocab_file": vocab_file, "max_context": 100, "stride": 50, "max_question": 20}
+    made = questions.experiment(questions.bert(num_layers=1), both=data)
     runner.run(made, tmp_path / "one", "train_and_eval")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     _, results, _ = ensemble(f"--runs={tmp_path / 'one'},{tmp_path / 'two'}")

@@ -86,7 +86,10 @@ def table(path):
 
 # MLflow
 
-mlflow = pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+
+def imported():
+    """The library, which takes long to import."""
+    return pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
 
 
 class Gate:
@@ -135,7 +138,7 @@ class Gate:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The port of MLflow's own server over SQLite."""
-    pytest.importorskip("flask", reason="MLflow's server needs it")
+    imported(), pytest.importorskip("flask", reason="MLflow's server needs it")
     folder, number = tmp_path_factory.mktemp("mlflow"), port()
     command = [sys.executable, "-m", "mlflow", "server", f"--port={number}", "--workers=1"]
     command += [f"--backend-store-uri=sqlite:///{folder}/mlflow.db"]
@@ -168,7 +171,7 @@ def client(server, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", f"{time.time()}")
-    return mlflow.MlflowClient(uri)
+    return imported().MlflowClient(uri)
 
 
 def runs(client):
@@ -245,6 +248,7 @@ def test_a_server_that_dies_gets_the_rest_later_and_nothing_twice(
 
 
 def test_training_does_not_mind_a_server_that_is_dead(tmp_path, monkeypatch):
+    imported()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port()}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     folder = tmp_path / "run"

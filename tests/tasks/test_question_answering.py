@@ -173,7 +173,8 @@ def test_a_question_without_answers_trains_nothing_and_is_not_scored(tmp_path, c
     data, size, said = messages(tmp_path, capsys, (IN_LUND, [nobody, anna]), is_training=False)
     assert size == 2
     assert "1 question without an answer: not scored" in said
-    asked = questions.Asked(questions.experiment(questions.match_lstm()), tmp_path)
+    made = questions.experiment(questions.bert(num_layers=1), both=piece_fields(tmp_path))
+    asked = questions.Asked(made, tmp_path)
     metrics, predictions = asked(input_path=data.input_path)
     assert set(predictions) == {"q0", "q1"}
     expected = squad_score.score(predictions["q1"], ["Anna met Bo in Lund."])
