@@ -145,7 +145,7 @@ def _implementation(
 
 
 def _of_one_worker(runtime: config_definitions.RuntimeConfig) -> tf.distribute.Strategy:
-    """One without collectives, which would cost a worker on its own up to half its pace.
+    """One without collectives, which a worker on its own does not need.
 
     It trains on all GPUs of the machine. On one device the bits are the same.
     """

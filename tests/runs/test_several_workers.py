@@ -68,12 +68,11 @@ def test_killed_and_stopped_it_ends_with_the_same_bits(once, log):
         assert workers.wait() == [1, -signal.SIGKILL]
         assert "worker 1 (localhost:" in workers.said(0)
         assert "has gone; the same command, for all workers, goes on" in workers.said(0)
-    for reached in ([1], [0]):  # a signal to one ends both
+    for index in (1, 0):  # a signal to one ends both
         before = len(rows(folder))
         with Workers(log, "train_and_eval", folder, *SHORT) as workers:
             workers.wait_until(lambda more=before + 2: len(rows(folder)) >= more)
-            for index in reached:
-                workers.processes[index].send_signal(signal.SIGTERM)
+            workers.processes[index].send_signal(signal.SIGTERM)
             assert workers.wait() == [143, 143], workers.said(0) + workers.said(1)
             assert "everything is saved" in workers.said(0)
             assert "everything is saved" in workers.said(1)
