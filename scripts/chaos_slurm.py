@@ -129,16 +129,17 @@ def study_as_array(slurm: Slurm) -> list[str]:
 
 def evaluator_beside(slurm: Slurm) -> list[str]:
     """Training and an evaluator as two jobs, both preempted: what is wrong."""
-    job, run = slurm.launch("run", "--mode=train", *SHORT)
-    beside, _ = slurm.launch("run", "--mode=continuous_eval", *SHORT)
+    steps = "--gin.TrainerConfig.train_steps=6000"
+    job, run = slurm.launch("run", "--mode=train", *SHORT, steps)
+    beside, _ = slurm.launch("run", "--mode=continuous_eval", *SHORT, steps)
     slurm.wait(lambda: (layout.evaluator(run, "continuous") / layout.HISTORY).exists())
     for each in (job, beside):
         subprocess.run([*TERM, each], check=True)
     slurm.end(job, beside)
     rows = files.read_json_lines(layout.evaluator(run, "continuous") / layout.HISTORY)
-    steps = [row["step"] for row in rows if "metrics" in row]
-    print(f"training: {status.read(run).state}; evaluated at steps {steps}")
-    return [] if steps and steps[-1] == 1500 and steps == sorted(set(steps)) else [f"{steps}"]
+    done = [row["step"] for row in rows if "metrics" in row]
+    print(f"training: {status.read(run).state}; evaluated at steps {done}")
+    return [] if done and done[-1] == 6000 and done == sorted(set(done)) else [f"{done}"]
 
 
 def out_of_time(slurm: Slurm) -> list[str]:
