@@ -129,7 +129,7 @@ def study_as_array(slurm: Slurm) -> list[str]:
 
 def evaluator_beside(slurm: Slurm) -> list[str]:
     """Training and an evaluator as two jobs, both preempted: what is wrong."""
-    steps = "--gin.TrainerConfig.train_steps=6000"
+    steps = "--gin.TrainerConfig.train_steps=30000"
     job, run = slurm.launch("run", "--mode=train", *SHORT, steps)
     beside, _ = slurm.launch("run", "--mode=continuous_eval", *SHORT, steps)
     slurm.wait(lambda: (layout.evaluator(run, "continuous") / layout.HISTORY).exists())
@@ -139,7 +139,7 @@ def evaluator_beside(slurm: Slurm) -> list[str]:
     rows = files.read_json_lines(layout.evaluator(run, "continuous") / layout.HISTORY)
     done = [row["step"] for row in rows if "metrics" in row]
     print(f"training: {status.read(run).state}; evaluated at steps {done}")
-    return [] if done and done[-1] == 6000 and done == sorted(set(done)) else [f"{done}"]
+    return [] if done and done[-1] == 30000 and done == sorted(set(done)) else [f"{done}"]
 
 
 def out_of_time(slurm: Slurm) -> list[str]:
