@@ -46,6 +46,51 @@ class Attend(tf_keras.layers.Layer):
         return tf.matmul(softmax(scores, mask), other if values is None else values)
 
 
+class SelfAttention(tf_keras.layers.Layer):
+    """Attention of a text's tokens to each other, with several heads.
+
+    Vaswani et al., "Attention is all you need", 2017, section 3.2.2. It is Keras's
+    MultiHeadAttention, with the same names of weights, but without a transposition of all pairs of
+    tokens: on a CPU twice as fast.
+
+    Args:
+        heads: how many.
+        units: the size of a token; `heads` divide it among them.
+        name: the layer's name.
+    """
+
+    def __init__(self, heads: int, units: int, *, name: str) -> None:
+        super().__init__(name=name)
+
+        def projected(name: str) -> tf_keras.layers.Layer:
+            shape = (None, heads, units // heads)
+            return tf_keras.layers.EinsumDense("btf,fhs->bths", shape, bias_axes="hs", name=name)
+
+        self._query_dense, self._key_dense, self._value_dense = map(
+            projected, ("query", "key", "value")
+        )
+        self._output_dense = tf_keras.layers.EinsumDense(
+            "bths,hsf->btf", (None, units), bias_axes="f", name="attention_output"
+        )
+        self._scale = (units // heads) ** -0.5
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """[batch, tokens, units] of the same, attending where the mask [batch, tokens] is true."""
+
+        def heads(project: tf_keras.layers.Layer) -> tf.Tensor:
+            return tf.transpose(project(x), [0, 2, 1, 3])
+
+        def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+            scores = tf.matmul(query * self._scale, key, transpose_b=True)
+            weights = tf.nn.softmax(masked(scores, mask[:, tf.newaxis, tf.newaxis]))
+            return tf.matmul(tf.cast(weights, x.dtype), value)
+
+        if training:  # recompute each head's weights of all pairs of tokens, don't keep them
+            attend = tf.recompute_grad(attend)
+        found = attend(*map(heads, (self._query_dense, self._key_dense, self._value_dense)))
+        return self._output_dense(tf.transpose(found, [0, 2, 1, 3]))
+
+
 class Trilinear(tf_keras.layers.Layer):
     """The similarity of each pair of tokens: a learned linear function of [x; y; x * y].
 

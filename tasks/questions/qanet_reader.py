@@ -86,7 +86,7 @@ class Block(tf_keras.layers.Layer):
             layers.SeparableConv1D(units, width, padding="same", activation="relu")
             for _ in range(convolutions)
         ]
-        self._attend = layers.MultiHeadAttention(config.heads, units // config.heads)
+        self._attend = attention.SelfAttention(config.heads, units, name="attend")
         self._feed = [layers.Dense(units, "relu"), layers.Dense(units)]
         self._normalize = [layers.LayerNormalization() for _ in range(convolutions + 2)]
         self._drop = layers.Dropout(config.dropout)
@@ -96,7 +96,7 @@ class Block(tf_keras.layers.Layer):
         inside = tf.cast(mask, x.dtype)[..., tf.newaxis]
         steps: list[Callable[[tf.Tensor], tf.Tensor]] = [
             *self._convolve,
-            lambda x: self._attend(x, x, attention_mask=mask[:, tf.newaxis]),
+            lambda x: self._attend(x, mask),
             lambda x: self._feed[1](self._feed[0](x)),
         ]
         x = (x + tf.cast(self._place(x), x.dtype)) * inside

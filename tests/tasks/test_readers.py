@@ -86,7 +86,8 @@ def test_half_precision_gives_float32_logits_close_to_those_of_whole(made, dtype
     half.set_weights(whole.get_weights())
     logits = half(batch)
     assert logits.dtype == tf.float32
-    np.testing.assert_allclose(logits, whole(batch), rtol=0.05, atol=0.05)
+    atol = {"mixed_float16": 0.05, "mixed_bfloat16": 0.25}[dtype]
+    np.testing.assert_allclose(logits, whole(batch), rtol=0.05, atol=atol)
 
 
 def single(batch):
