@@ -13,7 +13,7 @@ from runner.core import console
 from runner.errors import ConfigError
 from runner.storage import data_copies
 from tasks.files import fetching
-from tasks.questions import made_up_questions, question_tokens, question_windows, squad
+from tasks.questions import made_up_questions, question_tokens, question_windows, squad, squad_score
 
 _MADE_UP = {True: (3000, 1), False: (150, 2)}  # is_training: count and seed
 
@@ -189,7 +189,8 @@ def _read(source: _Source) -> Questions:
         data = data._replace(articles=list(range(len(data.contexts))))
     if source.side:
         data = _of_side(data, source.side)
-    placed = squad.place(data, source.wrong_offsets, name)
+    learned = data.to_learn() if source.unanswerable else data
+    placed = squad.place(learned, source.wrong_offsets, name)
     tokens = question_tokens.tokenize(
         data,
         files=[_local(source.input_path)] if source.input_path else [],
@@ -208,7 +209,9 @@ def _read(source: _Source) -> Questions:
     )
     if source.is_training:
         windows = windows.only(windows.start != question_windows.UNKNOWN)
-    _report(name, placed, _without(data, windows, source, placed.skipped))
+    _report(
+        name, placed, _without(data, windows, source, placed.skipped), _contradicting(data, source)
+    )
     return Questions(name, data, tokens, windows)
 
 
@@ -236,16 +239,26 @@ def _without(
     return missing, fate
 
 
+def _contradicting(data: squad.Squad, source: _Source) -> tuple[int, str]:
+    """The number of questions that are marked as unanswerable, but have answers; what follows."""
+    count = sum(
+        question.impossible and any(squad_score.normalize(text) for text, _ in question.answers)
+        for question in data.questions
+    )
+    fate = "learned as unanswerable" if source.is_training else "scored by them"
+    return count * source.unanswerable, f"marked as unanswerable, with answers: {fate}"
+
+
 def is_scored(question: squad.Question, unanswerable: bool) -> bool:
     """Whether a prediction can be right or wrong."""
     return bool(question.answers) or unanswerable
 
 
-def _report(name: str, placed: squad.Placed, without: tuple[int, str]) -> None:
+def _report(name: str, placed: squad.Placed, *questions: tuple[int, str]) -> None:
     counts = (
         (placed.mended, "answer", "not where the file says: found elsewhere"),
         (placed.skipped, "answer", "not where the file says: skipped"),
-        (without[0], "question", without[1]),
+        *((count, "question", why) for count, why in questions),
     )
     parts = [f"{count} {what}{'s' * (count > 1)} {why}" for count, what, why in counts if count]
     if parts:

@@ -28,8 +28,9 @@ class Question(NamedTuple):
         id: the key of its prediction.
         text: the question itself.
         context: the index of its context.
-        answers: the right ones; empty if none was given, or `impossible`.
-        impossible: whether it is marked as unanswerable (version 2).
+        answers: the right ones; empty if none was given.
+        impossible: whether it is marked as unanswerable (version 2). SQuAD's script does not read
+            that: it scores by the answers.
     """
 
     id: str
@@ -65,6 +66,14 @@ class Squad(NamedTuple):
             ],
             [self.articles[number] for number in kept],
         )
+
+    def to_learn(self) -> "Squad":
+        """The same, without the answers that a file has to questions marked as unanswerable."""
+        learned = [
+            question._replace(answers=()) if question.impossible else question
+            for question in self.questions
+        ]
+        return self._replace(questions=learned)
 
 
 class Placed(NamedTuple):
@@ -159,17 +168,18 @@ def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
 
 
 def _question(item: Any, context: int, where: str) -> Question:
-    impossible = bool(item.get("is_impossible")) if isinstance(item, dict) else False
-    answers = () if impossible or "answers" not in item else _each(item, "answers", where)
+    identity = _get(item, "id", str, where)
+    given = item.get("answers") is not None
+    answers = _each(item, "answers", where) if given else ()
     return Question(
-        id=_get(item, "id", str, where),
+        id=identity,
         text=_get(item, "question", str, where),
         context=context,
         answers=tuple(
             Answer(_get(answer, "text", str, place), _get(answer, "answer_start", int, place))
             for answer, place in answers
         ),
-        impossible=impossible,
+        impossible=bool(item.get("is_impossible")),
     )
 
 

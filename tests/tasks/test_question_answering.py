@@ -220,10 +220,32 @@ def test_where_there_may_be_no_answer_windows_without_it_say_so(tmp_path, capsys
     assert windows.start.tolist() == [2, 0, 0, 0]
 
 
+def test_answers_to_what_is_marked_as_impossible_are_scored_but_not_learned(
+    asked, tmp_path, capsys, monkeypatch
+):
+    """As by SQuAD's script for version 2, which does not read the mark."""
+    context = "Anna met Bo."
+    document = questions.document(
+        (context, [("Who?", [("Anna", 0)]), ("Where?", [("", -1)]), ("When?", None)])
+    )
+    for item in document["data"][0]["paragraphs"][0]["qas"]:
+        item["is_impossible"] = True
+    fields = {"input_path": questions.written(tmp_path / "v2.json", document)}
+    fields |= {"unanswerable": True, "wrong_offsets": "refuse"}
+    said = "1 question marked as unanswerable, with answers: "
+    assert question_data.read(questions.data(True, **fields)).windows.start.tolist() == [0, 0, 0]
+    assert f"v2.json: {said}learned as unanswerable\n" in capsys.readouterr().err
+    monkeypatch.setattr(asked.task.task_config, "no_answer_threshold", -1e6)
+    metrics, predictions = asked(**fields)
+    assert list(predictions.values()) == [""] * 3
+    assert metrics["exact_match"] == pytest.approx(200 / 3)
+    assert f"{said}scored by them\n" in capsys.readouterr().err
+
+
 def test_the_threshold_decides_whether_an_answer_is_given(asked, tmp_path, monkeypatch):
     made_up = made_up_questions.document(30, seed=6)
     for paragraph in made_up["data"][0]["paragraphs"]:
-        paragraph["qas"][0].update(is_impossible=True)
+        paragraph["qas"][0].update(is_impossible=True, answers=[])
     path = questions.written(tmp_path / "v2.json", made_up)
     for threshold, given in ((-1e6, False), (1e6, True)):
         monkeypatch.setattr(asked.task.task_config, "no_answer_threshold", threshold)

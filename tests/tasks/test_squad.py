@@ -29,10 +29,18 @@ def test_a_file_holds_contexts_and_questions(tmp_path):
     assert read.questions == [squad.Question("1", "Who?", 0, (("Bo", 9),), False)]
 
 
-def test_an_impossible_question_has_no_answers():
-    data = document(is_impossible=True, plausible_answers=[answer("Bo", 9)])
-    assert squad.parse(data, "x").questions[0].impossible
-    assert squad.parse(data, "x").questions[0].answers == ()
+@pytest.mark.parametrize("answers", [[], None])
+def test_plausible_answers_to_an_impossible_question_are_none(answers):
+    fields = {"is_impossible": True, "plausible_answers": [answer("Bo", 9)], "answers": answers}
+    assert squad.parse(document(**fields), "x").questions[0] == ("1", "Who?", 0, (), True)
+
+
+def test_answers_to_an_impossible_question_are_kept_but_not_learned():
+    read = squad.parse(document(answer("Bo", 9), is_impossible=True), "x")
+    assert read.questions[0].answers == (("Bo", 9),)
+    assert squad.place(read.to_learn(), "refuse", "x").spans == [None]
+    possible = squad.parse(document(answer("Bo", 9)), "x")
+    assert possible.to_learn() == possible
 
 
 def test_a_question_may_come_without_answers():
