@@ -1,13 +1,14 @@
 """Exports an experiment as a self-contained gin file: `config.gin`."""
 
+import collections
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from official.modeling.hyperparams import base_config
 
-from runner.configuration import gin_parser
+from runner.configuration import gin_parser, sections
 
 _HEADER = """\
 # Generated from the resolved configuration. It builds the same experiment without any other file:
@@ -25,7 +26,7 @@ def write(experiment: base_config.Config, imports: Iterable[str] = ()) -> str:
     Raises:
         ValueError: it contains what gin cannot express: NaN, or a class that cannot be imported.
     """
-    writer = _Writer()
+    writer = _Writer(collections.Counter(type(each) for _, each in sections.walk(experiment)))
     lines = list(writer.section(experiment, ""))
     modules = sorted({*imports, *writer.modules})
     head = ["from __gin__ import dynamic_registration", *(f"import {each}" for each in modules)]
@@ -42,8 +43,16 @@ class _Reference(str):
 
 
 class _Writer:
-    def __init__(self) -> None:
+    """Writes sections.
+
+    Args:
+        kinds: How many sections there are of each class. Those of a class with one need no scope,
+            so that a flag such as `--gin.TrainerConfig.train_steps=100` changes it.
+    """
+
+    def __init__(self, kinds: Mapping[type, int]) -> None:
         self.modules: set[str] = set()
+        self._kinds = kinds
         self._scopes: set[str] = set()
 
     def section(self, section: base_config.Config, scope: str) -> Iterator[str]:
@@ -66,9 +75,9 @@ class _Writer:
         if isinstance(value, base_config.Config):
             if not dataclasses.fields(value):  # free of form
                 return value.as_dict()
-            own = self._scope(scope)
+            own = "" if self._kinds[type(value)] == 1 else self._scope(scope)
             below.append((value, own))
-            return _Reference(f"@{own}/{self._name(type(value))}()")
+            return _Reference(f"@{own}{'/' * bool(own)}{self._name(type(value))}()")
         if isinstance(value, (list, tuple)):
             return type(value)(self._value(v, f"{scope}_{n}", below) for n, v in enumerate(value))
         return value

@@ -45,6 +45,14 @@ def test_sections_in_lists_and_of_one_class_keep_their_own_values(tmp_path):
     assert made.as_dict() == experiment.as_dict()
 
 
+def test_a_section_of_its_own_kind_is_changed_by_its_name(tmp_path):
+    path = tmp_path / "config.gin"
+    path.write_text(gin_export.write(runner.load("digits.gin")))
+    params = ["EvaluatorConfig.min_seconds = 2.0", "TrainerConfig.train_steps = 7"]
+    made = runner.load(path, [*params, "RunConfig.seed = 5"])
+    assert (made.run.evaluator.min_seconds, made.trainer.train_steps, made.run.seed) == (2.0, 7, 5)
+
+
 def test_every_registered_experiment_of_official_can_be_written(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'resnet_imagenet'"):
         registry.experiment("resnet_imagnet")
