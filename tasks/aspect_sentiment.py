@@ -1,5 +1,6 @@
 """Aspect sentiment: the polarity of a sentence towards one of the things it mentions."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from official.core import config_definitions as cfg
 from official.modeling import tf_utils
 
 from runner import inputs
+from runner.core import console
 from runner.errors import ConfigError
 from tasks.aspects import (
     aspect_data,
@@ -83,6 +85,10 @@ class AspectSentimentTask(base_task.Task):
         if train.paths == validation.paths:  # the same classes however the source is divided
             examples = examples + self._examples(config.validation_data)
         names = tuple(config.polarities) or aspect_data.polarities(examples)
+        if train.paths and not config.polarities:
+            counts = collections.Counter(example.polarity for example in examples)
+            shown = (f"{name} {counts[name]:,}" for name in names)
+            console.say(f"polarities of {train}: {', '.join(shown)}")
         if len(names) < 2:
             raise ConfigError(
                 f"{train}: the only polarity is {names[0]!r}"
@@ -95,7 +101,9 @@ class AspectSentimentTask(base_task.Task):
         """Converts strings to the model's features."""
         config = self.task_config
         examples = self._examples(config.train_data) + self._examples(config.validation_data)
-        examples += [each for path in config.vocabulary_paths for each in three_lines.read(path)]
+        bad = config.train_data.bad_examples
+        for path in config.vocabulary_paths:
+            examples += three_lines.read(path, bad=bad)
         texts = (part for example in examples for part in example[:3])
         return aspect_models.build_reader(config.model, config.window, texts)
 

@@ -39,6 +39,8 @@ class AspectData(inputs.FoldedData):
             out, as PyABSA does; 'refuse' stops.
         bad_examples: what to do with lines that make no example: 'skip' leaves them out and says
             how many they are, 'refuse' stops and names them all.
+        polarities: the only ones that examples may have; any other makes a bad example. Empty: the
+            training data may have any.
         cache_folder: a folder in which the sentences' words or pieces are cached; empty: none.
     """
 
@@ -49,6 +51,7 @@ class AspectData(inputs.FoldedData):
     held_out: float = 0.2
     repeated_marks: str = "first"
     bad_examples: str = "skip"
+    polarities: tuple[str, ...] = ()
     cache_folder: str = ""
 
     def once(self) -> "AspectData":
@@ -80,6 +83,7 @@ class Source(NamedTuple):
     side: inputs.Fold | None = None
     repeated_marks: str = "first"
     bad_examples: str = "skip"
+    polarities: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "the made-up examples"
@@ -125,23 +129,21 @@ def source_of(config: AspectData) -> Source:
     own_split = "train" if config.is_training else "validation"
     side = config.side()
     split = "all" if side else config.split or ("all" if paths else own_split)
-    return Source(paths, split, config.held_out, side, config.repeated_marks, config.bad_examples)
+    marks, bad, known = config.repeated_marks, config.bad_examples, tuple(config.polarities)
+    return Source(paths, split, config.held_out, side, marks, bad, known)
 
 
 def read(source: Source) -> list[Example]:
     """Reads the source and keeps the configured split.
 
     Raises:
-        ConfigError: as `three_lines.read` does.
+        ConfigError: as `three_lines.read` does; also if the split is empty.
     """
     if source.paths:
-        examples = [
-            example
-            for path in source.paths
-            for example in three_lines.read(
-                path, repeated=source.repeated_marks, bad=source.bad_examples
-            )
-        ]
+        rules = {"repeated": source.repeated_marks, "bad": source.bad_examples}
+        examples = []
+        for path in source.paths:
+            examples += three_lines.read(path, **rules, polarities=source.polarities)
     else:
         examples = made_up_opinions.examples()
     if source.side:
@@ -151,8 +153,14 @@ def read(source: Source) -> list[Example]:
         return [examples[number] for number in index]
     if source.split == "all":
         return examples
-    held_out = _pick([example.sentence for example in examples], source.held_out)
+    sentences = list(dict.fromkeys(example.sentence for example in examples))
+    held_out = _pick(sentences, source.held_out)
     wanted = source.split == "validation"
+    if len(held_out) == (0 if wanted else len(sentences)):
+        raise ConfigError(
+            f"{source}: with so few sentences ({len(sentences):,}), AspectData.held_out="
+            f"{source.held_out} leaves none for split={source.split!r}"
+        )
     return [example for example in examples if (example.sentence in held_out) == wanted]
 
 
@@ -175,14 +183,15 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
         found = (f"{text.some(places)}: {name!r}" for name, places in sorted(unknown.items()))
         raise ConfigError(
             f"unknown polarities: {'; '.join(found)}; expected one of {', '.join(classes)} "
-            "(AspectSentimentConfig.polarities, by default those of the training data)"
+            "(AspectSentimentConfig.polarities, by default those of the training data; "
+            "AspectData.polarities leaves out examples with others)"
         )
     return np.array([classes.index(example.polarity) for example in examples], np.int32)
 
 
 def _pick(sentences: Sequence[str], share: float) -> set[str]:
-    """The sentences that are held out."""
-    different = np.array(list(dict.fromkeys(sentences)), object)
+    """The sentences that are held out, of different ones."""
+    different = np.array(sentences, object)
     # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(different)), kind="stable")
     return set(different[order[: round(share * len(different))]])

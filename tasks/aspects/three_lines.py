@@ -11,6 +11,7 @@ the aspect that the polarity is about, as ABSA-PyTorch has it, and the others re
 (PyABSA leaves such sentences out when it trains.)
 """
 
+import codecs
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
@@ -68,13 +69,16 @@ class _Parsed(NamedTuple):
     bad: dict[str, list[int]]
 
 
-def read(path: str, *, repeated: str = "first", bad: str = "skip") -> list[Example]:
+def read(
+    path: str, *, repeated: str = "first", bad: str = "skip", polarities: Sequence[str] = ()
+) -> list[Example]:
     """The examples of a file. What is skipped is reported on stderr, once.
 
     Args:
         path: the file.
         repeated: what to do with sentences in which the mark is repeated: one of `REPEATED`.
         bad: what to do with lines that are no example: one of `BAD`.
+        polarities: with any other, lines are no example; empty: any will do.
 
     Raises:
         ConfigError: there is no such file, no example in it, or one that is refused; the message
@@ -83,13 +87,15 @@ def read(path: str, *, repeated: str = "first", bad: str = "skip") -> list[Examp
     file = data_copies.local(path, "AspectData.input_path")
     if not file.is_file():
         raise ConfigError(f"AspectData.input_path: there is no file {path}")
-    return list(_read(path, repeated, bad, file.stat().st_mtime_ns))
+    return list(_read(path, repeated, bad, tuple(polarities), file.stat().st_mtime_ns))
 
 
 @functools.lru_cache(maxsize=16)
-def _read(path: str, repeated: str, bad: str, changed: int) -> tuple[Example, ...]:
+def _read(
+    path: str, repeated: str, bad: str, polarities: tuple[str, ...], changed: int
+) -> tuple[Example, ...]:
     del changed  # a changed file is read again
-    parsed = _parse(path)
+    parsed = _parse(path, polarities)
     marks = {_REPEATED: parsed.repeated} if parsed.repeated else {}
     refused = {**(parsed.bad if bad == "refuse" else {}), **(marks if repeated == "refuse" else {})}
     if refused:
@@ -112,7 +118,7 @@ def _read(path: str, repeated: str, bad: str, changed: int) -> tuple[Example, ..
     return examples
 
 
-def _parse(path: str) -> _Parsed:
+def _parse(path: str, polarities: Sequence[str]) -> _Parsed:
     """Takes a file apart; after lines that are no example it goes on at the next mark."""
     lines = _lines(data_copies.local(path, "AspectData.input_path"))
     parsed = _Parsed([], [], {})
@@ -124,7 +130,7 @@ def _parse(path: str) -> _Parsed:
         if sentence == "":
             at = number  # blank lines between examples
             continue
-        if problem := _problem(sentence, own):
+        if problem := _problem(sentence, own, polarities):
             parsed.bad.setdefault(problem, []).append(number)
             continue
         assert sentence
@@ -139,7 +145,7 @@ def _parse(path: str) -> _Parsed:
     return parsed
 
 
-def _problem(sentence: str | None, own: Sequence[str | None]) -> str:
+def _problem(sentence: str | None, own: Sequence[str | None], polarities: Sequence[str]) -> str:
     """Why a sentence and the lines after it are no example; empty if they are one."""
     if sentence is None or None in own:
         return "bytes that are not UTF-8"
@@ -148,13 +154,22 @@ def _problem(sentence: str | None, own: Sequence[str | None]) -> str:
     for line, what in itertools.zip_longest(own, ("aspect", "polarity")):
         if not line:
             return f"no {what} after the sentence"
-    return f"the polarity {_UNLABELLED}, which is none" if own[1] == _UNLABELLED else ""
+    if own[1] == _UNLABELLED:
+        return f"the polarity {_UNLABELLED}, which is none"
+    return f"the polarity {own[1]!r}" if polarities and own[1] not in polarities else ""
 
 
 def _lines(path: Path) -> list[str | None]:
-    """The lines of a file, without blanks around them; None for those that are not UTF-8."""
+    """The lines of a file, without blanks around them; None for those that are not UTF-8.
+
+    Raises:
+        ConfigError: it is UTF-16, as some editors on Windows write it.
+    """
     lines: list[str | None] = []
-    for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError(f"{path} is UTF-16; save it as UTF-8")
+    for line in content.removeprefix(codecs.BOM_UTF8).split(b"\n"):
         try:
             lines.append(line.decode().strip())
         except UnicodeDecodeError:

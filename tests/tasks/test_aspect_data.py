@@ -120,6 +120,28 @@ def test_of_what_makes_no_example_all_lines_are_named_and_the_rest_is_read(write
         assert lines in str(refused.value)
 
 
+def test_only_the_given_polarities_count_and_others_are_named_with_all_that_is_bad(write, capsys):
+    path = write(FOOD + "So $T$\nfood\nconflict\n" + SERVICE + "Bad $T$\nfood\n")
+    known = ("Negative", "Positive")
+    assert [each.polarity for each in read(path, polarities=known)] == ["Positive", "Negative"]
+    assert "1 with the polarity 'conflict' (line 4)" in capsys.readouterr().err
+    with pytest.raises(
+        ConfigError, match=r"2 bad examples refused(.|\n)*'conflict' \(line 4\)(.|\n)*\(line 10\)"
+    ):
+        read(path, polarities=known, bad_examples="refuse")
+
+
+def test_a_file_of_windows_in_utf_16_is_refused(write):
+    with pytest.raises(ConfigError, match=r"x\.seg is UTF-16; save it as UTF-8"):
+        read(write(FOOD.encode("utf-16")))
+
+
+def test_a_split_without_a_sentence_is_refused(write):
+    path = write(FOOD + SERVICE)
+    with pytest.raises(ConfigError, match=r"\(1\), .*held_out=0.1 leaves none for split="):
+        read(path, split="validation", held_out=0.1)
+
+
 @pytest.mark.parametrize("content", ["\n\n", "Bad $T$\nfood\n", "no\nmark\n"])
 def test_a_file_without_an_example_is_refused(write, content):
     with pytest.raises(ConfigError, match=r"x\.seg has no example; three lines make an example"):
