@@ -116,7 +116,8 @@ class Evaluator(base_trainer.Trainer):
             self._initialize_by_task()
         elif path:
             report = warm_start.initialize(self.model, Path(path), whole=whole)
-            loaded = f"init_checkpoint {path}: {report.matched} variables loaded"
+            many = f"{report.matched:,} variable{'s' * (report.matched != 1)}"
+            loaded = f"init_checkpoint {path}: {many} loaded"
             console.say("\n".join(each for each in (loaded, report.render()) if each))
         if self._averages:
             self._averages.start()

@@ -1,9 +1,12 @@
 """Every experiment that travels along builds, and opens with what a reader wants to know."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
+from official.nlp.configs import encoders
 
 import runner
 from runner import config
@@ -13,6 +16,7 @@ FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.gin"))
 NEED_FILES = [
     path for path in FILES if path.stem.startswith(("chinese", "cifar", "restaurant", "squad"))
 ]
+OVER_BERT = ["chinese_bert_spc", "restaurant_fast_lsa"]  # the others are parts of these
 WITHOUT_FILES = [path for path in FILES if path not in NEED_FILES]
 
 
@@ -40,6 +44,42 @@ def test_an_experiment_that_needs_no_files_trains_by_its_name_from_any_folder(pa
 def test_an_experiment_whose_files_are_missing_names_one_of_them(path, tmp_path):
     with pytest.raises(ConfigError, match=r"\bdata/[\w./-]+"):
         runner.run(runner.load(path.name), tmp_path, "train_and_eval")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """Three-line files, and a tiny BERT as if it were pretrained; the bindings that name them."""
+    folder = tmp_path_factory.mktemp("bert")
+    said = (("good", "Positive"), ("bad", "Negative"), ("usual", "Neutral"))
+    lines = [
+        (f"$T$ {number} {word} 很", "food 饭", polarity)
+        for number in range(12)
+        for word, polarity in said
+    ]
+    text = "\n".join("\n".join(each) for each in lines)
+    (folder / "x.seg").write_text(text)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(text.lower().split()), "饭", "很"]
+    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)))
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = encoders.BertEncoderConfig(vocab_size=len(dict.fromkeys(pieces)), **sizes)
+    encoder = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=config))
+    tf.train.Checkpoint(encoder=encoder).write(str(folder / "bert_model.ckpt"))
+    return [
+        *(f"{name} = '{folder / 'x.seg'}'" for name in ("TRAIN", "TEST")),
+        f"VOCABULARY = '{folder / 'vocab.txt'}'",
+        f"ENCODER = '{folder / 'bert_model.ckpt'}'",
+        *(f"BertEncoderConfig.{name} = {size}" for name, size in sizes.items()),
+    ]
+
+
+@pytest.mark.parametrize("name", OVER_BERT)
+def test_a_preset_over_a_bert_trains_from_its_weights(name, bert, tmp_path):
+    short = ["EPOCHS = 0", "TrainerConfig.train_steps = 2", "AspectSentimentConfig.window = 8"]
+    experiment = runner.load(f"{name}.gin", [*bert, *short])
+    assert runner.run(experiment, tmp_path, "train_and_eval")["step"] == 2
+    groups = ("head", "eta") if name == "restaurant_fast_lsa" else ("head",)
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    assert all(f"learning_rate/{group}" in str(rows[-1]) for group in groups)
 
 
 def test_there_are_experiments():
