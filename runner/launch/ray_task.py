@@ -3,12 +3,13 @@
 No TensorFlow, and no Ray.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,26 +40,35 @@ def run(command: Command) -> int:
     """The command's exit code. The first `ray.cancel` becomes a SIGTERM: it saves and ends."""
     environment = {**os.environ, **command.environment, signals.ENDS_WITH_STDIN: "1"}
     files = Path(command.output), Path(command.answer or os.devnull)
-    with files[0].open("ab") as output, files[1].open("wb") as answer:
-        process = subprocess.Popen(
-            [sys.executable, *command.arguments],
-            cwd=command.work_dir,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=answer if command.answer else output,
-            stderr=output,
-            start_new_session=True,
-        )
-    cancelled = False
-    while True:
-        try:
-            if (code := process.poll()) is not None:
-                return code
-            time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:
-            if not cancelled:
+    with _cancelled() as cancels:
+        with files[0].open("ab") as output, files[1].open("wb") as answer:
+            process = subprocess.Popen(
+                [sys.executable, *command.arguments],
+                cwd=command.work_dir,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=answer if command.answer else output,
+                stderr=output,
+                start_new_session=True,
+            )
+        was_told = False
+        while (code := process.poll()) is None:
+            if cancels and not was_told:
                 process.send_signal(signal.SIGTERM)
-            cancelled = True
+                was_told = True
+            time.sleep(_POLL_SECONDS)
+        return code
+
+
+@contextlib.contextmanager
+def _cancelled() -> Iterator[list[int]]:
+    """What is no longer empty after a `ray.cancel`: as an exception, it might come anywhere."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def missing(folders: Sequence[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """A trial's process that trains nothing: it claims its folder, counts steps, saves every tenth.
 
+With PLAYED_UNTIL, the name of a file in the study's folder, it does not end before that is there.
+
 It writes what the scheduling of a study goes by, with the code of real runs, and notes each start
 and each end in `played.jsonl` of the study's folder.
 
@@ -23,6 +25,7 @@ PLAYED = "played.jsonl"
 def main():
     folder = Path(sys.argv[-1].removeprefix("--model_dir="))
     seconds = float(os.environ.get("PLAYED_SECONDS", "0.2")) / STEPS
+    until = folder.parents[1] / os.environ.get("PLAYED_UNTIL", "")
     signals.end_with_parent()
     with signals.served() as stop, claim.claimed(folder, note=print):
         step = int((folder / SAVED).read_text()) if (folder / SAVED).exists() else 0
@@ -30,6 +33,8 @@ def main():
             note(folder, "start", step)
             while step < STEPS and not stop.requested:
                 time.sleep(seconds)
+                if step == STEPS - 1 and not until.exists():
+                    continue
                 step += 1
                 said.beat(step)
                 if step % 10 == 0 or stop.requested:

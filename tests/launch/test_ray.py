@@ -40,12 +40,12 @@ def address(cluster):
 
 @pytest.fixture
 def played(monkeypatch):
-    """Trials only play, each for so many seconds."""
+    """Trials only play, each until a file is there."""
     from runner.launch import ray
 
-    def plays(seconds):
+    def plays(until=""):
         monkeypatch.setattr(ray.Cluster, "program", [played_trial.__file__])
-        return f"--gin.LaunchConfig.environment=('PLAYED_SECONDS={seconds}',)"
+        return f"--gin.LaunchConfig.environment=('PLAYED_UNTIL={until}',)"
 
     return plays
 
@@ -70,11 +70,14 @@ def soon(condition, then):
 
 
 def test_a_killed_node_loses_no_trial_and_none_is_done_twice(cluster, address, played, capsys):
-    killed = soon(
-        lambda: len(rows()) >= 4,
-        lambda: cluster.remove_node(cluster.second, allow_graceful=False),
-    )
-    assert main.main([*STUDY, "--seeds=6", address, played(3)]) == 0
+    def kill():
+        cluster.remove_node(cluster.second, allow_graceful=False)
+        while sum(Path(f"/proc/{row['pid']}/comm").exists() for row in rows()) > 2:
+            time.sleep(0.05)
+        Path("study", "killed").touch()
+
+    killed = soon(lambda: len(rows()) >= 4, kill)
+    assert main.main([*STUDY, "--seeds=6", address, played("killed")]) == 0
     killed.join()
     cluster.second = cluster.add_node(**cluster.options)
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -89,10 +92,10 @@ def test_a_killed_node_loses_no_trial_and_none_is_done_twice(cluster, address, p
 def test_a_sigterm_has_all_trials_save_and_the_same_command_goes_on(address, played):
     soon(lambda: len(rows()) >= 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(signals.Interrupted) as ended:
-        main.main([*STUDY, "--seeds=2", address, played(60)])
+        main.main([*STUDY, "--seeds=2", address, played("never")])
     assert ended.value.exit_code == 143
     assert {each.state for each in trial.all_of(Path("study"))} == {"preempted"}
-    assert main.main([*STUDY, "--seeds=2", address, played(0.1)]) == 0
+    assert main.main([*STUDY, "--seeds=2", address, played()]) == 0
     starts = [row["step"] for row in rows() if row["what"] == "start"]
     assert all(starts[2:]), "they go on"
     assert {each.state for each in trial.all_of(Path("study"))} == {"done"}
