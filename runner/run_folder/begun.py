@@ -1,5 +1,6 @@
 """What a run that has begun keeps of the version that it began with. No TensorFlow."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,34 @@ def has_checkpoints(model_dir: Path) -> bool:
 
 
 def bindings(model_dir: str | Path) -> list[str]:
-    """What gin is to be told first, so that the run in a folder, if any, goes on as it began.
-
-    Versions before `EpochsConfig.rounding` rounded all lengths up.
-    """
+    """What gin is to be told first, so that the run in a folder, if any, goes on as it began."""
     if not model_dir or not has_checkpoints(Path(model_dir)):
         return []
     import yaml
 
     try:
         params = yaml.safe_load((Path(model_dir) / layout.PARAMS).read_text(encoding="utf-8"))
-        run = params["run"]
-        rounding = run["epochs"].pop("rounding", "up")
-        in_epochs = [*run["epochs"].values(), *map(_interval, run["evaluation_sets"] or ())]
+        rounding = completed(params)["run"]["epochs"].get("rounding")
+        in_epochs = _has_epochs(params["run"])
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError):
         return []  # whoever compares the configuration will say so
-    return ["EpochsConfig.rounding = 'up'"] if rounding == "up" and any(in_epochs) else []
+    return ["EpochsConfig.rounding = 'up'"] if rounding == "up" and in_epochs else []
 
 
-def _interval(one: Any) -> Any:
-    return one["interval_epochs"]
+def completed(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored configuration with the values that its version had, but did not write.
+
+    Versions before `EpochsConfig.rounding` rounded all lengths up.
+    """
+    run = params.get("run") or {}
+    epochs = run.get("epochs") or {}
+    if "rounding" in epochs or not _has_epochs(run):
+        return params
+    return {**params, "run": {**run, "epochs": {**epochs, "rounding": "up"}}}
+
+
+def _has_epochs(run: Mapping[str, Any]) -> bool:
+    """Whether any length is in epochs."""
+    lengths = [each for name, each in (run.get("epochs") or {}).items() if name != "rounding"]
+    sets = [each.get("interval_epochs") for each in run.get("evaluation_sets") or ()]
+    return any([*lengths, *sets])

@@ -14,11 +14,11 @@ import yaml
 from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
-from runner.configuration import fields, printing, schedules
+from runner.configuration import fields, origins, printing, schedules
 from runner.configuration.settings import Resume
 from runner.core import layout
 from runner.errors import ConfigError
-from runner.run_folder.begun import has_checkpoints
+from runner.run_folder import begun
 
 _SETS = "run.evaluation_sets"
 _LONGEST = 160
@@ -57,7 +57,7 @@ class Change:
 def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     """The values that differ, in the order of the configuration.
 
-    A field that is missing in `before` had its default then.
+    A field that is missing in `before` had its default then, or what that version did.
 
     Args:
         before: What `config.as_yaml` wrote, loaded.
@@ -65,13 +65,15 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     """
     return [
         Change(path, old, new, resume.why if resume and not resume.fails(now, path) else "")
-        for path, old, new, resume in _differences(before, printing.plain(now), now)
+        for path, old, new, resume in _differences(
+            begun.completed(before), printing.plain(now), now
+        )
     ]
 
 
 def have_begun(model_dir: Path) -> bool:
     """Whether anything depends on the configuration yet, that is, a checkpoint."""
-    return has_checkpoints(model_dir)
+    return begun.has_checkpoints(model_dir)
 
 
 def check(
@@ -108,14 +110,15 @@ def check(
     places = _places(experiment)
     refused = [] if allow else [change for change in found if not change.harmless]
     if refused:
-        lines = "".join(f"\n  {_line(change, places)}" for change in refused)
+        lines = "".join(f"\n  {_line(change, experiment, places)}" for change in refused)
         raise ConfigError(
             f"{model_dir} was trained with another configuration:{lines}\n"
             "go on with the new one: --allow_config_change, or begin anew in another --model_dir"
             f"{_kept_by(refused, places)}"
         )
     for change in found:
-        note(f"changed: {_line(change, places)}{change.harmless and f'; {change.harmless}'}")
+        line = _line(change, experiment, places)
+        note(f"changed: {line}{change.harmless and f'; {change.harmless}'}")
     return [str(change) for change in found]
 
 
@@ -207,9 +210,23 @@ def _places(experiment: config.Experiment) -> dict[str, str]:
     }
 
 
-def _line(change: Change, places: Mapping[str, str]) -> str:
+def _line(change: Change, now: config.Experiment, places: Mapping[str, str]) -> str:
     place = places.get(f"{change.path}.type") or places.get(change.path)
+    if not place and _is_default(change, now):
+        place = "this version's default"
     return f"{change} ({place})" if place else str(change)
+
+
+def _is_default(change: Change, now: config.Experiment) -> bool:
+    """Whether a value of a loaded experiment is its field's default, which nobody has set."""
+    if "[" in change.path or change.new is UNSET or not origins.of(now):
+        return False
+    try:
+        field = origins.field(now, change.path)
+    except AttributeError:  # it is in a dict
+        return False
+    defaults = _defaults(field.section, [field.name])
+    return field.name in defaults and defaults[field.name] == change.new
 
 
 def _shown(value: Any) -> str:

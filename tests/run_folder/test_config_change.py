@@ -267,6 +267,35 @@ def test_each_change_says_where_the_new_value_is_written(tmp_path):
     assert any("train_steps: 40 -> 80 (toy.gin:6)" in note for note in check(run, now, allow=True))
 
 
+def test_a_change_that_nobody_made_is_said_to_be_the_default_of_this_version(run):
+    (run.parent / "toy.gin").write_text(GIN.format(steps=40, optimizer="sgd", rate=0.1))
+    now = config.load([str(run.parent / "toy.gin")])
+    before = saved(now)
+    before["trainer"]["max_to_keep"] = 7
+    before["task"]["stride"] = 2
+    (run / "params.yaml").write_text(yaml.safe_dump(before))
+    notes = check(run, now, allow=True)
+    assert notes[0] == "changed: task.stride: 2 -> unset"
+    assert notes[1].startswith("changed: trainer.max_to_keep: 7 -> 5 (this version's default); ")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rounding", "expected"),
+    [
+        ({"train": 2.0}, "up", []),
+        ({"train": 2.0}, "nearest", ["run.epochs.rounding: 'up' -> 'nearest'"]),
+        ({}, "nearest", []),
+    ],
+)
+def test_a_run_begun_before_rounding_could_be_chosen_rounded_lengths_in_epochs_up(
+    lengths, rounding, expected
+):
+    now = toy.experiment({"run": {"epochs": {**lengths, "rounding": rounding}}})
+    before = saved(now)
+    del before["run"]["epochs"]["rounding"]
+    assert lines(before, now) == expected
+
+
 def test_before_the_first_checkpoint_anything_may_change(run):
     (run / "ckpt-20.index").unlink()
     assert not check(run, changed("run.seed", 1))
