@@ -13,6 +13,7 @@ from runner.launch.worker import Place, Worker, ending
 from runner.run_folder import status
 
 _FINAL = (2, 3, 4, 5)  # the same command would end so again
+_POLL_SECONDS = 0.1
 _SETTLE_SECONDS = 1.0  # after the first end: others may say more
 _CRASH_GRACE_SECONDS = 5.0  # nothing can be saved once a worker is missing
 _STUCK_SECONDS = 8.0  # without a sign of life: longer than between two, shorter than TensorFlow's
@@ -121,17 +122,18 @@ class Round:
         return self._not_formed(age) if late else None
 
     def _quiet(self, seconds: float) -> Verdict | None:
-        running = [worker for worker in self.workers if worker.code is None and worker.shows]
-        quiet, worker = max(
-            ((worker.silent_for, worker) for worker in running),
-            key=lambda pair: pair[0],
-            default=(0.0, None),
-        )
-        if worker is None or quiet <= seconds:
+        quiet = self._silent_for(seconds)
+        if not quiet:
             return None
+        worker = max(quiet, key=lambda each: each.silent_for)
         index = worker.place.number
-        reason = f"worker {index} gave no sign of life for {text.duration(quiet)}"
+        reason = f"worker {index} gave no sign of life for {text.duration(worker.silent_for)}"
         return Verdict("restart", 1, reason, index)
+
+    def _silent_for(self, seconds: float) -> list[Worker]:
+        """The workers that run, and have given no sign of life for so long."""
+        running = [worker for worker in self.workers if worker.code is None and worker.shows]
+        return [worker for worker in running if worker.silent_for > seconds]
 
     def _not_formed(self, age: float) -> Verdict:
         missing = [worker for worker in self.workers if not worker.has_formed]
@@ -177,8 +179,17 @@ class Round:
                 if worker.code is None:
                     worker.send(number)
         deadline = self._clock() + grace
+        while any(worker.code is None for worker in self.workers) and self._clock() < deadline:
+            self._end_quiet()
+            time.sleep(_POLL_SECONDS)
         for worker in self.workers:
             worker.end(deadline)
+
+    def _end_quiet(self) -> None:
+        """Kills workers that stand still, which no signal ends."""
+        has_failed = any(worker.code not in (None, 0, *_STOPPED) for worker in self.workers)
+        for worker in self._silent_for(_STUCK_SECONDS if has_failed else _SILENT_SECONDS):
+            worker.process.kill()
 
     @property
     def printed(self) -> str:

@@ -150,7 +150,7 @@ class Worker:
     @property
     def last_words(self) -> str:
         """The error that a worker other than the chief ended with, from its log."""
-        if not self.place.number:
+        if not self.place.number or self.code == -signal.SIGKILL:
             return ""
         with self.place.log.open("rb") as file:
             file.seek(max(self._from, file.seek(0, os.SEEK_END) - _LONGEST_END))

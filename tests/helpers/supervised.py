@@ -3,7 +3,8 @@
     python supervised.py supervise FOLDER 2..3 --steps=100 [--names=a,b,c --machine=1]
 
 A worker finds the others through files, trains steps of a few milliseconds while all of them live,
-and commits now and then. Without one of them it hangs, whatever signal comes, as in a collective.
+and commits now and then. Without one of them it hangs, whatever signal comes, as in a collective;
+a second after one is gone, it fails.
 What it does otherwise stands in `FOLDER/orders/<index>`, or `<index>-of-<size>`: `exit 1`, `hang`,
 for one start of it, or `always exit 1`.
 """
@@ -21,6 +22,7 @@ from runner.launch import bounds, gathering, round, rules, slots, supervisor
 
 STEP_SECONDS = 0.01
 COMMIT_EVERY = 10
+FAILS_SECONDS = 1.0
 
 
 def work(folder: Path, steps: int) -> int:
@@ -70,8 +72,12 @@ def train(folder, steps, index, here, pids, stops) -> int:
     saved, stop = folder / "checkpoint", here / "stop"
     step = int(saved.read_text()) if saved.exists() else 0
     while step < steps:
+        waited = 0.0
         while not (all(map(lives, pids)) or (here / "done").exists() or stop.exists()):
             time.sleep(STEP_SECONDS)
+            waited += STEP_SECONDS
+            if waited > FAILS_SECONDS and any(map(is_gone, pids)):
+                return 1
         if stops and not stop.exists():
             stop.write_text(str(stops[0]))
         if stop.exists() and (number := stop.read_text()):
@@ -95,10 +101,18 @@ def leave(folder, index, step, code) -> int:
 
 
 def lives(pid: int) -> bool:
+    return state(pid) not in "ZXT"
+
+
+def is_gone(pid: int) -> bool:
+    return state(pid) in "ZX"
+
+
+def state(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZXT"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
 
 
 def note(path: Path, line: str) -> None:
