@@ -26,6 +26,7 @@ from runner.runs.request import Given, Request
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
 _ENDS = {2: ConfigError, 3: DivergedError}  # by exit code
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)  # what is raised without a worker
 
 
 class GoneError(RunnerError):
@@ -73,12 +74,13 @@ def plainly(stop: signals.Stop) -> Iterator[None]:
     """Within the block, an error because another worker has gone becomes one that says so."""
     try:
         yield
-    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-        if team.current().size == 1:
+    except (*_LOST, RunnerError) as error:
+        lost = error.__cause__ if isinstance(error, RunnerError) else error  # as by a commit
+        if team.current().size == 1 or not isinstance(lost, _LOST):
             raise
         if stop.number and team.current().follows:  # it came to all, and the chief has ended first
             raise signals.Interrupted(stop.number, saved=False) from error
-        raise GoneError(_names(error.message)) from error
+        raise GoneError(_names(lost.message)) from error
 
 
 def as_chief(facts: Mapping[str, Any]) -> None:
