@@ -6,6 +6,7 @@ from typing import Any
 
 from runner.core import files, layout, text
 from runner.errors import RunnerError
+from runner.run_folder import status
 
 _SHOWN = 5
 
@@ -22,7 +23,12 @@ def read(model_dir: Path) -> dict[str, Any] | None:
     """
     with contextlib.suppress(OSError, RunnerError):
         found = files.read_json(model_dir / layout.WORKERS / layout.SUPERVISOR)
-        return found if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            return None
+        seen = status.read(model_dir)
+        if found.get("state") == "running" and seen and seen.ended:  # and it could not say so here
+            found["state"] = "ended"
+        return found
     return None
 
 

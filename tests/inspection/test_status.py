@@ -160,6 +160,14 @@ def test_the_workers_of_a_run_have_a_column(tmp_path, shown, impatient):
     assert last["active"][0]["workers"] == 2
 
 
+def test_the_workers_of_a_run_that_has_ended_have_ended(tmp_path, shown):
+    folder = folders_of_runs.make(tmp_path / "a")
+    (folder / "workers").mkdir()
+    said = {"state": "running", "hosts": ["a:1", "b:1"], "restarts": [], "slow": []}
+    (folder / "workers" / "supervisor.json").write_text(json.dumps(said))
+    assert shown(folder)[1]["workers"] == {**said, "state": "ended"}
+
+
 def submitted(folder, job, log):
     """As `--launch=slurm` leaves it."""
     path = folder / "launch" / "submitted.jsonl"
