@@ -34,11 +34,15 @@ def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals
         stop: Whether a signal has come.
 
     Raises:
-        ConfigError: there are fewer machines, or GPUs, than workers.
+        ConfigError: there are fewer machines, or GPUs, than workers; or the machines are not named.
         RunnerError: see `runner.launch.supervisor.supervise`.
     """
     bounds, folder = Bounds.parse(given.workers), Path(given.model_dir)
     found = machines(given)
+    if found is None and given.task_index:
+        raise ConfigError(
+            f"--task_index={given.task_index}: of which machines? give --worker_hosts"
+        )
     command = [sys.executable, *PROGRAM, *arguments]
     layout.check(folder)
     if found is None or found.size == 1:

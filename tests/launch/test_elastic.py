@@ -21,6 +21,7 @@ TRAIN = ["--mode=train", "--gin_file=digits.gin"]
         (["--workers=two"], "--workers=two: expected a number, or a range as in 2..4"),
         (["--workers=-1"], "--workers=-1: expected a number, or a range as in 2..4"),
         (["--workers="], "--workers= names nothing"),
+        (["--workers=2", "--task_index=1"], "--task_index=1: of which machines?"),
         (["--workers=2", "--mode=runs"], "--workers is for --mode=train, eval, train_and_eval"),
     ],
 )
