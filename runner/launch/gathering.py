@@ -50,8 +50,10 @@ class Gathering:
         self._note = note
         self.refused: set[int] = set()
 
-    def next(self, patience: float) -> Generation:
+    def next(self, patience: float) -> Generation | Verdict:
         """The next generation that this machine is part of, once it has been agreed on.
+
+        Or how the run has ended, if it does so while this machine is not needed.
 
         Args:
             patience: Seconds to wait for enough workers.
@@ -62,6 +64,7 @@ class Gathering:
         offered: list[str] = []
         self._began = self._clock()
         self._remind_at = self._began + _MOMENT_SECONDS
+        others: Generation | None = None
         self._enough_since: float | None = None
         while True:
             awake = len(self._slots.awake)
@@ -72,8 +75,12 @@ class Gathering:
             if newest and self._is_part(newest):
                 return newest
             if newest and self._goes_on(newest):
-                self._began = self._clock()
-                self._remind("the others train; waiting to be taken in at their next commit")
+                others, self._began = newest, self._clock()
+                is_spare = len(newest.hosts) == self._bounds.most
+                what = "in case one fails" if is_spare else "to be taken in at their next commit"
+                self._remind(f"the others train; waiting {what}")
+            elif others and (end := self._meeting.verdict(others)) and end.then == "leave":
+                return end
             else:
                 self._propose(newest.number + 1 if newest else 1, patience)
             self._pause()

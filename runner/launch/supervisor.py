@@ -81,6 +81,8 @@ class _Supervisor:
         while True:
             rules = Rules.of(self._plan.folder)
             generation = self._gathering.next(rules.timeout)
+            if isinstance(generation, Verdict):
+                return self._leave(generation, "")
             slots = self._plan.slots.awake
             verdict, printed, progressed = self._serve(generation, slots)
             if verdict.then == "leave" or self._stop.requested:
@@ -141,7 +143,7 @@ class _Supervisor:
         number = self._stop.number
         if number is None:
             return None
-        others = len(one.generation.hosts) - len(one.workers)
+        others = len(one.generation.hosts) - len(one.workers) + self._offered(one)
         name = self._plan.names[self._plan.machine]
         if number == signal.SIGTERM and self.best(others):
             return Verdict("regroup", 128 + number, f"{name} got SIGTERM, and leaves")
@@ -153,14 +155,14 @@ class _Supervisor:
 
     def available(self, one: Round) -> int:
         """How many workers there would be if all that wait were taken in."""
-        tokens = {member.token for member in one.generation.members}
-        offers = [
-            len(each.hosts)
-            for each in self._meeting.present()
-            if each.doing == "ready" and each.token not in tokens
-        ]
         idle = len(self._plan.slots.awake) - len(one.workers)
-        return len(one.generation.hosts) + sum(offers) + max(idle, 0)
+        return len(one.generation.hosts) + self._offered(one) + max(idle, 0)
+
+    def _offered(self, one: Round) -> int:
+        """How many workers other machines have that are not part of this."""
+        tokens = {member.token for member in one.generation.members}
+        present = [each for each in self._meeting.present() if each.doing == "ready"]
+        return sum(len(each.hosts) for each in present if each.token not in tokens)
 
     def _prepare(
         self, generation: Generation, slots: Sequence[int], verdict: Verdict, *, progressed: bool

@@ -137,17 +137,30 @@ def test_a_worker_that_stands_still_is_named_and_replaced(start, folder):
     assert "worker 1 gave no sign of life" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_all_save_and_leave_with_its_code(start, folder, number):
+@pytest.mark.parametrize(
+    ("number", "reaches_all"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGTERM, True)],
+)
+def test_a_signal_lets_all_save_and_leave_with_its_code(start, folder, number, reaches_all):
     run = start("2", steps=10_000)
     until(trained(folder, 15))
     workers = [pid(folder, 0), pid(folder, 1)]
     run.process.send_signal(number)
+    for each in workers if reaches_all else ():
+        os.kill(each, number)
     code, out, _ = run.ended()
     assert code == 128 + number
     assert json.loads(out)["status"] == "preempted"
     assert json.loads(out)["step"] == rows(folder)[-1][1]
     assert not any(map(is_alive, workers))
+
+
+def test_a_worker_that_stands_still_does_not_hold_up_the_end(start, folder):
+    run = start("2", steps=10_000)
+    until(trained(folder, 5))
+    os.kill(pid(folder, 1), signal.SIGSTOP)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.ended()[0] == 143
 
 
 def test_a_second_signal_ends_all_at_once(start, folder):
@@ -271,6 +284,17 @@ def test_a_machine_that_is_stopped_leaves_and_the_others_go_on(start, folder):
     assert [code for code, _, _ in ends] == [143, 0]
     assert sizes(folder) == [2, 1]
     assert [step for _, step in rows(folder)] == list(range(1, 501))
+
+
+def test_a_spare_machine_waits_steps_in_and_leaves_with_the_run(start, folder):
+    runs = [start("2", steps=700, names="a,b,c", machine=number) for number in range(3)]
+    until(trained(folder, 15))
+    runs[0].process.terminate()
+    until(trained(folder, rows(folder)[-1][1] + 15))
+    runs.append(start("2", steps=700, names="a,b,c", machine=0))
+    ends = [run.ended() for run in runs]
+    assert [code for code, _, _ in ends] == [143, 0, 0, 0]
+    assert rows(folder) == [(2, step) for step in range(1, 701)]
 
 
 def test_a_machine_that_never_comes_is_named(start, folder):
