@@ -68,17 +68,22 @@ def test_killed_and_stopped_it_ends_with_the_same_bits(once, log):
         assert workers.wait() == [1, -signal.SIGKILL]
         assert "worker 1 (localhost:" in workers.said(0)
         assert "has gone; the same command, for all workers, goes on" in workers.said(0)
-    for index in (1, 0):  # a signal to one ends both
+    stops = []
+    for struck in ((1,), (0, 1)):  # a signal to one ends both, as one to all does
         before = len(rows(folder))
         with Workers(log, "train_and_eval", folder, *SHORT) as workers:
             workers.wait_until(lambda more=before + 2: len(rows(folder)) >= more)
-            workers.processes[index].send_signal(signal.SIGTERM)
+            for index in struck:
+                workers.processes[index].send_signal(signal.SIGTERM)
             assert workers.wait() == [143, 143], workers.said(0) + workers.said(1)
             assert "everything is saved" in workers.said(0)
             assert "everything is saved" in workers.said(1)
+            stops.append(workers.results()[0]["step"])
     with Workers(log, "train_and_eval", folder, *SHORT) as workers:
         assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
     assert resumed.state(folder, STEPS) == resumed.state(once[0], STEPS)
+    saved = {int(path.stem.removeprefix("ckpt-")) for path in folder.glob("ckpt-*.index")}
+    assert saved == {*range(20, STEPS + 1, 20), *stops}  # one for each stop
     on_grid = [row for row in rows(folder) if row["step"] % 10 == 0]
     assert on_grid == rows(once[0])
     assert resumed.rows(folder / "history.jsonl") == resumed.rows(once[0] / "history.jsonl")
