@@ -89,9 +89,9 @@ def _submit(job: Job, kind: str, name: str, written: str) -> Submitted:
     where = [f"--namespace={job.config.namespace}"] if job.config.namespace else []
     if queue := job.config.queue:
         _check_queue(queue, where)
-    done = _kubectl("apply", "--filename=-", *where, given=written)
+    done = _kubectl("create", "--filename=-", *where, given=written)
     said = done.stderr.strip()
-    if "unchanged" in done.stdout or "configured" in done.stdout or "immutable" in said:
+    if "(AlreadyExists)" in said:
         raise RunnerError(
             f"there is a {kind} {name} already: watch it, remove it (kubectl delete "
             f"{' '.join([kind.lower(), name, *where])}), or give this one a LaunchConfig.name"

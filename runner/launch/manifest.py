@@ -84,12 +84,18 @@ def _job(job: Job, name: str, *, hosts: list[str]) -> _Object:
 
 
 def _rules() -> Iterator[_Object]:
-    """How a pod's end counts, the first rule that fits; what none fits counts as a failure."""
+    """How a pod's end counts, the first rule that fits; what none fits counts as a failure.
+
+    What is final comes first: a pod that gives up because it was preempted is a preempted one, too.
+    """
+    yield {"action": "FailJob", "onExitCodes": _ends(_FINAL)}
     preempted = {"type": "DisruptionTarget", "status": "True"}
     yield {"action": "Ignore", "onPodConditions": [preempted]}
-    for action, codes in (("Ignore", [start.PREEMPTED]), ("FailJob", _FINAL)):
-        ends = {"containerName": _CONTAINER, "operator": "In", "values": codes}
-        yield {"action": action, "onExitCodes": ends}
+    yield {"action": "Ignore", "onExitCodes": _ends([start.PREEMPTED])}
+
+
+def _ends(codes: list[int]) -> _Object:
+    return {"containerName": _CONTAINER, "operator": "In", "values": codes}
 
 
 def _pod(job: Job, name: str, hosts: list[str]) -> _Object:
@@ -157,6 +163,8 @@ def _command(job: Job, name: str, hosts: list[str]) -> list[str]:
 def _evaluator(job: Job, seen: list[_Object]) -> _Object:
     """Evaluates beside training in the same pod, and after it until its last checkpoint is done."""
     flags = [each for each in job.arguments if _CONFIGURING.match(each)]
+    if job.config.gpus:  # they are the other container's
+        flags.append("--params_override=runtime.num_gpus=0")
     command = ["python", "-m", "runner", "--mode=continuous_eval", *flags]
     # The pod's end comes as soon as training has ended: until the evaluator has, too, this holds
     # the signal back.

@@ -101,12 +101,12 @@ def test_one_worker_is_a_job_that_runs_the_same_command(manifest):
 def test_what_is_preempted_does_not_count_and_what_is_wrong_ends_the_job(manifest):
     job = manifest(*TRAIN, tries=4)["spec"]
     first, second, third = job["podFailurePolicy"]["rules"]
-    assert first["action"] == "Ignore"
-    assert first["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    assert (second["action"], second["onExitCodes"]["values"]) == ("Ignore", [143])
     final = {kind.exit_code for kind in errors.RunnerError.__subclasses__()} - {1}
-    assert (third["action"], set(third["onExitCodes"]["values"])) == ("FailJob", final)
-    names = {each["onExitCodes"]["containerName"] for each in (second, third)}
+    assert (first["action"], set(first["onExitCodes"]["values"])) == ("FailJob", final)
+    assert second["action"] == "Ignore"
+    assert second["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert (third["action"], third["onExitCodes"]["values"]) == ("Ignore", [143])
+    names = {each["onExitCodes"]["containerName"] for each in (first, third)}
     assert names == {pod_of({"kind": "Job", "spec": job})["containers"][0]["name"]}
     assert job["backoffLimit"] == 4
 
@@ -138,13 +138,15 @@ def test_a_study_is_an_indexed_job_of_workers_that_share_its_trials(manifest):
 
 
 def test_an_evaluator_runs_beside_training_and_ends_after_it(manifest):
-    pod = pod_of(manifest(*TRAIN, "--allow_config_change", evaluator=True))
+    pod = pod_of(manifest(*TRAIN, "--allow_config_change", evaluator=True, gpus=1))
     (beside,) = pod["initContainers"]
     assert beside["restartPolicy"] == "Always"
     assert beside["command"][3:] == [
         *("--mode=continuous_eval", "--model_dir=/runs/digits", "--gin_file=digits.gin"),
         *[each for each in pod["containers"][0]["command"] if each.startswith("--gin_params")],
+        "--params_override=runtime.num_gpus=0",  # the GPU is the other container's
     ]
+    assert "resources" not in beside
     assert beside["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "120"]
     assert beside["volumeMounts"] == pod["containers"][0]["volumeMounts"]
 
@@ -237,7 +239,7 @@ def test_a_job_is_submitted_by_kubectl(tmp_path, capsys, kubectl):
 @pytest.mark.parametrize(
     ("answer", "more", "code", "said"),
     [
-        (("job.batch/digits unchanged",), [], 1, "there is a Job digits already"),
+        (("Error from server (AlreadyExists): digits", 1), [], 1, "there is a Job digits already"),
         (("no matches for kind JobSet", 1), [], 1, "the cluster does not know JobSet"),
         (("connection refused", 1), [], 1, "kubectl refused the job: connection refused"),
         (("created",), ["--gin.LaunchConfig.queue='tem'"], 2, "no such queue; there are team"),
