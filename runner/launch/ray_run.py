@@ -44,7 +44,9 @@ def _text(job: Job) -> str:
     needs += [f"{config.memory_gb:g} GB"] if config.memory_gb else []
     what = "a task for each trial" if job.is_study else "one task"
     where = config.address or "$RAY_ADDRESS, or on this machine"
-    values = [shlex.quote(each) for each in config.environment]
+    values = [
+        shlex.quote(each) if "=" in each else f'{each}="${each}"' for each in config.environment
+    ]
     command = shlex.join(job.command)
     return "\n".join(
         [
