@@ -8,7 +8,7 @@ from typing import Any
 
 from rich import cells
 
-from runner.core import console, files, layout
+from runner.core import aliases, console, files, layout
 from runner.errors import ConfigError, DifferError, RunnerError
 from runner.history import history, records
 from runner.inspection import differences, parting, rows
@@ -86,7 +86,7 @@ def _lines(
     curves: Iterator[str],
     pairs: Sequence[parting.Parted],
 ) -> Iterator[str]:
-    names = [_clean(str(folder)) for folder in folders]
+    names = [_name(folder) for folder in folders]
     for section in sections:
         if section.differences:
             yield "\n".join([*_table(section, names), ""])
@@ -117,6 +117,11 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
     if more := len(section.differences) - len(shown):
         made.append(f"and {more:,} more: --output=differences.json has them all")
     return made
+
+
+def _name(folder: Path) -> str:
+    """How a run is called: a copy of what a URL holds by that."""
+    return _clean(aliases.used(str(folder)))
 
 
 def _path(name: str) -> str:
@@ -167,7 +172,8 @@ def _curves(
     folders: Sequence[Path], curves: Sequence[Curves], deciding: Collection[str]
 ) -> Iterator[str]:
     """Small pictures of the evaluations that differ, on one scale for all runs."""
-    width = max(cells.cell_len(str(folder)) for folder in folders)
+    names = [_name(folder) for folder in folders]
+    width = max(map(cells.cell_len, names))
     differing = [name for name in _common(curves) if len({str(one[name]) for one in curves}) > 1]
     for name in sorted(differing, key=lambda name: name not in deciding)[:_CURVES]:
         values = [x for one in curves for _, x in one[name] if math.isfinite(x)]
@@ -176,8 +182,8 @@ def _curves(
             continue
         extent, low, high = (min(steps), max(steps)), min(values), max(values)
         yield f"{name}, from {low:.4g} to {high:.4g}, step {extent[0]:,} to {extent[1]:,}"
-        for folder, one in zip(folders, curves, strict=True):
-            yield f"  {_clean(str(folder)):{width}}  {_bars(one[name], extent, (low, high))}"
+        for run, one in zip(names, curves, strict=True):
+            yield f"  {run:{width}}  {_bars(one[name], extent, (low, high))}"
         yield ""
 
 
