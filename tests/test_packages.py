@@ -11,7 +11,7 @@ RUNNER = ROOT / "runner"
 
 # From the bottom up; each imports only from those before it.
 PACKAGES = [
-    "core", "storage", "internals", "configuration", "devices", "data", "history", "optimizers",
+    "core", "internals", "storage", "configuration", "devices", "data", "history", "optimizers",
     "checkpoints", "reporting", "verification", "run_folder", "loggers", "evaluation", "prediction",
     "training", "export", "runs", "ensembles", "studies", "inspection", "launch", "help",
     "projects", "face",

@@ -7,17 +7,23 @@ help. Nothing is retried here: who writes must look at its claim before another 
 import contextlib
 import errno
 import logging
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from runner.errors import ConfigError
+from runner.internals import gcsfs
 from runner.storage import urls
 
-_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+_NO_CREDENTIALS = (
+    *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"),
+    "Anonymous caller",  # as Google says it
+)
 _FINAL = (*_NO_CREDENTIALS, "ParamValidationError")
 _MISSING = "NoSuchBucket"
+_GOOGLE = ("gs", "gcs")
 
 
 class BucketError(OSError):
@@ -50,7 +56,6 @@ class Bucket:
         import fsspec
 
         scheme = url.partition("://")[0]
-        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs what it raises
         try:
             self._fs, root = fsspec.url_to_fs(url, **_options(scheme))
         except ImportError as error:
@@ -59,6 +64,8 @@ class Bucket:
             raise ConfigError(f"{where}{urls.shown(url)}: {error}") from error
         if hasattr(self._fs, "retries"):  # S3's driver would repeat what has timed out
             self._fs.retries = 1
+        if scheme in _GOOGLE:
+            gcsfs.try_once(self._fs)
         if loop := getattr(self._fs, "loop", None):  # it logs what it has given up, with tracebacks
             loop.set_exception_handler(lambda *_: None)
         self._root = root.rstrip("/")
@@ -198,7 +205,23 @@ def _options(scheme: str) -> dict[str, Any]:
     if scheme in ("s3", "s3a"):
         once = {"total_max_attempts": 1, "mode": "standard"}
         options["config_kwargs"] = {"retries": once, "connect_timeout": 10, "read_timeout": 30}
+    if scheme in _GOOGLE:
+        options["requests_timeout"] = _google()
     return options
+
+
+def _google() -> Any:
+    """How long Google's driver waits for an answer; prepares what it finds in this process."""
+    import aiohttp
+    import google.auth
+
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs what it raises
+    try:
+        google.auth.default()
+    except google.auth.exceptions.DefaultCredentialsError:
+        # There are none, on no machine of Google's: the driver would look again for 16 s.
+        os.environ.setdefault("NO_GCE_CHECK", "true")
+    return aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30)
 
 
 def _version(info: Mapping[str, Any]) -> str:
@@ -234,5 +257,7 @@ def _text(error: BaseException) -> str:
         return "there is no such bucket"
     if any(name in chain for name in _NO_CREDENTIALS):
         return "there are no credentials for it in the environment"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer"
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}".rstrip(": ")[:300]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, text
-from runner.errors import ConfigError, RunnerError
-from runner.storage import urls
-from runner.storage.bucket import Bucket, BucketError
+from runner.errors import ConfigError
+from runner.storage import attempts, urls
+from runner.storage.bucket import Bucket
 
 _AT_A_TIME = 8
 _HTTP = ("http", "https")
@@ -37,11 +37,7 @@ def local(path: str | Path, where: str) -> Path:
     url = urls.check(path, f"{where} = ", writes=False)
     if url.partition("://")[0] in _HTTP:
         raise ConfigError(f"{where} = {urls.shown(url)}: `fetch` downloads files by http")
-    try:
-        return _copied(Bucket(url, f"{where} = "))
-    except BucketError as error:
-        kind = ConfigError if error.is_final else RunnerError
-        raise kind(f"{where}: {error}") from error
+    return _copied(Bucket(url, f"{where} = "), where)
 
 
 def facts(url: str) -> dict[str, Any]:
@@ -65,10 +61,10 @@ def cache() -> Path:
     return Path(base) / "runner"
 
 
-def _copied(bucket: Bucket) -> Path:
-    found = bucket.objects()
+def _copied(bucket: Bucket, where: str) -> Path:
+    found = attempts.several(bucket.objects, where)
     if not found:
-        raise BucketError(f"{bucket.url}: there is no such file or folder", is_final=True)
+        raise ConfigError(f"{where}: {bucket.url}: there is no such file or folder")
     name = bucket.url.rpartition("/")[2]
     version = zlib.crc32(repr(sorted(found.items())).encode())
     folder = cache() / "data" / f"{urls.folder_name(bucket.url)}-{version:08x}"
@@ -79,16 +75,17 @@ def _copied(bucket: Bucket) -> Path:
             part = folder.with_name(f"{folder.name}.part")
             shutil.rmtree(part, ignore_errors=True)
             with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
-                for each in [pool.submit(_bring, bucket, name, path, part) for path in found]:
+                copies = [pool.submit(_bring, bucket, path, part / name, where) for path in found]
+                for each in copies:
                     each.result()
             part.rename(folder)
     return folder / name
 
 
-def _bring(bucket: Bucket, name: str, path: str, folder: Path) -> None:
-    target = folder / name / path if path else folder / name
+def _bring(bucket: Bucket, path: str, folder: Path, where: str) -> None:
+    target = folder / path if path else folder
     target.parent.mkdir(parents=True, exist_ok=True)
-    bucket.download(path, target)
+    attempts.several(lambda: bucket.download(path, target), where, lambda _: None)
 
 
 @contextlib.contextmanager

@@ -12,22 +12,27 @@ bucket counts, and what was there is put aside.
 import contextlib
 import dataclasses
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from runner.core import console, files, signals
 from runner.errors import ConfigError, LostError, RunnerError
-from runner.storage import copying, fetching, lease, local_folders, manifest, mirror, snapshot
+from runner.storage import (
+    attempts,
+    copying,
+    fetching,
+    lease,
+    local_folders,
+    manifest,
+    mirror,
+    snapshot,
+)
 from runner.storage.bucket import Bucket, BucketError
 
 TIMEOUT_SECONDS = 600.0
 
-_PAUSES = (1.0, 2.0, 4.0)  # between attempts at the start
 _FOLLOW_SECONDS = 5.0
-
-T = TypeVar("T")
 
 
 class Ending(NamedTuple):
@@ -62,9 +67,9 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
         console.say(f"{url} lasts no longer than this process")
     with local_folders.alone(folder, bucket.url):
         last, known = copying.saved(folder, bucket.url)
-        claim = _started(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
+        claim = attempts.several(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
         with _returned(claim):
-            held = _started(lambda: manifest.read(bucket, mine=claim.path), where)
+            held = attempts.several(lambda: manifest.read(bucket, mine=claim.path), where)
             goes_on = held.claim <= last.number <= claim.before.number and last.number > 0
             if not goes_on:
                 local_folders.put_aside(folder)
@@ -73,9 +78,9 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
             if not goes_on:
                 if held.files and not held.serial:  # a copy by hand counts whatever comes next
                     held = dataclasses.replace(held, serial=1, claim=claim.mark.number)
-                    _started(lambda: bucket.write(manifest.NAME, held.dumps()), where)
+                    attempts.several(lambda: bucket.write(manifest.NAME, held.dumps()), where)
                 copy = fetching.Replica(bucket, folder)
-                if _started(copy.bring, where):
+                if attempts.several(copy.bring, where):
                     console.say(f"brought {len(copy.stamps):,} files from {bucket.url}")
                 held, known = copy.held, copy.stamps
         others = fetching.Others(bucket, folder)
@@ -125,13 +130,13 @@ def _of_local(folder: Path, bucket: Bucket, where: str) -> mirror.Mirror:
         ConfigError: another run is there.
     """
     last, known = copying.saved(folder, bucket.url)
-    held = _started(lambda: manifest.read(bucket), where)
+    held = attempts.several(lambda: manifest.read(bucket), where)
     if held.files and held.claim > last.number:
         raise ConfigError(
             f"{where} = {bucket.url!r}: another run is there; choose another place, or go on with "
             f"that one by --model_dir={bucket.url}"
         )
-    claim = _started(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
+    claim = attempts.several(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
     return mirror.Mirror(folder, bucket, claim, held, known=known)
 
 
@@ -182,7 +187,7 @@ def read(
             before_removal=lambda path: before_removal(folder, path),
             read=manifest.read_with_parts,
         )
-        _started(copy.bring, where)
+        attempts.several(copy.bring, where)
         if not copy.held.files and not may_be_new:
             raise ConfigError(f"{where}={bucket.url}: there is nothing")
         if part:
@@ -195,11 +200,11 @@ def read(
 @contextlib.contextmanager
 def _part(bucket: Bucket, folder: Path, ending: Ending | None, where: str) -> Iterator[None]:
     """Inside, a part of a run is this process's to write."""
-    claim = _started(lambda: lease.take(bucket, lease.Asking(instead="name")), where)
+    claim = attempts.several(lambda: lease.take(bucket, lease.Asking(instead="name")), where)
     with _returned(claim):
         folder.mkdir(parents=True, exist_ok=True)
         copy = fetching.Replica(bucket, folder)
-        _started(copy.bring, where)
+        attempts.several(copy.bring, where)
     kept = mirror.Mirror(folder, bucket, claim, copy.held, known=copy.stamps, stays=False)
     with _mirrored(kept, folder, ending or Ending(signals.Stop())):
         yield
@@ -240,26 +245,6 @@ def _finish(kept: mirror.Mirror, stop: signals.Stop, timeout: float) -> None:
         kept.finish(timeout)
 
 
-def _started(do: Callable[[], T], where: str) -> T:
-    """What `do` returns, after a few attempts.
-
-    Raises:
-        ConfigError: no attempt can succeed.
-        RunnerError: none did.
-    """
-    for pause in (*_PAUSES, None):
-        try:
-            return do()
-        except BucketError as error:
-            if error.is_final:
-                raise ConfigError(f"{where}: {error}") from error
-            if pause is None:
-                raise RunnerError(f"{where}: {error}") from error
-            console.say(f"{error}; trying again in {pause:.0f} s")
-            time.sleep(pause)
-    raise AssertionError
-
-
 def has(url: str, name: str) -> bool:
     """Whether a file is there.
 
@@ -269,4 +254,4 @@ def has(url: str, name: str) -> bool:
     """
     where = "--model_dir"
     bucket = Bucket(url, f"{where}=")
-    return _started(lambda: bucket.read(name), where) is not None
+    return attempts.several(lambda: bucket.read(name), where) is not None

@@ -1,6 +1,7 @@
 """A folder that changes like a run's, a server of S3, and a way to it that can be cut or slow."""
 
 import contextlib
+import http.server
 import json
 import socket
 import threading
@@ -45,6 +46,27 @@ def wait_for(what, seconds=60):
     while not what():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def refusing(code, message=""):
+    """A server that has the same answer for everybody: its address, and what it was asked for."""
+    asked = []
+
+    class Refuses(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps({"error": {"message": message}}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
 
 
 class Server:

@@ -15,6 +15,8 @@ import threading
 import types
 from pathlib import Path
 
+import buckets
+import gcsfs
 import gin
 import numpy as np
 import pytest
@@ -39,6 +41,7 @@ from tf_keras.src.engine import base_layer
 
 from runner.configuration import optimizer_kinds  # noqa: F401, which adds some
 from runner.internals import autograph, standard_library
+from runner.internals import gcsfs as gcsfs_internals
 from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
@@ -522,6 +525,16 @@ def flags(tmp_path):
     assert "--mode" in standard_library.options(parser), "_actions does not hold the flags"
 
 
+def one_attempt(tmp_path):
+    """Silent: whatever does not answer would only be waited for six times."""
+    with buckets.refusing(503) as (address, asked):
+        driver = gcsfs.GCSFileSystem(token="anon", endpoint_url=address, skip_instance_cache=True)
+        gcsfs_internals.try_once(driver)
+        with pytest.raises(gcsfs.retry.HttpError):
+            driver.cat_file("bucket/x")
+    assert len(asked) == 1
+
+
 def exit_functions(tmp_path):
     code = (
         "import atexit, os; from runner.internals import standard_library; "
@@ -590,6 +603,7 @@ NAMES = [
     (annotations_of_official, base_config.Config, "_get_annotations"),
     (flags, argparse.ArgumentParser, "_actions"),
     (exit_functions, atexit, "_run_exitfuncs"),
+    (one_attempt, gcsfs.GCSFileSystem, "_request"),
 ]
 
 

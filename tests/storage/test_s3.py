@@ -9,7 +9,7 @@ import requests
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import data_files
-from runner.storage import bucket, data_copies, fetching, places
+from runner.storage import attempts, bucket, data_copies, fetching, places
 from tasks.files import fetching as fetching_files
 
 
@@ -25,7 +25,7 @@ def server(running, monkeypatch, tmp_path):
     for name, value in running.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(places, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(attempts, "_PAUSES", (0.01, 0.01))
     yield running
     running.way.mend()
 
@@ -112,6 +112,16 @@ class TestRefused:
         with refused, written("s3://bucket/run"):
             pass
 
+    def test_no_credentials_for_google(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+        monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+        monkeypatch.setenv("NO_GCE_CHECK", "true")
+        refused = pytest.raises(ConfigError, match="no credentials for it in the environment")
+        with buckets.refusing(401, "Anonymous caller does not have access") as (address, _):
+            monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+            with refused, written("gs://bucket/run"):
+                pass
+
     def test_no_permission(self, server):
         name = server.bucket()
         address = f"http://127.0.0.1:{server.port}/moto-api/reset-auth"
@@ -168,6 +178,19 @@ class TestData:
         assert data_files.fingerprints(named) != before
         assert data_copies.local(f"{url}/a/x.txt", "").read_text() == "new"
         assert data_copies.local(tmp_path / "here", "") == tmp_path / "here"
+
+    def test_what_fails_once_is_tried_again(self, server, monkeypatch):
+        url = f"s3://{server.bucket()}/data"
+        bucket.Bucket(url).write("x.txt", b"x")
+        download, once = bucket.Bucket.download, [bucket.BucketError("slow down", is_final=False)]
+
+        def hiccup(*arguments):
+            if once:
+                raise once.pop()
+            download(*arguments)
+
+        monkeypatch.setattr(bucket.Bucket, "download", hiccup)
+        assert (data_copies.local(url, "") / "x.txt").read_text() == "x"
 
     def test_a_file_that_is_not_there(self, server):
         with pytest.raises(ConfigError, match=r"ImageData\.input_path: .*no such file or folder"):
