@@ -155,8 +155,13 @@ class Worker:
         with self.place.log.open("rb") as file:
             file.seek(max(self._from, file.seek(0, os.SEEK_END) - _LONGEST_END))
             lines = file.read().decode(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("runner: ")] or lines
-        return said[-1].removeprefix("runner: ").strip() if said else ""
+        for line in reversed(lines):
+            if line.startswith("{"):
+                with contextlib.suppress(ValueError, KeyError):
+                    return str(json.loads(line)["reason"]).partition("\n")[0]
+            if line.startswith("runner: "):
+                return line.removeprefix("runner: ").strip()
+        return lines[-1].strip() if lines else ""
 
 
 def ending(code: int) -> str:

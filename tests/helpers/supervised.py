@@ -29,7 +29,11 @@ def work(folder: Path, steps: int) -> int:
     signals.end_with_parent()
     signs.begin(seconds=0.1)
     if order := take_order(folder):
-        print(f"runner: was told to {order}", file=sys.stderr)
+        if order == "exit 1":  # as a mistake in a task
+            print("runner: in your code:\n    raise", file=sys.stderr)
+            print(json.dumps({"status": "failed", "reason": f"was told to {order}"}))
+        else:
+            print(f"runner: was told to {order}", file=sys.stderr)
         if order.startswith("exit"):
             return int(order.split()[1])
         while True:  # hangs

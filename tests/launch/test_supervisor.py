@@ -210,7 +210,8 @@ def test_it_gives_up_when_starts_end_without_a_step(start, folder):
     order(folder, _1="always exit 1")
     code, _, err = start("2").ended()
     assert code == 1
-    assert "giving up 3 starts in a row ended without a step (WorkersConfig.idle_starts)" in err
+    assert "worker 1 ended with exit code 1: was told to exit 1; giving up as 3 starts" in err
+    assert "in a row ended without a step (WorkersConfig.idle_starts)" in err
     assert supervised.read(folder)["generation"] == 3
 
 
