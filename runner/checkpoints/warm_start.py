@@ -30,7 +30,8 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         What was loaded and what was not, of all the model's variables.
 
     Raises:
-        ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model.
+        ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model, or one
+            of the items that the model names is there in other sizes.
         RunnerError: it is damaged.
     """
     saved = compatibility.Saved(find(path))
@@ -38,11 +39,13 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
     for roots in (items, {"model": model}, {"": model}):
         starts = saved.starts(roots)
         found = saved.match(starts)
-        fitting = [pair for pair in saved.pairs(found) if not pair.difference]
+        pairs = list(saved.pairs(found))
+        _check_sizes(path, getattr(model, "checkpoint_items", {}), pairs)
+        fitting = [pair for pair in pairs if not pair.difference]
         if not fitting:
             continue
         report = compatibility.report(saved, roots, found, below=starts)
-        left = _left(model, roots, [pair.variable for pair in saved.pairs(found)])
+        left = _left(model, roots, [pair.variable for pair in pairs])
         report = dataclasses.replace(report, missing=list(dict.fromkeys([*report.missing, *left])))
         if whole and (left or report.different):
             raise ConfigError(
@@ -58,6 +61,29 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         f"nothing in {path} fits this model: it holds {text.some(saved.describe([0]))}; "
         f"the model has {text.some(ours)}"
     )
+
+
+def _check_sizes(path: Path, items: Mapping[str, Any], pairs: Iterable[compatibility.Pair]) -> None:
+    """Raises ConfigError if the checkpoint has an item, such as an encoder, in other sizes.
+
+    Official's tasks refuse that, too. Random generators' states may be missing.
+    """
+    fitting = {id(pair.variable) for pair in pairs if not pair.difference}
+    other = {id(pair.variable): pair.difference for pair in pairs}
+    for name, item in items.items():
+        weights = [
+            pair for pair in compatibility.variables({name: item}) if pair[1].dtype.is_floating
+        ]
+        wrong = [
+            other.get(id(weight)) or f"{compatibility.describe(place, weight)} in the model only"
+            for place, weight in weights
+            if id(weight) not in fitting
+        ]
+        if wrong and any(id(weight) in other for _, weight in weights):
+            raise ConfigError(
+                f"init_checkpoint {path}: the {name} in it has other sizes than the model's: "
+                f"{text.some(wrong)}; configure the model's {name} as that of the checkpoint was"
+            )
 
 
 def _left(

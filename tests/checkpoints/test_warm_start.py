@@ -96,6 +96,39 @@ def test_the_items_that_a_model_names_are_what_is_loaded(tmp_path):
         warm_start.initialize(made, tmp_path / path, whole=True)
 
 
+def deep(sizes):
+    return tf_keras.Sequential([tf_keras.layers.Dense(n, name=f"d{n}") for n in sizes])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        (
+            (4, 5),
+            r"\(d5/kernel\): float32 \(4, 3\) in the checkpoint, float32 \(4, 5\) in the model",
+        ),
+        ((4, 3, 2), r"encoder/layer_with_weights-2/kernel .*\(3, 2\) in the model only"),
+    ],
+)
+@pytest.mark.parametrize("form", ["encoder", "model"])
+def test_an_item_of_other_sizes_is_refused(tmp_path, sizes, said, form):
+    def whole(sizes):
+        encoder = deep(sizes)
+        made = tf_keras.Sequential([encoder, tf_keras.layers.Dense(sizes[0], name="head")])
+        made.build((None, 4))
+        made.checkpoint_items = {"encoder": encoder}
+        return made
+
+    saved = whole((4, 3))
+    parts = {"encoder": saved.layers[0]} if form == "encoder" else {"model": saved}
+    tf.train.Checkpoint(**parts).write(str(tmp_path / "m"))
+    made = whole(sizes)
+    before = made.get_weights()
+    with pytest.raises(ConfigError, match=rf"m: the encoder in it has other sizes .*{said}"):
+        warm_start.initialize(made, tmp_path / "m")
+    assert all(map(np.array_equal, made.get_weights(), before))
+
+
 def test_a_model_with_items_can_start_from_its_like_saved_as_a_model(tmp_path):
     path = tf.train.Checkpoint(model=model(5.0)).write(str(tmp_path / "m"))
     made = model()
