@@ -21,7 +21,8 @@ class BertConfig(base_config.Config):
     Song et al., "Attentional encoder network for targeted sentiment classification", 2019.
 
     Attributes:
-        vocab_file: the WordPiece vocabulary, one piece per line.
+        vocab_file: the WordPiece vocabulary, one piece per line. Empty: the words of the data, for
+            an encoder that learns them from nothing.
         lower_case: whether the vocabulary is lower-cased.
         encoder: official's settings; `vocab_size` is always taken from the vocabulary.
         dropout: the rate before the last layer, in [0, 1).

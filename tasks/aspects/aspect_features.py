@@ -126,8 +126,7 @@ class PairReader(Reader):
     @property
     def words(self) -> list[str]:
         """See `Reader.words`."""
-        lines = Path(self.pieces.path).read_text("utf-8").splitlines()
-        return [f"pieces, lower_case={self.pieces.lower_case}", *lines]
+        return [f"pieces, lower_case={self.pieces.lower_case}", *self.pieces.pieces]
 
     def assemble(
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor

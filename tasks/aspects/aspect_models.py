@@ -7,6 +7,7 @@ from typing import Any
 import tf_keras
 from official.modeling.hyperparams import base_config, oneof
 
+from runner.core import console
 from runner.errors import ConfigError
 from tasks.aspects import (
     aen,
@@ -87,7 +88,12 @@ def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspe
         )
     own: base_config.Config = config.get()
     if isinstance(own, aspect_bert.BertConfig):
-        pieces = wordpiece.WordPiece(own.vocab_file, lower_case=own.lower_case)
+        pieces = wordpiece.WordPiece(own.vocab_file, lower_case=own.lower_case, texts=texts)
+        if not own.vocab_file:
+            kind = type(own).__name__
+            console.say(
+                f"{kind}.vocab_file is empty: the pieces are the data's words, {pieces.size:,}"
+            )
         neighbours = isinstance(own, FastLsaConfig)
         return aspect_features.PairReader(pieces, window, reads_neighbours=neighbours)
     tokens = [token.text for text in texts for token in words.tokenize(text)]

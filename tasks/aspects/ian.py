@@ -1,6 +1,8 @@
 """IAN: the sentence attends to what the aspect means, and the aspect to the sentence.
 
-Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017.
+Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017. Scores
+are not bounded by a tanh, nor are they in PyABSA: with it, no word could count more than e^2 times
+as much as another.
 """
 
 import tensorflow as tf
@@ -34,5 +36,5 @@ def _attend(
 ) -> tf.Tensor:
     """The states by their bilinear scores with the mean of the other side, [batch, units]."""
     query = tf_keras.layers.Dense(config.units, use_bias=False, name=f"{name}_query")(about)
-    scores = tf.tanh(tf.einsum("bls,bs->bl", states, query))[..., tf.newaxis]
-    return word_layers.attend(scores, states, mask)
+    scores = tf.einsum("bls,bs->bl", states, query)
+    return word_layers.attend(scores[..., tf.newaxis], states, mask)

@@ -71,6 +71,6 @@ def check_vocabulary(checkpoint: str, vocabulary: wordpiece.WordPiece) -> None:
     for name, shape in shapes.items():
         if name.endswith(_WORDS) and len(shape) == 2 and shape[0] != vocabulary.size:
             raise ConfigError(
-                f"the vocabulary {vocabulary.path} has {vocabulary.size} pieces, but the encoder in"
+                f"the vocabulary {vocabulary.name} has {vocabulary.size} pieces, but the encoder in"
                 f" {path} was trained with {shape[0]}"
             )

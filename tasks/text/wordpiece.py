@@ -8,7 +8,8 @@ Model Garden's layers and of TensorFlow Hub's preprocessing for BERT, which also
 becomes "fi", "…" three dots), whereas the original code only lower-cases.
 """
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import tensorflow_text as tf_text
 
 from runner.errors import ConfigError
 from runner.storage import data_copies
+from tasks.text import words
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
@@ -42,10 +44,12 @@ class WordPiece:
     Args:
         vocab_file: UTF-8, one piece per line; pieces that continue a word begin with ##.
         lower_case: fold case and drop accents, as the vocabulary expects.
+        texts: if there is no file, whole words of these texts are the pieces.
 
     Attributes:
-        path: the vocabulary file.
+        name: the vocabulary file, or that there is none.
         lower_case: as given.
+        pieces: in the order of their ids.
         size: the number of pieces.
         pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
 
@@ -54,15 +58,21 @@ class WordPiece:
             duplicate line.
     """
 
-    def __init__(self, vocab_file: str, *, lower_case: bool = True) -> None:
-        self.path = data_copies.local(vocab_file, "vocab_file")
+    def __init__(
+        self, vocab_file: str, *, lower_case: bool = True, texts: Iterable[str] = ()
+    ) -> None:
+        self.name = vocab_file or "made of the data's words"
         self.lower_case = lower_case
-        vocabulary = _read(self.path)
+        if vocab_file:
+            vocabulary = _read(data_copies.local(vocab_file, "vocab_file"))
+        else:
+            vocabulary = _words(texts, lower_case=lower_case)
+        self.pieces = tuple(vocabulary)
         self.size = len(vocabulary)
         self.pad, _, self.cls, self.sep = (vocabulary[piece] for piece in _SPECIAL)
         try:
             self._tokenizer = tf_text.FastBertTokenizer(
-                list(vocabulary),
+                list(self.pieces),
                 token_out_type=tf.int32,
                 lower_case_nfd_strip_accents=lower_case,
             )
@@ -110,6 +120,25 @@ def _pieces(text: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
     characters = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
     first = characters[starts]
     return Pieces(ids, first, np.maximum(characters[ends], first + 1))
+
+
+def _words(texts: Iterable[str], *, lower_case: bool) -> dict[str, int]:
+    """The texts' words, divided as BERT divides them, and their ids."""
+    normalizer = tf_text.FastBertNormalizer(lower_case_nfd_strip_accents=lower_case)
+    encoded = [text.encode("utf-8", "replace") for text in dict.fromkeys(texts)]
+    found = dict.fromkeys(_SPECIAL)
+    for text in normalizer.normalize(tf.constant(encoded, tf.string)).numpy():
+        characters = text.decode("utf-8")
+        spaced = (f" {each} " if _is_a_word(each) else each for each in characters)
+        found.update(dict.fromkeys("".join(spaced).split()))
+    return {piece: number for number, piece in enumerate(found)}
+
+
+def _is_a_word(character: str) -> bool:
+    """Whether BERT takes a character for a word of its own: a sign or an ideograph."""
+    ascii_sign = character.isascii() and character.isprintable() and not character.isalnum()
+    sign = ascii_sign or unicodedata.category(character).startswith("P")
+    return sign or bool(words.IDEOGRAPH.match(character))
 
 
 def _read(path: Path) -> dict[str, int]:

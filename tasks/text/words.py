@@ -39,7 +39,7 @@ _APOSTROPHE = "['\u2019]"
 _NOT = f"[nN]{_APOSTROPHE}[tT]"
 # Besides white space: zero-width characters that separate words, unlike others that join; and NUL.
 _MORE_BLANKS = "\u200b\ufeff\0"
-_IDEOGRAPH = re.compile(
+IDEOGRAPH = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
 )
@@ -105,4 +105,4 @@ def _kind(character: str) -> str:
         return "N"
     if category[0] == "M" or category == "Cf":
         return "M"
-    return "L" if category[0] == "L" and not _IDEOGRAPH.match(character) else "-"
+    return "L" if category[0] == "L" and not IDEOGRAPH.match(character) else "-"

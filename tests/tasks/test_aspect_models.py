@@ -190,6 +190,30 @@ def test_what_a_model_says_depends_on_sentence_and_aspect_but_not_on_the_rest_of
         np.testing.assert_allclose(together[number], model(alone)[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["atae_lstm", "ian", "ram"])
+def test_all_of_a_model_learns(kind):
+    """The other kinds learn the made-up opinions in `test_aspect_sentiment`."""
+    reader, batch = read(
+        over_words(kind),
+        ("the ", "food", " was good , the wine bad"),
+        ("the food was good , the ", "wine", " bad"),
+        ("the wine was good , the ", "food list", " bad"),
+    )
+    model = aspect_models.build(over_words(kind), reader, 2)
+    optimizer, losses = tf_keras.optimizers.Adam(0.03), []
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(
+                tf_keras.losses.sparse_categorical_crossentropy([1, 0, 0], model(batch), True)
+            )
+        gradients = tape.gradient(loss, model.trainable_variables)
+        assert all(each is not None for each in gradients)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        losses.append(float(loss))
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.95 * losses[0]
+
+
 @pytest.mark.parametrize("config", ALL, ids=IDS)
 def test_logits_are_float32_under_mixed_precision(config):
     reader, features = read(config, SENTENCE)

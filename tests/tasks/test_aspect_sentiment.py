@@ -122,18 +122,20 @@ def test_a_model_over_words_tells_two_opinions_of_one_sentence_apart(kind, steps
     assert learn(build_task(model), steps, 0.01)["accuracy"] > 0.9
 
 
-def test_lcf_bert_tells_two_opinions_of_one_sentence_apart():
-    scores = learn(build_task(bert("lcf_bert", focus="cdw")), 160, 0.003)
+@pytest.mark.parametrize(("kind", "steps"), [("lcf_bert", 160), ("fast_lsa", 300)])
+def test_a_local_focus_tells_two_opinions_of_one_sentence_apart(kind, steps):
+    scores = learn(build_task(bert(kind, focus="cdw")), steps, 0.003)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
 
 
-def test_bert_spc_finds_the_opinion_of_a_sentence():
+@pytest.mark.parametrize("kind", ["bert_base", "bert_spc"])
+def test_a_bert_finds_the_opinion_of_a_sentence(kind):
     train, validation = (
         data(input_path=one_opinion_file(), split=split, is_training=split == "train")
         for split in ("train", "validation")
     )
-    task = build_task(bert("bert_spc", train), train_data=train, validation_data=validation)
+    task = build_task(bert(kind, train), train_data=train, validation_data=validation)
     scores = learn(task, 80, 0.003)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
@@ -234,7 +236,7 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused_with_both_size
         build_task(task.task_config.model, init_checkpoint=path).build_model()
 
 
-@pytest.mark.parametrize("kind", ["attention_lstm", "bert_spc"])
+@pytest.mark.parametrize("kind", ["attention_lstm", "bert_spc", "fast_lsa"])
 def test_an_exported_model_takes_strings_and_says_polarities(kind):
     task = build_task(None if kind == "attention_lstm" else bert(kind))
     model = task.build_model()

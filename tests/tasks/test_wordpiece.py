@@ -145,3 +145,13 @@ def test_a_broken_vocabulary_is_refused(tmp_path, content, message):
 def test_a_missing_vocabulary_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"no vocabulary .*nowhere\.txt"):
         wordpiece.WordPiece(str(tmp_path / "nowhere.txt"))
+
+
+def test_without_a_file_the_words_of_texts_are_the_pieces():
+    texts = ["The café don't sell 中国 tea-cakes.", "the tea"]
+    pieces = wordpiece.WordPiece("", texts=texts)
+    words = ["the", "cafe", "don", "'", "t", "sell", "中", "国", "tea", "-", "cakes", "."]
+    assert sorted(pieces.pieces[4:]) == sorted(words)
+    (found, _) = pieces.encode(texts)
+    assert [pieces.pieces[number] for number in found.ids] == words
+    assert pieces.pieces[: pieces.size] == wordpiece.WordPiece("", texts=texts).pieces
