@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -17,6 +18,7 @@ from runner.launch.job import TRAINING, Job, Plan, Submitted
 
 _LONGEST = 40  # of a name: it also begins the names of pods, which have 63 characters
 _NAME = re.compile(rf"[a-z]([a-z0-9-]{{0,{_LONGEST - 2}}}[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _KUEUE = "localqueues.kueue.x-k8s.io"
 
 
@@ -38,6 +40,7 @@ def _check(job: Job) -> None:
     config = job.config
     if not config.image:
         raise ConfigError("LaunchConfig.image is missing: the image with the runner and your code")
+    _check_names(config)
     mounts = manifest.mounts(job)
     if job.folder and not any(job.folder.is_relative_to(path) for path in mounts):
         there = f"; mounted are {', '.join(mounts)}" if mounts else ""
@@ -66,6 +69,18 @@ def _check(job: Job) -> None:
             "LaunchConfig.evaluator = True is for --mode=train or train_and_eval on one node; "
             "elsewhere, launch --mode=continuous_eval as a job of its own"
         )
+
+
+def _check_names(config: Any) -> None:
+    """Raises ConfigError for the name of an object that no cluster can have."""
+    for field in ("namespace", "queue", "service_account", "secret_names"):
+        value = getattr(config, field)
+        for each in [value] if isinstance(value, str) else value:
+            if each and not _OBJECT.fullmatch(each):
+                raise ConfigError(
+                    f"LaunchConfig.{field}: {each!r} cannot be a name in Kubernetes, which takes "
+                    "lower-case letters, digits, '-' and '.'"
+                )
 
 
 def _name(job: Job) -> str:

@@ -189,6 +189,8 @@ def test_a_long_name_leaves_room_for_those_of_the_pods(manifest):
     [
         (["--gin.LaunchConfig.name='My_Run'"], "no '-' last; 'my-run' would do"),
         (["--gin.LaunchConfig.image=''"], "LaunchConfig.image is missing"),
+        (["--gin.LaunchConfig.namespace='My_NS'"], "namespace: 'My_NS' cannot be a name"),
+        (["--gin.LaunchConfig.secret_names=('a','B')"], "secret_names: 'B' cannot be a name"),
         (["--model_dir=/else/digits"], "would be lost with its pod"),
         (["--gin_file=/here/mine.gin"], "mine.gin"),
         (["--gin.LaunchConfig.volumes=('runs',)"], "must be a tuple of 'claim:/path'"),
