@@ -186,6 +186,8 @@ class _Supervisor:
 
     def _leave(self, verdict: Verdict, printed: str) -> int:
         """Ends as the run has ended."""
+        if verdict.code == RunnerError.exit_code and verdict.worker:
+            printed = ""  # the chief was only stopped, for another's failure
         if printed:
             console.answers().say(printed.removesuffix("\n"))
         code = 128 + self._stop.number if self._stop.number else verdict.code
