@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
 from tasks.questions import answer_spans, question_batches, question_data, readers, word_features
 
 
@@ -73,6 +74,24 @@ def test_every_weight_learns(made):
     ):
         assert gradient is not None, weight.name
         assert np.isfinite(tf.convert_to_tensor(gradient)).all(), weight.name
+
+
+def saved(network):
+    """What a run's checkpoint holds of a network."""
+    return tf.train.Checkpoint(network=network, generators=keras_internals.generators(network))
+
+
+def test_a_resumed_reader_goes_on_with_its_dropout(made, tmp_path):
+    reader, _, batch = made
+    tf_keras.backend.experimental.enable_tf_random_generator()  # as each run does
+    network, resumed = reader.network(), reader.network()
+    path = saved(network).write(str(tmp_path / "ckpt"))
+    first, second = (network(batch, training=True) for _ in range(2))
+    drops = (first.numpy() != second.numpy()).any()
+    assert drops or network.name == "bert", "which has no dropout here"
+    saved(resumed).read(path).assert_consumed()
+    for expected in (first, second):
+        np.testing.assert_array_equal(resumed(batch, training=True), expected)
 
 
 @pytest.mark.parametrize(
