@@ -122,7 +122,12 @@ class RetentionConfig(base_config.Config):
     every: int = setting(
         0, "Checkpoints at multiples of this many steps are kept for good; 0: none.", allowed=SIZE
     )
-    best: int = setting(1, "How many of the best are kept in each folder.", allowed=COUNT)
+    best: int = setting(
+        1,
+        "How many of the best are kept in each folder; 0, with `TrainerConfig.max_to_keep = 0`: "
+        "one, and once the run has ended only its results.",
+        allowed=SIZE,
+    )
     from_step: int = setting(0, "Evaluations before this step cannot be the best.", allowed=SIZE)
     or_higher: tuple[str, ...] = setting(
         (),

@@ -4,6 +4,7 @@ Files that point to a checkpoint (`checkpoint`, info.json) are written after it 
 """
 
 import contextlib
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -142,8 +143,11 @@ class Checkpoints:
         restore.restore(self._checkpoint, path)
         self._committed = restore.step_of(path)
 
-    def end(self) -> list[int]:
+    def end(self, *, keeps_best: bool) -> list[int]:
         """Removes what is not kept of a run that has ended and has a best checkpoint elsewhere.
+
+        Args:
+            keeps_best: Whether the best are kept; if not, they are removed, too.
 
         Returns:
             The steps of the best checkpoints, if it removed anything.
@@ -153,10 +157,13 @@ class Checkpoints:
         best = [checkpoint_files.latest(folder) for folder in self._best_folders]
         if not removable or not all(best) or not best:
             return []
+        steps = [restore.step_of(path) for path in best if path]
+        for folder in () if keeps_best else self._best_folders:
+            shutil.rmtree(folder)
         for step in removable:
             self._remove(self.path(step))
         checkpoint_files.list_committed(self._directory, checkpoint_files.names(self._directory))
-        return [restore.step_of(path) for path in best if path]
+        return steps
 
     def _written(self, prefix: str) -> None:
         """Lists what was just written as the newest, whatever its step, and prunes."""

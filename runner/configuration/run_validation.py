@@ -184,6 +184,9 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
         needs = "has no effect without TensorBoard's events of training (RunConfig.tensorboard)"
         yield Invalid("run", run, "summary_seconds", needs)
     yield from _without_best(experiment)
+    if run.retention.best == 0 and experiment.trainer.max_to_keep:
+        needs = "keeps nothing, which needs TrainerConfig.max_to_keep = 0, too"
+        yield Invalid("run.retention", run.retention, "best", needs)
     if run.test.last and run.test.data is None:
         yield Invalid("run.test", run.test, "last", "has no effect without TestConfig.data")
 

@@ -53,7 +53,7 @@ def build_evaluation(
     """
     folder, rows, boards, line = outputs
     write_averages = averages.write if built.averages else None
-    kept = config.run.retention.best
+    kept = max(config.run.retention.best, 1)
     keeper = best.BestCheckpoints(
         [
             best.BestCheckpoint(folder / name, rule, keep=kept, write_averages=write_averages)

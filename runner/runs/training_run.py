@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from runner.config import Experiment
 from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
 from runner.data import pipeline
@@ -168,11 +169,16 @@ class TrainingRun:
 
     def keep_best_alone(self) -> None:
         """Removes the last checkpoints of a run that has ended, if it is to keep only the best."""
-        if best := self.state.store.end():
+        keeps_best = self.state.config.run.retention.best > 0
+        best = self.state.store.end(keeps_best=keeps_best)
+        again = "the same command again, or a longer run, would train"
+        if best and keeps_best:
             console.say(
-                f"only the best checkpoint is kept (TrainerConfig.max_to_keep = 0): the same "
-                f"command again, or a longer run, would train from step {max(best):,} on"
+                f"only the best checkpoint is kept (TrainerConfig.max_to_keep = 0): {again} from "
+                f"step {max(best):,} on"
             )
+        elif best:
+            console.say(f"no checkpoint is kept (RetentionConfig.best = 0): {again} from the start")
 
     def _save(self) -> Path:
         """Commits, and returns the checkpoint once it is on disk."""
@@ -203,10 +209,8 @@ class TrainingRun:
             yield f"resumed at step {self.step:,} from {state.source}"
         else:
             yield f"new run in {state.folder}"
-        kept = config.trainer.max_to_keep
-        mean = ", and those of the mean" if weight_mean.is_wanted(config) else ""
         commits = self.policies.grid.describe_commits()
-        yield f"checkpoints {commits}; the newest {kept} are kept{mean}"
+        yield f"checkpoints {commits}; {_kept(config)}"
         yield strategy.describe(trainer.strategy, trainer.model)
         yield from limits.describe(
             config, trains=True, evaluates=bool(self.policies.grid.evaluations)
@@ -236,3 +240,12 @@ class TrainingRun:
     def close(self) -> None:
         """Flushes what is still in memory, and releases it."""
         closing.close(self.profiled, self.state.log, self.line, self.boards, self.state.store)
+
+
+def _kept(config: Experiment) -> str:
+    """Which checkpoints are kept beside the best."""
+    if newest := config.trainer.max_to_keep:
+        kept = f"the newest {newest} are kept"
+    else:
+        kept = f"{'only the best' if config.run.retention.best else 'none'} is kept after the end"
+    return f"{kept}, and those of the mean" if weight_mean.is_wanted(config) else kept

@@ -767,6 +767,10 @@ WRONG_RUN = {
         ["RetentionConfig.higher = ('a',)", "RetentionConfig.or_lower = ('f1',)"],
         "has no effect without TrainerConfig.best_checkpoint_eval_metric",
     ),
+    "nothing kept of the best alone": (
+        [BEST, "RetentionConfig.best = 0"],
+        "best = 0; keeps nothing, which needs TrainerConfig.max_to_keep = 0, too",
+    ),
     "first step of the best": ([BEST, "RetentionConfig.from_step = -1"], "must be 0 or more"),
     "first step of no best": (
         ["RetentionConfig.from_step = 10"],

@@ -87,6 +87,30 @@ def test_only_the_last_checkpoint_is_saved_where_that_is_asked_for(tmp_path, cap
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("best", "begins"), [(1, "step 20"), (0, "the start")])
+def test_a_run_that_has_ended_keeps_its_best_or_nothing(tmp_path, capsys, best, begins):
+    made = toy.experiment(
+        {
+            "trainer": {"max_to_keep": 0, "best_checkpoint_eval_metric": "validation_loss"},
+            "run": {"retention": {"best": best, "from_step": 20}},
+        }
+    )
+    made.trainer.best_checkpoint_metric_comp = "higher"  # the first one
+    results = runner.run(made, tmp_path, "train_and_eval")
+    said = capsys.readouterr().err
+    assert f"{'only the best' if best else 'none'} is kept after the end" in said
+    assert f"the same command again, or a longer run, would train from {begins}" in said
+    left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.index")]
+    assert left == ["best/ckpt-20.index"] * best
+    assert results["best"]["step"] == 20
+    assert runner.run(made, tmp_path, "train_and_eval")["metrics"] == results["metrics"]
+    assert (f"resumed at {begins}" if best else "new run in") in capsys.readouterr().err
+    assert steps(tmp_path / "history.jsonl") == [20, 40]
+    if not best:
+        with pytest.raises(RunnerError, match="no checkpoint"):
+            runner.run(made, tmp_path, "eval")
+
+
 def test_train_alone_evaluates_nothing(tmp_path):
     results = runner.run(toy.experiment(), tmp_path, "train")
     assert not (tmp_path / "history.jsonl").exists()
