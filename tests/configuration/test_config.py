@@ -798,7 +798,7 @@ WRONG_RUN = {
         "has no effect without PlateauConfig.higher or lower",
     ),
     "every": (["RetentionConfig.every = -1"], "must be 0 or more"),
-    "best": (["RetentionConfig.higher = ('a',)", "RetentionConfig.best = 0"], "must be 1 or more"),
+    "best": (["RetentionConfig.higher = ('a',)", "RetentionConfig.best = -1"], "must be 0 or more"),
     "best of nothing": (
         ["RetentionConfig.best = 2"],
         "has no effect without TrainerConfig.best_checkpoint_eval_metric",
