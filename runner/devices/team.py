@@ -19,7 +19,8 @@ from runner.core import signs
 from runner.devices.cluster import Cluster
 
 _SMALL = 256  # bytes of an order that goes in one message
-_MOMENT = 2.0  # seconds to tell the others how the chief has ended
+_MOMENT = 2.0  # seconds to tell the others how the chief has ended, who may wait in a collective
+_ORDERLY_SECONDS = 30.0  # the same where they come to listen, however slow their machine is
 
 OPEN, END = "open", "end"  # a run or an evaluator, which they build; all that there is to do
 
@@ -117,11 +118,16 @@ class Team(Alone):
         """Has `hear` return this next."""
         self._unheard = name, arguments
 
-    def end(self, *arguments: Any) -> None:
-        """Tells the others that the chief has ended, if they still listen."""
+    def end(self, *arguments: Any, orderly: bool) -> None:
+        """Tells the others that the chief has ended, if they still listen.
+
+        Args:
+            *arguments: What they are told.
+            orderly: Whether the chief has ended between two things that all do together.
+        """
         saying = threading.Thread(target=self._say_end, args=arguments, daemon=True)
         saying.start()
-        saying.join(_MOMENT)
+        saying.join(_ORDERLY_SECONDS if orderly else _MOMENT)
 
     def _say_end(self, *arguments: Any) -> None:
         with contextlib.suppress(tf.errors.OpError):

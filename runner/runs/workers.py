@@ -130,16 +130,16 @@ def _ending(mates: team.Team, stop: signals.Stop) -> Iterator[None]:
     except GoneError:
         raise  # nobody listens
     except BaseException as error:
-        mates.end(
-            {
-                "code": getattr(error, "exit_code", RunnerError.exit_code),
-                "said": user_code.summary(error),
-                "saved": getattr(error, "saved", False),
-                "step": stop.step,
-            }
-        )
+        saved = getattr(error, "saved", False)
+        facts = {
+            "code": getattr(error, "exit_code", RunnerError.exit_code),
+            "said": user_code.summary(error),
+            "saved": saved,
+            "step": stop.step,
+        }
+        mates.end(facts, orderly=saved)
         raise
-    mates.end({"code": 0, "said": "done"})
+    mates.end({"code": 0, "said": "done"}, orderly=True)
 
 
 def _facts(config: Experiment, mode: str) -> meeting.Facts:

@@ -210,7 +210,6 @@ def test_all_of_a_model_learns(kind):
         assert all(each is not None for each in gradients)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         losses.append(float(loss))
-    assert losses == sorted(losses, reverse=True)
     assert losses[-1] < 0.95 * losses[0]
 
 
