@@ -65,7 +65,8 @@ class TrainStep:
 
     def _step_on(self, batch: Any) -> tf.Tensor:
         trainer = self._trainer
-        alone = trainer.strategy.num_replicas_in_sync == 1
+        together = team.current().size  # workers share what they know once a loop
+        alone = trainer.strategy.num_replicas_in_sync == together  # each has one replica
 
         def replica_step(inputs: Any) -> tf.Tensor:
             logs = self._task_step(
@@ -81,7 +82,7 @@ class TrainStep:
             return sound if alone else tf.cast(sound, tf.float32)
 
         sound = trainer.strategy.run(replica_step, args=(batch,), options=self._options)
-        if alone or team.current().size > 1:  # workers share what they know once a loop
+        if alone or together > 1:
             local = trainer.strategy.experimental_local_results(sound)
             return local[0] if alone else tf.reduce_all(tf.stack(local) == 1)
         return trainer.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
