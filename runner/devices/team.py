@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from runner.core import signs
 from runner.devices.cluster import Cluster
+from runner.internals import tensorflow as tf_internals
 
 _SMALL = 256  # bytes of an order that goes in one message
 _MOMENT = 2.0  # seconds to tell the others how the chief has ended, who may wait in a collective
@@ -53,6 +54,11 @@ class Alone:
     def together(self, name: str, *arguments: Any) -> contextlib.AbstractContextManager[None]:
         """A context for what all workers do: the chief tells the others when it enters."""
         del name, arguments
+        return contextlib.nullcontext()
+
+    def summed(self, variables: Sequence[tf.Variable]) -> contextlib.AbstractContextManager[None]:
+        """A context in which reading these, which workers sum, takes one collective for all."""
+        del variables
         return contextlib.nullcontext()
 
 
@@ -158,20 +164,29 @@ class Team(Alone):
         own = tf.one_hot(self.index, self.size)[:, tf.newaxis]
         return self.sum(own * numbers)
 
+    @contextlib.contextmanager
+    def summed(self, variables: Sequence[tf.Variable]) -> Iterator[None]:
+        """A context in which reading these, which workers sum, takes one collective for all.
+
+        In a graph, in the strategy's scope; elsewhere TensorFlow sums one after the other.
+        """
+        each_once = {id(each): each for each in variables}.values()  # metrics may share some
+        chosen = [] if tf.executing_eagerly() else [each for each in each_once if _is_sum(each)]
+        own = [tf.add_n(self.strategy.experimental_local_results(each)) for each in chosen]
+        sums = _in_one([tf.reshape(value, [1, -1]) for value in own], self.sum)
+        values = [tf.reshape(found, value.shape) for found, value in zip(sums, own, strict=True)]
+        with tf_internals.read_as(zip(chosen, values, strict=True)):
+            yield
+
     def gather(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Tensors of each replica, [local replicas, ...], as those of all: [replicas, ...].
 
         In a graph, in the strategy's scope.
         """
-        rows = [tf.reshape(part, [self._local, -1]) for part in parts]
-        gathered: dict[int, tf.Tensor] = {}
-        for kind in dict.fromkeys(row.dtype for row in rows):
-            chosen = [number for number, row in enumerate(rows) if row.dtype == kind]
-            sizes = [rows[number].shape[1] for number in chosen]
-            every = self._gathered(tf.concat([rows[number] for number in chosen], 1))
-            gathered |= zip(chosen, tf.split(every, sizes, 1), strict=True)
+        gathered = _in_one([tf.reshape(part, [self._local, -1]) for part in parts], self._gathered)
         return [
-            tf.reshape(gathered[number], [-1, *part.shape[1:]]) for number, part in enumerate(parts)
+            tf.reshape(found, [-1, *part.shape[1:]])
+            for found, part in zip(gathered, parts, strict=True)
         ]
 
     def _gathered(self, rows: tf.Tensor) -> tf.Tensor:
@@ -197,6 +212,27 @@ class Team(Alone):
         padded = [*numbers, *[0] * (size - len(numbers))]
         found: list[int] = self._sum(tf.constant(padded, tf.float32)).numpy().astype(int).tolist()
         return found
+
+
+def _in_one(
+    rows: Sequence[tf.Tensor], collective: Callable[[tf.Tensor], tf.Tensor]
+) -> list[tf.Tensor]:
+    """What a collective makes of each of these, [rows, numbers], called once for each dtype."""
+    made: dict[int, tf.Tensor] = {}
+    for kind in dict.fromkeys(row.dtype for row in rows):
+        chosen = [number for number, row in enumerate(rows) if row.dtype == kind]
+        sizes = [rows[number].shape[1] for number in chosen]
+        every = collective(tf.concat([rows[number] for number in chosen], 1))
+        made |= zip(chosen, tf.split(every, sizes, 1), strict=True)
+    return [made[number] for number in range(len(rows))]
+
+
+def _is_sum(variable: tf.Variable) -> bool:
+    """Whether a variable's value is the sum of what replicas have."""
+    return (
+        variable.synchronization == tf.VariableSynchronization.ON_READ
+        and variable.aggregation == tf.VariableAggregation.SUM
+    )
 
 
 _current: Alone | Team = Alone()

@@ -4,9 +4,11 @@ Only this package uses them. tests/internals reports those that a new version of
 """
 
 import atexit
+import contextlib
+import functools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -111,6 +113,24 @@ def shuffles(iterator: tf.data.Iterator) -> int:
 def saved_shuffles(state: bytes) -> int:
     """How many shuffles left their position in the state of an iterator."""
     return state.count(b"epoch_num_random_samples")
+
+
+@contextlib.contextmanager
+def read_as(values: Iterable[tuple[tf.Variable, tf.Tensor]]) -> Iterator[None]:
+    """Within the block, reading a variable of all replicas together returns the value given here.
+
+    Args:
+        values: Variables that each replica adds to, such as those of metrics, and what they read.
+    """
+    known = list(values)
+    for variable, value in known:
+        variable._get_cross_replica  # noqa: B018, fails if it is gone
+        variable._get_cross_replica = functools.partial(tf.identity, value)
+    try:
+        yield
+    finally:
+        for variable, _ in known:
+            del variable._get_cross_replica
 
 
 def replica_spec(spec: Any) -> Any:

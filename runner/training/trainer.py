@@ -324,7 +324,9 @@ class Trainer(evaluator.Evaluator):
             return self._read_metrics()
 
     def _read_metrics(self) -> evaluator.Logs:
-        logs = {metric.name: metric.result() for metric in self._metrics}
+        variables = [variable for metric in self._metrics for variable in metric.variables]
+        with team.current().summed(variables):
+            logs = {metric.name: metric.result() for metric in self._metrics}
         logs["learning_rate"] = self._learning_rate()
         for group in self.config.run.variable_groups:
             if not group.trainable:

@@ -58,6 +58,14 @@ def test_the_whole_validation_set_counts_whatever_the_batch_and_the_replicas(tmp
         assert result["accuracy"] == pytest.approx(accuracy, abs=1e-5), batch
 
 
+def test_a_replica_without_examples_is_left_out_of_eager_evaluations_too(tmp_path):
+    eagerly = {"trainer": {"eval_tf_function": False}}
+    reference = made(tmp_path, trains=False)
+    trainer = made(tmp_path, STRATEGIES["mirrored"], eagerly, trains=False)
+    trainer.model.set_weights(reference.model.get_weights())
+    assert evaluate(trainer) == pytest.approx(evaluate(reference))
+
+
 def test_a_weight_that_the_task_returns_replaces_the_number_of_examples(tmp_path, monkeypatch):
     step = toy.ToyTask.validation_step
 
@@ -203,6 +211,20 @@ def test_two_replicas_train_on_the_same_global_batches_as_one(tmp_path):
     assert train(two, 10)["training_loss"] == pytest.approx(
         train(one, 10)["training_loss"], rel=1e-4
     )
+
+
+def test_what_replicas_had_counted_does_not_come_back_after_a_start_on_one(tmp_path):
+    path = str(tmp_path / "ckpt")
+    for strategy, steps in (("mirrored", 3), ("off", 6), ("mirrored", 9)):
+        trainer = made(tmp_path, STRATEGIES[strategy])
+        if steps > 3:
+            trainer.checkpoint.read(path)
+            trainer.put_back_extra_state()
+        train(trainer, 3)
+        trainer.capture_extra_state()
+        trainer.checkpoint.write(path)
+    [accuracy] = trainer.train_metrics
+    assert accuracy.count.numpy() == 9 * 8
 
 
 class Measuring(toy.ToyTask):
