@@ -78,9 +78,11 @@ class ReplicaState:
         self._parts = [local(variable) for variable in reduced(variables)]
 
     def capture(self) -> None:
-        """Stores the parts."""
+        """Stores the parts; those of an earlier start, on more replicas, are no longer true."""
         if self._parts:
             self._capture()
+        else:
+            self.variable.assign(b"")
 
     def put_back(self) -> None:
         """Restores the stored parts, if there were as many replicas as there are now."""
