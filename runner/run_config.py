@@ -235,16 +235,23 @@ class WeightMeanConfig(base_config.Config):
         0, "The mean of this many last checkpoints; 0: of all from `from_step` on.", allowed=SIZE
     )
     from_step: int = setting(
-        0, "Only checkpoints of this step or later; 0: all of the `last`.", allowed=SIZE
+        0,
+        "Only checkpoints of this step or later; 0: all of the `last`.",
+        allowed=SIZE,
+        read="elsewhere",
     )
     every: int = setting(
-        0, "Only checkpoints at multiples of this many steps; 0: all.", allowed=SIZE
+        0,
+        "Only checkpoints at multiples of this many steps; 0: all.",
+        allowed=SIZE,
+        read="elsewhere",
     )
     batches: int = setting(
         100,
         "From how many batches of the training data, the first ones, the statistics of batch "
         "normalization are computed anew.",
         allowed=COUNT,
+        read="elsewhere",
     )
 
     def counts(self, step: int) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from official.core import config_definitions as cfg
-from official.modeling.hyperparams import base_config
+from official.modeling.hyperparams import base_config, oneof
 
 from runner.configuration import fields, origins, printing, sections
 
@@ -68,7 +68,10 @@ class Reads:
         self._given: set[str] = set()
         self._counts: collections.Counter[str] = collections.Counter()
         self._kinds: list[tuple[base_config.Config, type]] = []
+        self._types: dict[str, str] = {}  # of the sections that choose, by path
         for path, section in list(sections.walk(experiment)):
+            if isinstance(section, oneof.OneOfConfig):
+                self._types[path] = vars(section)["type"]
             names = {name: _join(path, name) for name in _values(section)}
             if places.keys() & names.values():
                 self._given |= places.keys() & {names[name] for name in _changed(section)}
@@ -84,8 +87,44 @@ class Reads:
             _set_class(section, kind)
 
     def unread(self) -> list[str]:
-        """The watched paths not read so far, in order."""
-        return sorted(self._given - self._counts.keys())
+        """The watched paths not read so far, in order.
+
+        A binding that set the value in several sections counts as read if one of them was.
+        """
+        read = {self._binding(path) for path in self.places.keys() & self._counts.keys()}
+        left = self._given - self._counts.keys()
+        return sorted(path for path in left if self._binding(path) not in read)
+
+    def complaints(self) -> list[str]:
+        """A line for each of them; one for all that a file sets for what a `type` does not choose.
+
+        Such a file offers alternatives, as `questions_tiny.gin` does; a flag asks for one of them.
+        """
+        menus = collections.defaultdict(list)
+        for path in self.unread():
+            file, _, line = self.places[path].rpartition(":")
+            above = next(self._not_chosen(path), "") if line.isdecimal() else ""
+            menus[(file, above) if above else (path, "")].append(path)
+        return [self._complaint(file, above, paths) for (file, above), paths in menus.items()]
+
+    def _complaint(self, file: str, above: str, paths: list[str]) -> str:
+        if len(paths) == 1:
+            return f"{self.places[paths[0]]}: {paths[0]} had no effect: nothing has read it"
+        names = dict.fromkeys(path.removeprefix(f"{above}.").partition(".")[0] for path in paths)
+        return (
+            f"{file}: {above}.type = {self._types[above]!r}: {len(paths)} values for "
+            f"{', '.join(names)} had no effect: nothing has read them"
+        )
+
+    def _not_chosen(self, path: str) -> Iterator[str]:
+        """The paths of the sections above it, outermost first, that chose another alternative."""
+        for above, chosen in self._types.items():
+            if path.startswith(f"{above}.") and not path.startswith(f"{above}.{chosen}."):
+                yield above
+
+    def _binding(self, path: str) -> tuple[str, str]:
+        """Where the value was set, and its name."""
+        return self.places[path], path.rpartition(".")[2]
 
     def counts(self) -> dict[str, int]:
         """How often each value was read so far, by path; without those that were not."""
@@ -97,7 +136,7 @@ class Report:
 
     Args:
         reads: Counts the reads.
-        note: Called with a line for each.
+        note: Called with each line about them.
         record: Called with their paths.
     """
 
@@ -119,10 +158,9 @@ class Report:
         if self._done:
             return
         self._done = True
-        unread = self._reads.unread()
-        for path in unread:
-            self._note(f"{self._reads.places[path]}: {path} had no effect: nothing has read it")
-        self._record(unread)
+        for line in self._reads.complaints():
+            self._note(line)
+        self._record(self._reads.unread())
 
 
 def _counting(

@@ -55,6 +55,25 @@ def test_reads_are_counted():
     assert reads.counts()["runtime.num_gpus"] == 1
 
 
+def test_a_binding_for_several_sections_is_read_where_one_of_them_is():
+    experiment, reads = loaded("ImageData.held_out = 0.3")  # train/ and validation/
+    both = {"task.train_data.held_out", "task.validation_data.held_out"}
+    assert both <= set(reads.unread())
+    assert experiment.task.train_data.held_out == 0.3
+    assert not both & set(reads.unread())
+
+
+def test_alternatives_that_a_file_offers_share_a_line():
+    experiment = runner.load("questions_tiny.gin", ["SGDConfig.momentum = 0.5"])
+    with unused_values.Reads(experiment, config.origins(experiment)) as reads:
+        said = reads.complaints()
+    (line,) = (line for line in said if "bidaf" in line)
+    assert "questions_tiny.gin: task.model.type = 'match_lstm': " in line
+    assert "values for bidaf, drqa, fusion_net, mnemonic, qanet, r_net had no effect" in line
+    (flag,) = (line for line in said if "sgd" in line)
+    assert flag.startswith('--gin_params "SGDConfig.momentum = 0.5": ')
+
+
 def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, capsys):
     params = ["TrainerConfig.train_steps = 200", "SGDConfig.momentum = 0.5"]
     experiment = runner.load("digits.gin", params)  # which trains with Adam
