@@ -140,10 +140,7 @@ def read(source: Source) -> list[Example]:
         ConfigError: as `three_lines.read` does; also if the split is empty.
     """
     if source.paths:
-        rules = {"repeated": source.repeated_marks, "bad": source.bad_examples}
-        examples = []
-        for path in source.paths:
-            examples += three_lines.read(path, **rules, polarities=source.polarities)
+        examples = _of_files(source)
     else:
         examples = made_up_opinions.examples()
     if source.side:
@@ -162,6 +159,20 @@ def read(source: Source) -> list[Example]:
             f"{source.held_out} leaves none for split={source.split!r}"
         )
     return [example for example in examples if (example.sentence in held_out) == wanted]
+
+
+def _of_files(source: Source) -> list[Example]:
+    """All of them; one error names what is refused in any of the files."""
+    rules = {"repeated": source.repeated_marks, "bad": source.bad_examples}
+    examples, refused = [], []
+    for path in source.paths:
+        try:
+            examples += three_lines.read(path, **rules, polarities=source.polarities)
+        except ConfigError as error:
+            refused.append(str(error))
+    if refused:
+        raise ConfigError("\n".join(refused))
+    return examples
 
 
 def polarities(examples: Sequence[Example]) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class _Parsed(NamedTuple):
     Attributes:
         examples: the good ones, with the number of the sentence's line.
         repeated: the lines of those in which the mark is repeated.
-        bad: the lines of what is no example, by what is wrong with it.
+        bad: the lines that make no example, by what is wrong with them.
     """
 
     examples: list[tuple[int, Example]]
@@ -77,8 +77,8 @@ def read(
     Args:
         path: the file.
         repeated: what to do with sentences in which the mark is repeated: one of `REPEATED`.
-        bad: what to do with lines that are no example: one of `BAD`.
-        polarities: with any other, lines are no example; empty: any will do.
+        bad: what to do with lines that make no example: one of `BAD`.
+        polarities: with any other, lines make no example; empty: any will do.
 
     Raises:
         ConfigError: there is no such file, no example in it, or one that is refused; the message
@@ -119,7 +119,7 @@ def _read(
 
 
 def _parse(path: str, polarities: Sequence[str]) -> _Parsed:
-    """Takes a file apart; after lines that are no example it goes on at the next mark."""
+    """Takes a file apart; after lines that make no example it goes on at the next mark."""
     lines = _lines(data_copies.local(path, "AspectData.input_path"))
     parsed = _Parsed([], [], {})
     at = 0
@@ -146,7 +146,7 @@ def _parse(path: str, polarities: Sequence[str]) -> _Parsed:
 
 
 def _problem(sentence: str | None, own: Sequence[str | None], polarities: Sequence[str]) -> str:
-    """Why a sentence and the lines after it are no example; empty if they are one."""
+    """Why a sentence and the lines after it make no example; empty if they make one."""
     if sentence is None or None in own:
         return "bytes that are not UTF-8"
     if MARK not in sentence:

@@ -44,6 +44,19 @@ def test_several_files_are_read_as_one(write):
     assert data(input_path=tuple(paths)).size() == 2
 
 
+def test_what_is_refused_in_any_of_several_files_is_named_at_once(write):
+    paths = [
+        write("no mark\n" + FOOD, "a.seg"),
+        write(FOOD, "b.seg"),
+        write(FOOD * 2 + "$T$", "c.seg"),
+    ]
+    with pytest.raises(ConfigError) as refused:
+        read(tuple(paths), bad_examples="refuse")
+    first, second = (str(refused.value).index(f"{path}: 1 bad") for path in paths[::2])
+    assert first < second
+    assert paths[1] not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "change",
     [
