@@ -19,9 +19,15 @@ PROGRAM = ("-m", "runner")
 
 
 def machines(given: argparse.Namespace) -> cluster.Cluster | None:
-    """The machines that the flags or the environment name, and which of them this one is."""
+    """The machines that the flags or the environment name, and which of them this one is.
+
+    Raises:
+        ConfigError: they are not named well.
+    """
     hosts = getattr(given, "worker_hosts", None)
     index = getattr(given, "task_index", None)
+    if index and not index.isdecimal():
+        raise ConfigError(f"--task_index={index}: expected a number")
     return cluster.find(os.environ, hosts, int(index) if index else -1)
 
 

@@ -61,14 +61,14 @@ class Gathering:
         Raises:
             RunnerError: there were too few.
         """
-        offered: list[str] = []
+        offered: list[str] | None = None
         self._began = self._clock()
         self._remind_at = self._began + _MOMENT_SECONDS
         others: Generation | None = None
         self._enough_since: float | None = None
         while True:
             awake = len(self._slots.awake)
-            if len(offered) != awake or not awake:
+            if offered is None or len(offered) != awake:
                 offered = self._slots.addresses(awake)
                 self._meeting.say("ready" if offered else "resting", offered)
             newest = self._meeting.newest()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -49,8 +50,9 @@ def _check(job: Job) -> None:
             f"as in LaunchConfig.volumes = ('claim:/runs',) and --model_dir=/runs/digits{there}"
         )
     for each in config.environment:
-        name = each.partition("=")[0]
-        if secrets.is_secret(name):
+        name, equals, value = each.partition("=")
+        value = value if equals else os.environ[name]
+        if secrets.is_secret(name) or secrets.masked(value) != value:
             raise ConfigError(
                 f"LaunchConfig.environment: {name} looks like a secret, and everybody who may read "
                 "the job would see it: keep it in a Secret of the cluster, and name that in "

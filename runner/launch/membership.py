@@ -107,6 +107,7 @@ class Meeting:
         self.machine, self.token = machine, token
         self._folder = folder / layout.WORKERS
         self._silence = claim.Silence(SILENT_SECONDS, clock)
+        self._present: list[Supervisor] = []
 
     def say(self, doing: Doing, hosts: Sequence[str] = ()) -> None:
         """Tells the others what this supervisor does and offers."""
@@ -114,7 +115,15 @@ class Meeting:
         files.write_json(_place(self._folder, self.machine) / _OFFER, said)
 
     def present(self) -> list[Supervisor]:
-        """The supervisors that are alive, by machine; this one, too."""
+        """The supervisors that are alive, by machine; this one, too.
+
+        Where the folder is out of reach for the moment, they are those that were there before.
+        """
+        with contextlib.suppress(OSError):
+            self._present = self._look()
+        return self._present
+
+    def _look(self) -> list[Supervisor]:
         found = []
         for place in self._folder.glob(f"{_MACHINE}*"):
             number = place.name.removeprefix(_MACHINE)

@@ -59,24 +59,32 @@ def place(job: Job) -> Iterator[Cluster]:
 
 def _connect(ray: Any, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    given = f"LaunchConfig.address = {address!r}"
+    given = f"LaunchConfig.address = {address!r}" if address else "--launch=ray"
     if not address and (address := os.environ.get("RAY_ADDRESS", "")):
         given = f"RAY_ADDRESS={address}"
-    if address in ("", "auto", "local"):
-        _connect_here(ray, address or "auto", quiet)
-        return
     if "://" in address:
         raise ConfigError(
             f"{given}: give the address of the cluster itself, as 10.0.0.1:6379, and start the "
             "command on one of its machines"
         )
-    try:  # where nothing listens, Ray waits for minutes
-        host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
-        ray.init(address=address, **quiet)
+    is_here = address in ("", "auto", "local")
+    try:
+        if is_here:
+            _connect_here(ray, address or "auto", quiet)
+        else:  # where nothing listens, Ray waits for minutes
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
+            ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        why = ray_process.cause(error)
-        raise ConfigError(f"{given}: no Ray cluster answers there ({why})") from error
+        raise ConfigError(f"{given}: {_failure(error, is_here=is_here)}") from error
+
+
+def _failure(error: Exception, *, is_here: bool) -> str:
+    """Why there is no connection, in a line."""
+    if str(error).startswith("Version mismatch"):  # of Ray or Python, over several lines
+        return " ".join(str(error).split())
+    what = "Ray does not start here" if is_here else "no Ray cluster answers there"
+    return f"{what} ({ray_process.cause(error)})"
 
 
 def _connect_here(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """A command as one task of Ray, which this process waits for, and starts again. No TensorFlow."""
 
+import contextlib
 import datetime
 import json
 import shlex
@@ -9,7 +10,7 @@ from typing import Any
 
 from runner.core import console, text
 from runner.errors import RunnerError
-from runner.launch import ray, ray_connection
+from runner.launch import ray, ray_connection, worker
 from runner.launch.job import Job, Plan
 from runner.run_folder import status
 from runner.studies import places
@@ -75,7 +76,8 @@ def _run(job: Job) -> dict[str, Any]:
         job.stop.check()
     answer = task.answer
     if code:
-        raise TaskError(code, f"the task ended with exit code {code}: see {task.log}", answer)
+        shown = code if code > 0 else 128 - code  # of a signal, as a shell has it
+        raise TaskError(shown, f"the task {worker.ending(code)}: see {task.log}", answer)
     return answer
 
 
@@ -97,11 +99,17 @@ class _Task:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What it answered on stdout; lines before the last are shown."""
-        *lines, last = self._out.read_text(errors="replace").splitlines() or ["{}"]
+        """What it answered on stdout, empty if it did not; other lines are shown."""
+        found: dict[str, Any] = {}
+        lines: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # it was never started
+            lines = self._out.read_text(errors="replace").splitlines()
+        with contextlib.suppress(IndexError, ValueError, TypeError):  # killed: no answer
+            found = dict(json.loads(lines[-1]))
+            lines.pop()
         for line in lines:
             console.answers().say(line)
-        return dict(json.loads(last))
+        return found
 
     def run(self) -> int:
         """The exit code."""

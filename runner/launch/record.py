@@ -15,7 +15,7 @@ _KEPT = 100
 
 
 class Record:
-    """Writes it; of several supervisors, the one that has the chief does.
+    """Writes it; of several supervisors, the one that has the chief, or first sees an end.
 
     Args:
         folder: The run's.
@@ -40,7 +40,8 @@ class Record:
     def ended(self, generation: Generation, verdict: Verdict) -> None:
         """Notes how a generation has ended."""
         names = {"restart": "restarting", "regroup": "regrouping", "leave": "ended"}
-        self._said["state"] = names[verdict.then]
+        self._said |= {"state": names[verdict.then], "generation": generation.number}
+        self._said["hosts"] = generation.hosts  # also where another machine has the chief
         facts = dataclasses.asdict(verdict)
         row = {"time": time.time(), "generation": generation.number}
         row |= {"workers": len(generation.hosts)}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from runner.core import text
 from runner.errors import ConfigError
 from runner.launch import ports
 
@@ -35,8 +36,8 @@ class Slots:
     ) -> None:
         if 0 < len(gpus) < count:
             raise ConfigError(
-                f"--workers={count}: this machine has {len(gpus)} GPUs, and each worker needs one; "
-                "CUDA_VISIBLE_DEVICES= in the environment trains on the CPUs"
+                f"--workers={count}: this machine has {text.counted(len(gpus), 'GPU')}, and each "
+                "worker needs one; CUDA_VISIBLE_DEVICES= in the environment trains on the CPUs"
             )
         self._host = host or _LOOPBACK
         self._gpus = list(gpus)

@@ -33,7 +33,10 @@ def requeue() -> None:
     """Asks Slurm to start the job again; waits to be ended for it."""
     found = _run("scontrol", "requeue", name())
     if found is None:
-        console.say("no scontrol here: the job starts again only if Slurm's RequeueExit has 143")
+        console.say(
+            "scontrol is missing or does not answer: the job starts again only if Slurm's "
+            "RequeueExit has 143"
+        )
     elif found.returncode:
         console.say(f"Slurm does not start the job again: {found.stderr.strip()}")
     else:

@@ -152,7 +152,8 @@ class Worker:
         """The error that a worker other than the chief ended with, from its log."""
         if not self.place.number or self.code == -signal.SIGKILL:
             return ""
-        with self.place.log.open("rb") as file:
+        lines: list[str] = []
+        with contextlib.suppress(OSError), self.place.log.open("rb") as file:
             file.seek(max(self._from, file.seek(0, os.SEEK_END) - _LONGEST_END))
             lines = file.read().decode(errors="replace").splitlines()
         for line in reversed(lines):

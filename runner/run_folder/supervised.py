@@ -9,6 +9,7 @@ from runner.errors import RunnerError
 from runner.run_folder import status
 
 _SHOWN = 5
+_LISTS = ("hosts", "slow", "restarts")
 
 
 def read(model_dir: Path) -> dict[str, Any] | None:
@@ -23,8 +24,8 @@ def read(model_dir: Path) -> dict[str, Any] | None:
     """
     with contextlib.suppress(OSError, RunnerError):
         found = files.read_json(model_dir / layout.WORKERS / layout.SUPERVISOR)
-        if not isinstance(found, dict):
-            return None
+        if not isinstance(found, dict) or not all(isinstance(found.get(x), list) for x in _LISTS):
+            return None  # damaged
         seen = status.read(model_dir)
         if found.get("state") == "running" and seen and seen.ended:  # and it could not say so here
             found["state"] = "ended"

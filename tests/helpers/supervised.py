@@ -1,10 +1,10 @@
 """Workers and supervisors without TensorFlow, as processes.
 
-    python supervised.py supervise FOLDER 2..3 --steps=100 [--names=a,b,c --machine=1]
+    python supervised.py supervise FOLDER 2..3 --steps=100 [--names=a,b,c --machine=1 --silence=1]
 
 A worker finds the others through files, trains steps of a few milliseconds while all of them live,
-and commits now and then. Without one of them it hangs, whatever signal comes, as in a collective;
-a second after one is gone, it fails.
+and commits now and then, until `FOLDER/enough` is there or all steps are done. Without one of them
+it hangs, whatever signal comes, as in a collective; five seconds after one is gone, it fails.
 What it does otherwise stands in `FOLDER/orders/<index>`, or `<index>-of-<size>`: `exit 1`, `hang`,
 for one start of it, or `always exit 1`.
 """
@@ -22,7 +22,7 @@ from runner.launch import bounds, gathering, round, rules, slots, supervisor
 
 STEP_SECONDS = 0.01
 COMMIT_EVERY = 10
-FAILS_SECONDS = 1.0
+FAILS_SECONDS = 5.0
 
 
 def work(folder: Path, steps: int) -> int:
@@ -75,7 +75,7 @@ def place(folder: Path) -> tuple[int, int, Path]:
 def train(folder, steps, index, here, pids, stops) -> int:
     saved, stop = folder / "checkpoint", here / "stop"
     step = int(saved.read_text()) if saved.exists() else 0
-    while step < steps:
+    while step < steps and not (folder / "enough").exists():
         waited = 0.0
         while not (all(map(lives, pids)) or (here / "done").exists() or stop.exists()):
             time.sleep(STEP_SECONDS)
@@ -127,11 +127,12 @@ def note(path: Path, line: str) -> None:
 def supervise(flags: argparse.Namespace) -> int:
     gathering._LAST_CALL_SECONDS = 0.5
     round._CRASH_GRACE_SECONDS = 0.3
+    round._GRACE_SECONDS = 1000.0  # what ends sooner does so by itself
     round._SETTLE_SECONDS = 0.2
-    round._STUCK_SECONDS = 0.5
+    round._STUCK_SECONDS = flags.silence
     supervisor._LOOK_SECONDS = 0.1
     rules.START_SECONDS = 0.0
-    round._SILENT_SECONDS = 1.0
+    round._SILENT_SECONDS = flags.silence
     wanted = bounds.Bounds.parse(flags.workers)
     names = flags.names.split(",") if flags.names else [""]
     here = slots.Slots(1 if flags.names else wanted.most)
@@ -155,6 +156,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--names", default="")
     parser.add_argument("--machine", type=int, default=0)
+    parser.add_argument("--silence", type=float, default=1000.0)
     flags = parser.parse_args()
     return work(flags.folder, flags.steps) if flags.what == "work" else supervise(flags)
 

@@ -1,5 +1,6 @@
 """The flag `--workers`, and the parts of a supervisor."""
 
+import errno
 import json
 import re
 import socket
@@ -8,7 +9,8 @@ import pytest
 
 from runner import main
 from runner.errors import ConfigError
-from runner.launch import bounds, ports, slots, stragglers
+from runner.launch import bounds, membership, ports, slots, stragglers
+from runner.run_folder import claim_file
 
 TRAIN = ["--mode=train", "--gin_file=digits.gin"]
 
@@ -22,6 +24,7 @@ TRAIN = ["--mode=train", "--gin_file=digits.gin"]
         (["--workers=-1"], "--workers=-1: expected a number, or a range as in 2..4"),
         (["--workers="], "--workers= names nothing"),
         (["--workers=2", "--task_index=1"], "--task_index=1: of which machines?"),
+        (["--workers=2", "--task_index=x"], "--task_index=x: expected a number"),
         (["--workers=2", "--mode=runs"], "--workers is for --mode=train, eval, train_and_eval"),
     ],
 )
@@ -75,7 +78,7 @@ def test_workers_of_one_machine_share_its_gpus():
     four = slots.Slots(2, gpus=["0", "1", "2", "3"])
     assert [four.gpus(0), four.gpus(1)] == ["0,2", "1,3"]
     assert slots.Slots(1, gpus=["0", "1"]).gpus(0) is None
-    with pytest.raises(ConfigError, match="has 1 GPUs, and each worker needs one"):
+    with pytest.raises(ConfigError, match="has 1 GPU, and each worker needs one"):
         slots.Slots(2, gpus=["0"])
 
 
@@ -119,3 +122,15 @@ def test_a_worker_that_is_not_much_slower_is_not_named(tmp_path):
         write(tmp_path, 0, number)
         write(tmp_path, 1, number, working=0.115, waiting=0.01)
         assert not watched.look()
+
+
+def test_a_share_that_is_away_for_a_moment_takes_no_supervisor_with_it(tmp_path, monkeypatch):
+    def stale(path):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with membership.joined(tmp_path, 0) as meeting:
+        meeting.say("ready", ["a:1"])
+        (there,) = meeting.present()
+        with monkeypatch.context() as away:
+            away.setattr(claim_file, "look", stale)
+            assert meeting.present() == [there]

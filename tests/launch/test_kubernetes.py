@@ -198,12 +198,14 @@ def test_a_long_name_leaves_room_for_those_of_the_pods(manifest):
         (["--gin.LaunchConfig.options=('--a',)"], "it is for --launch=slurm"),
         (["--gin.LaunchConfig.evaluator=True", "--mode=eval"], "as a job of its own"),
         (["--gin.LaunchConfig.environment=('WANDB_API_KEY',)"], "LaunchConfig.secret_names"),
+        (["--gin.LaunchConfig.environment=('MY_PLACE',)"], "MY_PLACE looks like a secret"),
         (["--gin.RunConfig.notes='it is sesame-open'"], "would show MY_PASSWORD, a secret"),
     ],
 )
 def test_what_would_not_run_there_is_refused_here(capsys, monkeypatch, arguments, said):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789")
     monkeypatch.setenv("MY_PASSWORD", "sesame-open")
+    monkeypatch.setenv("MY_PLACE", "postgres://me:0123456789@host/runs")
     told = refused(capsys, *TRAIN, *arguments)
     assert said in told
     assert "0123456789" not in told

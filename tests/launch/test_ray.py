@@ -59,8 +59,10 @@ def soon(condition, then):
     """Does something as soon as a condition holds, beside the test."""
 
     def wait():
-        end = time.monotonic() + 100
-        while not condition() and time.monotonic() < end:
+        end = time.monotonic() + 600
+        while not condition():
+            if time.monotonic() > end:
+                return
             time.sleep(0.05)
         then()
 
@@ -138,6 +140,12 @@ def test_another_mode_is_one_task_whose_answer_and_code_are_the_commands(
     assert json.loads(said.out)["step"] == 3
     (log, _) = sorted(Path("run", "launch").glob("*.log"))
     assert log.read_text() == "on the way\n"
+    killed = "import os; print('half', flush=True); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(ray.Cluster, "program", ["-c", killed])
+    assert main.main(["--mode=train", "--launch=ray", *given]) == 137
+    said = capsys.readouterr()
+    assert said.out.startswith("half\n")
+    assert "the task was killed by SIGKILL: see " in said.err
 
 
 def test_trials_train_on_the_cluster(address, capsys):
@@ -174,6 +182,18 @@ def test_no_cluster_at_the_address(address, said, capsys):
     assert main.main(given) == 2
     assert said in capsys.readouterr().err
     assert not Path("study").exists()
+
+
+def test_a_cluster_of_other_versions_is_named(monkeypatch, capsys):
+    import ray
+
+    def init(**_):
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 1.0\n")
+
+    monkeypatch.setattr(ray, "init", init)
+    assert main.main([*STUDY, "--seeds=2"]) == 2
+    said = "runner: --launch=ray: Version mismatch: The cluster was started with: Ray: 1.0\n"
+    assert said in capsys.readouterr().err
 
 
 def test_without_ray_the_answer_is_the_line_that_installs_it(monkeypatch, capsys):
