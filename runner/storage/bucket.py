@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from runner.core import secrets
 from runner.errors import ConfigError
 from runner.internals import gcsfs
 from runner.storage import urls
@@ -260,4 +261,4 @@ def _text(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer"
     said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}".rstrip(": ")[:300]
+    return secrets.masked(f"{type(error).__name__}: {said}".rstrip(": "))[:300]

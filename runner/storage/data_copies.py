@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, text
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.storage import attempts, urls
 from runner.storage.bucket import Bucket
 
@@ -30,7 +30,7 @@ def local(path: str | Path, where: str) -> Path:
 
     Raises:
         ConfigError: it is a URL with nothing behind it, or one that cannot be read.
-        RunnerError: the bucket does not answer.
+        RunnerError: the bucket does not answer, or an object is removed meanwhile.
     """
     if not urls.is_url(path):
         return Path(path)
@@ -85,7 +85,11 @@ def _copied(bucket: Bucket, where: str) -> Path:
 def _bring(bucket: Bucket, path: str, folder: Path, where: str) -> None:
     target = folder / path if path else folder
     target.parent.mkdir(parents=True, exist_ok=True)
-    attempts.several(lambda: bucket.download(path, target), where, lambda _: None)
+    try:
+        attempts.several(lambda: bucket.download(path, target), where, lambda _: None)
+    except FileNotFoundError as error:
+        gone = f"{bucket.url}/{path}".rstrip("/")
+        raise RunnerError(f"{where}: {gone} was removed while it was copied") from error
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from runner.storage.manifest import Entry, Manifest
 
 _AT_A_TIME = 8
 _ATTEMPTS = 5
+_MOMENT_SECONDS = 2.0
 _HEAVY = re.compile(r".*\.(index|data-\d{5}-of-\d{5})")
 
 
@@ -166,6 +167,7 @@ class Following:
 
     def __exit__(self, *_: Any) -> None:
         self._ended.set()
+        self._thread.join(_MOMENT_SECONDS)  # else it might write where all is removed next
 
     def _run(self) -> None:
         failure = ""

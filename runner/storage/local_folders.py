@@ -67,8 +67,9 @@ def temporary(name: str) -> Iterator[Path]:
             shutil.rmtree(left.parent, ignore_errors=True)
     with _writable(cache):
         made = tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=cache, ignore_cleanup_errors=True)
-    with made as own, (Path(own) / _LOCK).open("a") as file:
+    with made as own, (Path(own) / f"{_LOCK}.new").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        Path(file.name).rename(Path(own) / _LOCK)  # never seen unlocked while this one lives
         folder = Path(own) / (name or "run")
         folder.mkdir()
         yield folder

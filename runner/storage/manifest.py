@@ -120,7 +120,7 @@ def read_with_parts(bucket: Bucket) -> Manifest:
 
 
 def is_ours(path: str) -> bool:
-    """Whether an object is about copying, and no file of a run."""
+    """Whether an object is about copying, not a file of a run."""
     names = path.split("/")
     return names[-1] == NAME or CLAIMS in names[:-1]
 
@@ -141,7 +141,7 @@ def grows(path: str) -> bool:
 
 
 def checkpoint_of(path: str) -> str:
-    """The name of the checkpoint that a file belongs to; empty if it is no part of one."""
+    """The name of the checkpoint that a file belongs to; empty if it is not part of one."""
     found = _PART.fullmatch(PurePosixPath(path).name)
     return found["name"] if found else ""
 

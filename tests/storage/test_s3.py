@@ -30,7 +30,7 @@ def server(running, monkeypatch, tmp_path):
     running.way.mend()
 
 
-def written(url, timeout=60.0):
+def written(url, timeout=300.0):
     return places.written(url, places.Ending(signals.Stop(), lambda _: timeout))
 
 
@@ -191,6 +191,11 @@ class TestData:
 
         monkeypatch.setattr(bucket.Bucket, "download", hiccup)
         assert (data_copies.local(url, "") / "x.txt").read_text() == "x"
+
+    def test_a_file_that_is_removed_while_it_is_copied(self, server, monkeypatch):
+        monkeypatch.setattr(bucket.Bucket, "objects", lambda _: {"x.txt": (1, 1)})
+        with pytest.raises(RunnerError, match=r"input_path: .*x\.txt was removed while"):
+            data_copies.local(f"s3://{server.bucket()}/data", "ImageData.input_path")
 
     def test_a_file_that_is_not_there(self, server):
         with pytest.raises(ConfigError, match=r"ImageData\.input_path: .*no such file or folder"):
