@@ -63,7 +63,7 @@ class GaveUpError(RunnerError):
 
 
 # Errors from disks, permissions and kinds of files, which are not the program's fault.
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 _FILES = (
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
     *(errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),

@@ -70,8 +70,12 @@ def find(
     if worker_hosts:
         hosts = [each.strip() for each in worker_hosts.split(",")]
         index = 0 if len(hosts) == 1 else task_index
-        where = "RuntimeConfig.worker_hosts" if index >= 0 else "RuntimeConfig.task_index"
-        return _checked(hosts, index, where)
+        if index < 0:
+            raise ConfigError(
+                f"RuntimeConfig.task_index, or --task_index, is missing: which of {len(hosts)} "
+                f"workers is this, from 0 to {len(hosts) - 1}?"
+            )
+        return _checked(hosts, index, "RuntimeConfig.worker_hosts")
     return _of_slurm(environ)
 
 
@@ -117,10 +121,10 @@ def _of_slurm(environ: Mapping[str, str]) -> Cluster | None:
             return None
         index, job = int(environ["SLURM_PROCID"]), int(environ["SLURM_JOB_ID"])
         tasks = list(_expanded(environ["SLURM_STEP_TASKS_PER_NODE"]))
+        nodes = host_names(environ["SLURM_STEP_NODELIST"])
     except (KeyError, ValueError) as error:
         raise ConfigError(f"Slurm's environment cannot be read: {error}") from error
     port = _FIRST_PORT + job % _PORTS
-    nodes = host_names(environ["SLURM_STEP_NODELIST"])
     hosts = [
         f"{node}:{port + number}"
         for node, count in zip(nodes, tasks, strict=False)

@@ -67,6 +67,7 @@ def build_together(
 
     Raises:
         RunnerError: they did not.
+        ConfigError: this process has run something with TensorFlow before.
     """
     implementation = _implementation(runtime)
     os.environ["TF_CONFIG"] = own.tf_config()
@@ -77,6 +78,11 @@ def build_together(
     except tf.errors.OpError as error:
         said = tf_internals.short_message(error.message)
         raise RunnerError(f"TensorFlow could not connect {own}: {said}") from error
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{own}: TensorFlow connects workers only before it has run anything ({error}): make no"
+            " model and no tensor before. For runner.fit, use a gin file that names its functions"
+        ) from error
 
 
 def build(
@@ -160,7 +166,7 @@ def _of_one_worker(runtime: config_definitions.RuntimeConfig) -> tf.distribute.S
 
 
 def _of_tpu(address: str | None) -> tf.distribute.Strategy:
-    """That of a TPU which hangs on one machine."""
+    """The strategy for a TPU that is attached to one machine."""
     _reach_tpu(address)
     made = distribute_utils.get_distribution_strategy("tpu", tpu_address=address)
     if (hosts := made.extended.num_hosts) > 1:

@@ -388,7 +388,9 @@ def skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
             traced.append(tf.nest.map_structure(tf.TensorSpec.from_tensor, outputs))
             return outputs
 
-        def empty() -> Any:  # tf.cond traces it after `full`
+        def empty() -> Any:  # a graph traces it after `full`
+            if not traced:
+                tf.function(full, autograph=False).get_concrete_function()
             return tf.nest.map_structure(
                 lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype), traced[0]
             )

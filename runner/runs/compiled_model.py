@@ -4,6 +4,8 @@ from typing import Any
 
 from runner.config import Experiment
 from runner.configuration import origins, task_contract
+from runner.devices import strategy
+from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
 from runner.runs import build
 from runner.runs.request import Given
@@ -18,13 +20,19 @@ def bring_optimizer(experiment: Experiment) -> None:
     `compiled_optimizer`. The model is built for that alone.
 
     Raises:
-        ConfigError: the model brings none, or one that official's configuration cannot express.
+        ConfigError: the model brings none, or one that official's configuration cannot express; or
+            there are several workers, which must be connected before a model is built.
     """
     chosen = experiment.trainer.optimizer_config
     if not getattr(experiment.task, "brings_optimizer", False):
         return
     if chosen.optimizer.type and chosen.learning_rate.type:
         return
+    if several := strategy.workers(experiment.runtime):
+        raise ConfigError(
+            f"{several.size} workers cannot take the optimizer from {_PLACE}: set "
+            "OptimizerConfig.type, LrConfig.type and the learning rate"
+        )
     build.build_devices(experiment, Given())
     task: Any = task_contract.build_task(experiment.task, "")
     optimizer = task.compiled_optimizer()

@@ -210,7 +210,8 @@ class TrainingRun:
         else:
             yield f"new run in {state.folder}"
         commits = self.policies.grid.describe_commits()
-        yield f"checkpoints {commits}; {_kept(config)}"
+        decides = bool(self.policies.best_folders and self.policies.grid.evaluations)
+        yield f"checkpoints {commits}; {_kept(config, decides=decides)}"
         yield strategy.describe(trainer.strategy, trainer.model)
         yield from limits.describe(
             config, trains=True, evaluates=bool(self.policies.grid.evaluations)
@@ -242,10 +243,12 @@ class TrainingRun:
         closing.close(self.profiled, self.state.log, self.line, self.boards, self.state.store)
 
 
-def _kept(config: Experiment) -> str:
-    """Which checkpoints are kept beside the best."""
+def _kept(config: Experiment, *, decides: bool) -> str:
+    """Which checkpoints are kept beside the best; without evaluations that decide on one, too."""
     if newest := config.trainer.max_to_keep:
         kept = f"the newest {newest} are kept"
+    elif not decides:
+        kept = "only the best, or else the newest, is kept after the end"
     else:
         kept = f"{'only the best' if config.run.retention.best else 'none'} is kept after the end"
     return f"{kept}, and those of the mean" if weight_mean.is_wanted(config) else kept

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,14 @@ _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)  # what is raised w
 
 
 class GoneError(RunnerError):
-    """Another worker of the run has gone."""
+    """Other workers of the run, by name, have gone."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        who = " and ".join(names) or "a worker"
+        has = "have" if len(names) > 1 else "has"
         super().__init__(
-            f"{who} has gone; the same command, for all workers, goes on from the newest checkpoint"
+            f"{who} {has} gone; the same command, for all workers, goes on from the newest "
+            "checkpoint"
         )
 
 
@@ -188,8 +191,8 @@ def _redirect(targets: Mapping[int, int]) -> None:
         os.dup2(target, number)
 
 
-def _names(message: str) -> str:
+def _names(message: str) -> list[str]:
     """The workers that an error of TensorFlow's names, other than this one."""
     own = team.current().cluster
     named = {int(each) for each in re.findall(r"task:(\d+)", message)} - {own.index}
-    return ", ".join(own.name(each) for each in sorted(named) if each < own.size) or "a worker"
+    return [own.name(each) for each in sorted(named) if each < own.size]

@@ -1,5 +1,7 @@
 """What a user reads of TensorFlow's errors."""
 
+import errno
+
 import pytest
 import tensorflow as tf
 
@@ -22,6 +24,11 @@ def test_what_can_be_read_is_one_line(message, kind, said):
     found = errors.from_graph(tf.errors.ResourceExhaustedError(None, None, message))
     assert type(found) is kind
     assert str(found) == said
+
+
+def test_a_share_whose_handle_is_stale_is_one_line():
+    found = errors.readable(OSError(errno.ESTALE, "Stale file handle", "/shared/claim.json"))
+    assert str(found).startswith("/shared/claim.json: Stale file handle; once it can be written")
 
 
 def test_what_nobody_foresaw_keeps_its_traceback():

@@ -24,7 +24,7 @@ def test_a_process_computes_with_the_threads_that_are_configured():
         "found = tf.config.threading\n"
         "print(found.get_intra_op_parallelism_threads(), found.get_inter_op_parallelism_threads())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.split() == ["3", "5"]
 
 

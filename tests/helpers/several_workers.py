@@ -1,23 +1,21 @@
 """One run on several workers of this machine, each a warm process."""
 
-import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
 
 from warm import Popen
 
+from runner.launch import ports
+
 MULTI = "multi_worker_mirrored"
 DIGITS = ("--gin_file=digits.gin", f"--gin.RuntimeConfig.distribution_strategy={MULTI!r}")
 
 
 def addresses(count):
-    """`localhost:port` of each, free now."""
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
-        return [f"localhost:{each.getsockname()[1]}" for each in taken]
+    """`localhost:port` of each, which no connection takes meanwhile."""
+    return [f"localhost:{port}" for port in ports.free(count)]
 
 
 class Workers:
@@ -41,7 +39,7 @@ class Workers:
                 )
             self.processes.append(process)
 
-    def wait_until(self, done, seconds=240):
+    def wait_until(self, done, seconds=600):
         """Waits for something that happens while all of them run."""
         end = time.monotonic() + seconds
         while not done():
@@ -49,7 +47,7 @@ class Workers:
             assert all(each.poll() is None for each in self.processes), self.said()
             time.sleep(0.02)
 
-    def wait(self, timeout=300):
+    def wait(self, timeout=600):
         """The exit code of each."""
         return [process.wait(timeout) for process in self.processes]
 

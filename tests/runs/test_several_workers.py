@@ -98,7 +98,7 @@ def test_all_agree_that_training_has_broken(log, tmp_path):
         assert workers.wait() == [3, 3], workers.said(0) + workers.said(1)
         said = workers.said(0)
     assert "rolled back to step 0" in said
-    assert "after 1 rollbacks; the last good checkpoint is" in said, said
+    assert "after 1 rollback; the last good checkpoint is" in said, said
     assert "worker 0 has ended: " in workers.said(1)
 
 
@@ -186,8 +186,25 @@ task_factory.register_task_cls(PrunedConfig)(image_classification.ImageClassific
 WHOLE = """
 import dataclasses
 
+import tensorflow as tf
+import tf_keras
 from official.core import task_factory
 from tasks import image_classification
+
+
+class Labels(tf_keras.metrics.Metric):
+    def __init__(self):
+        super().__init__("labels", dtype=tf.int64)
+        self.counts = self.add_weight("counts", [10], initializer="zeros", dtype=tf.int64)
+
+    def update_state(self, labels, outputs, sample_weight=None):
+        self.counts.assign_add(tf.reduce_sum(tf.one_hot(labels, 10, dtype=tf.int64), 0))
+
+    def reset_state(self):
+        self.counts.assign(tf.zeros_like(self.counts))
+
+    def result(self):
+        return tf.reduce_sum(self.counts * tf.range(1, 11, dtype=tf.int64))
 
 
 @dataclasses.dataclass
@@ -199,6 +216,10 @@ class WholeConfig(image_classification.ImageClassificationConfig):
 class WholeTask(image_classification.ImageClassificationTask):
     def build_inputs(self, params):
         return super().build_inputs(params)
+
+    def build_metrics(self, training=True):
+        found, labels = super().build_metrics(training), Labels()
+        return [*found, labels, labels] if training else found
 
     def validation_step(self, inputs, model, metrics=None):
         return {**super().validation_step(inputs, model, metrics), "labels": inputs[1]}
@@ -221,13 +242,15 @@ validation/ImageData.global_batch_size = 50
 def test_a_task_that_knows_nothing_of_workers_sees_every_example_once_and_in_order(log):
     Path("whole.py").write_text(WHOLE)
     Path("whole.gin").write_text(own_task.digits_gin("whole", "WholeConfig", 4) + WHOLE_GIN)
-    found = {}
+    found, labels = {}, {}
     for count in (1, 2):
         folder = Path(f"runs/{count}").absolute()
         flags = ("--gin_file=whole.gin", f"--gin.RuntimeConfig.distribution_strategy={MULTI!r}")
         with Workers(log, "train_and_eval", folder, *flags, count=count, digits=False) as workers:
             assert workers.wait() == [0] * count, workers.said(0) + workers.said(count - 1)
             found[count] = workers.results()[0]["metrics"]
+            labels[count] = [row["labels"] for row in resumed.rows(folder / "train.jsonl")]
+    assert labels[1] == labels[2]
     assert found[1]["examples"] == 359
     for name in ("examples", "order"):
         assert found[1][name] == found[2][name]
