@@ -31,10 +31,13 @@ class Takeover:
     def __call__(self, logs):
         self.left -= 1
         if self.left == 0:
+            claim = self.folder / "claim.json"
+            own = self.folder / "claim.other"
+            own.write_text(json.dumps(OTHER))
+            own.replace(claim)  # first, or our heartbeat might still write
             self.does()
-            (self.folder / "claim.json").unlink()
-            if not self.gone:
-                (self.folder / "claim.json").write_text(json.dumps(OTHER))
+            if self.gone:
+                claim.unlink()
             self.after = contents(self.folder)
 
 
