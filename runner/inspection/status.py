@@ -61,9 +61,11 @@ def _is_one(root: Path) -> bool:
 
 def _found(board: progress.Board, root: Path) -> list[Line]:
     lines = board.look()
+    if _is_one(root):
+        lines = [each for each in lines if each.row.folder == root]
     if not lines:
         raise ConfigError(f"--model_dir={root}: no run has begun there")
-    return [each for each in lines if each.row.folder == root] if _is_one(root) else lines
+    return lines
 
 
 def _settle(board: progress.Board, lines: Sequence[Line]) -> None:

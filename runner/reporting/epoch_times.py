@@ -1,6 +1,7 @@
 """How long epochs take, and the run altogether. No TensorFlow."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,8 @@ class EpochTimes:
             self._epoch = seconds
             if self.last >= _FLOOD:
                 taken, so_far = text.duration(self.last), text.duration(seconds)
-                console.say(f"epoch {number:,} of {self._total:g} took {taken}, {so_far} so far")
+                which = min(number, math.ceil(self._total))  # a step may be longer than it
+                console.say(f"epoch {which:,} of {self._total:g} took {taken}, {so_far} so far")
         if not loop.summary:
             return {}
         ended, self._ended = self._ended, None

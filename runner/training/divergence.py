@@ -58,7 +58,7 @@ class Divergence:
         if target is None:
             raise DivergedError(f"{said}; there is no checkpoint to go back to")
         if len(self._rows.rollbacks) >= self._trials:
-            after = f" after {self._trials} rollbacks" if self._trials > 0 else ""
+            after = f" after {text.counted(self._trials, 'rollback')}" if self._trials > 0 else ""
             raise DivergedError(
                 f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
             )

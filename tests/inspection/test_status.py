@@ -166,6 +166,8 @@ def test_the_workers_of_a_run_that_has_ended_have_ended(tmp_path, shown):
     said = {"state": "running", "hosts": ["a:1", "b:1"], "restarts": [], "slow": []}
     (folder / "workers" / "supervisor.json").write_text(json.dumps(said))
     assert shown(folder)[1]["workers"] == {**said, "state": "ended"}
+    (folder / "workers" / "supervisor.json").write_text('{"hosts": 3}')
+    assert shown(folder)[1]["workers"] is None
 
 
 def submitted(folder, job, log):

@@ -83,7 +83,7 @@ def test_one_value_that_is_not_finite_is_found_and_large_ones_are_none(tmp_path)
 def test_a_lowered_learning_rate_and_the_budget_of_rollbacks_outlast_a_restart(tmp_path, poisoned):
     poisoned(bad_loss=(33, 56))
     runner.run(experiment(1, rate=0.5, steps=40), tmp_path, "train")
-    with pytest.raises(DivergedError, match="after 1 rollbacks"):
+    with pytest.raises(DivergedError, match="after 1 rollback"):
         runner.run(experiment(1, rate=0.5), tmp_path, "train")
     rates = [row["learning_rate"] for row in rows(tmp_path / "train.jsonl")]
     assert rates == pytest.approx([0.01, 0.01, 0.005, 0.005, 0.005])
