@@ -87,6 +87,13 @@ def test_only_the_last_checkpoint_is_saved_where_that_is_asked_for(tmp_path, cap
     assert said in capsys.readouterr().err
 
 
+def test_a_run_whose_best_nothing_decides_says_that_it_keeps_its_newest(tmp_path, capsys):
+    runner.run(toy.experiment({"trainer": {"max_to_keep": 0}}), tmp_path, "train")
+    said = "only the best, or else the newest, is kept after the end"
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*.index")] == ["ckpt-40.index"]
+
+
 @pytest.mark.parametrize(("best", "begins"), [(1, "step 20"), (0, "the start")])
 def test_a_run_that_has_ended_keeps_its_best_or_nothing(tmp_path, capsys, best, begins):
     made = toy.experiment(

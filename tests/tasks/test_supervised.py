@@ -137,6 +137,13 @@ def test_a_compiled_model_brings_loss_metrics_and_optimizer_which_the_configurat
     assert again["metrics"] == results["metrics"]
 
 
+def test_workers_name_the_optimizer_that_a_compiled_model_would_bring(mine, tmp_path):
+    strategy = "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored'"
+    several = ("RuntimeConfig.worker_hosts = 'a:1,b:1'", "RuntimeConfig.task_index = 0")
+    with pytest.raises(ConfigError, match=r"2 workers cannot take the optimizer from compile\(\)"):
+        runner.run(mine(strategy, *several, model="compiled"), tmp_path / "run", "train")
+
+
 def test_a_rate_and_a_batch_are_found_with_the_optimizer_of_a_compiled_model(mine):
     sizes = ["FindBatchConfig.first = 10", "FindBatchConfig.largest = 10"]
     quick = ["FindRateConfig.steps = 20", "FindBatchConfig.seconds = 0.01"]
