@@ -166,7 +166,7 @@ def _first(values: resolved.Values, paths: Sequence[str]) -> Any:
 
 
 def _shortened(paths: Sequence[str], taken: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Each path with its shortest end that is no other's and says what it is."""
+    """Each path with its shortest end that no other path has and that says what it is."""
     taken = set(taken)
     ends: dict[str, collections.Counter[str]] = {}
     for path in paths:

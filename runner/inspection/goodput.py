@@ -35,7 +35,7 @@ PARTS: Mapping[str, str] = {
     "queue": "waiting in a queue",
     "between": "between starts",
 }
-"""What time is spent on, in the order in which it is shown. The last two are no time of a process:
+"""What time is spent on, in the order in which it is shown. In the last two, no process was there:
 `queue` lies between two starts of one job that its scheduler requeued, `between` between others."""
 
 _OUTSIDE = ("queue", "between")

@@ -95,7 +95,7 @@ def _compare_rows(first: Path, second: Path, found: _Found) -> None:
 
 
 def _rows(path: Path, found: _Found) -> list[dict[str, Any]]:
-    """The rows of a log; what is no row is noted."""
+    """The rows of a log; lines without a step are noted."""
     try:
         rows = files.read_json_lines(path)
     except (OSError, ValueError) as error:

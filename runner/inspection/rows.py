@@ -29,7 +29,7 @@ class Row:
     Attributes:
         name: Its folder, seen from the one that was looked through.
         folder: Its folder.
-        state: As of a trial, or `damaged`: files of it cannot be read.
+        state: As for a trial, or `damaged`: some of its files cannot be read.
         reason: Why, in a few words.
         step: The last training step done.
         objective: What its best evaluation is chosen by.

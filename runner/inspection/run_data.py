@@ -237,7 +237,7 @@ def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Points]:
 
 
 def _number(value: Any) -> float:
-    """NaN for what is no number."""
+    """NaN for anything but a number."""
     try:
         return float(value)
     except (TypeError, ValueError):

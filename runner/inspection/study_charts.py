@@ -12,7 +12,7 @@ from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
 
 _LOGARITHMIC = 30  # from this ratio of the highest to the lowest value on
-_CATEGORIES = 12  # values of a parameter that are no numbers
+_CATEGORIES = 12  # values of a parameter that are not numbers
 _GROUPS = 20  # boxes
 _CURVES = 12
 _POINTS = 200

@@ -25,7 +25,6 @@ SLOT = "/.OPTIMIZER_SLOT/"
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48  # bytes
-_TRAILER = 5  # bytes after a block: its compression and checksum
 _STRING = 7
 _TYPES: dict[int, Any] = {
     **{1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 5: np.int16, 6: np.int8},

@@ -7,7 +7,7 @@ al. 2017). No TensorFlow.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from runner.core import schedule
 from runner.studies.trial import FINISHED, Trial
@@ -116,11 +116,3 @@ def steps(
         found.append(found[-1] * factor if rule in ("asha", "hyperband") else found[-1] + number)
     due = [schedule.multiple(each, every) for each in found]
     return [*(each for each in due if each < end), end]
-
-
-def budgets(trials: Sequence[Trial]) -> Mapping[int, int]:
-    """How many trials have been trained to which step."""
-    found: dict[int, int] = {}
-    for each in trials:
-        found[each.step] = found.get(each.step, 0) + 1
-    return dict(sorted(found.items()))

@@ -1,7 +1,7 @@
 """A reader over official's BERT encoder: [CLS] question [SEP] context [SEP].
 
 Devlin et al., "BERT: pre-training of deep bidirectional transformers for language understanding",
-2019, sections 4.2 and 4.3.
+2019, sections 4.2 and 4.3. It is the paper's, trained on SQuAD alone, without TriviaQA before it.
 """
 
 import dataclasses
