@@ -317,7 +317,7 @@ def test_a_signal_ends_the_loop_after_the_batch_that_is_running(tmp_path, monkey
         scored.append(1)
         if len(scored) == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert told.wait(30)
+            assert told.wait(300)
 
     batches_seen(monkeypatch, lambda _: tf.py_function(note, [], []))
     with signals.served() as stop:

@@ -110,7 +110,7 @@ class Terminal:
     def type(self, text, *, until):
         """Types; returns what is shown up to the first match."""
         os.write(self._ours, text.encode())
-        shown, end = "", time.monotonic() + 60
+        shown, end = "", time.monotonic() + 300
         while not re.search(until, shown):
             assert time.monotonic() < end, shown
             if select.select([self._ours], [], [], 1)[0]:

@@ -41,7 +41,7 @@ def contents(folder):
     }
 
 
-def wait_for(what, seconds=60):
+def wait_for(what, seconds=300):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end

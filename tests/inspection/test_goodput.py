@@ -158,7 +158,7 @@ def test_steps_thrown_away_by_a_real_kill_are_known_exactly(tmp_path, monkeypatc
         "--model_dir=run",
     ]
     with (tmp_path / "err").open("w") as err:
-        codes = [warm.Popen(command, cwd=tmp_path, stderr=err).wait(120) for _ in range(2)]
+        codes = [warm.Popen(command, cwd=tmp_path, stderr=err).wait(600) for _ in range(2)]
     assert codes == [-signal.SIGKILL, 0]
     ledger = goodput.of(tmp_path / "run")
     first, second = ledger.starts

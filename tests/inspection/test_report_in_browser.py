@@ -56,7 +56,7 @@ def seen(page, script, tmp_path):
         [str(CHROMIUM), *FLAGS, profile, tried.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     (result,) = re.findall(r"RESULT(\{.*\})END", done.stdout, re.S)

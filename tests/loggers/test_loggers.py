@@ -23,7 +23,7 @@ import runner
 from runner import main
 from runner.loggers import feed
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 
 
 def until(done, what):

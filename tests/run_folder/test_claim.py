@@ -374,7 +374,7 @@ def test_the_heartbeat_goes_on_while_the_trainer_is_busy(tmp_path, monkeypatch):
     with claim.claimed(tmp_path, note=print):
         path = tmp_path / "claim.json"
         os.utime(path, (0, 0))
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while path.stat().st_mtime == 0:
             assert time.monotonic() < end
 

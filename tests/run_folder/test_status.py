@@ -21,7 +21,7 @@ class Count:
 
 
 def until(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -56,7 +56,7 @@ def test_killed_and_stopped_it_ends_elsewhere_with_the_same_bits(server, tmp_pat
     stopped = start("one")  # on the same machine nobody waits for a heartbeat
     buckets.wait_for(lambda: has(300))
     stopped.send_signal(signal.SIGTERM)
-    out, _ = stopped.communicate(timeout=120)
+    out, _ = stopped.communicate(timeout=600)
     if stopped.returncode:  # it may have been done
         assert stopped.returncode == 143
         assert json.loads(out.splitlines()[-1])["model_dir"] == url

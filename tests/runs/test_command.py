@@ -20,7 +20,7 @@ def start(*flags, cwd):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
 

@@ -43,7 +43,7 @@ def is_bit_equal_to_a_run_by_hand(one, folder):
     """In a process of its own, since its threads are a trial's."""
     command = [sys.executable, "-m", "runner", "--mode=train_and_eval"]
     own = [f"--gin_file={one.folder / layout.GIN}", f"--model_dir={folder}"]
-    assert warm.Popen([*command, *own]).wait(120) == 0
+    assert warm.Popen([*command, *own]).wait(600) == 0
     return not comparison.differing(comparison.compare(one.folder, folder))
 
 
@@ -140,7 +140,7 @@ def started(folder, log):
         return warm.Popen([*command, *longer], stdin=subprocess.PIPE, stdout=file, stderr=file)
 
 
-def wait_for(moment, seconds=120):
+def wait_for(moment, seconds=600):
     end = time.monotonic() + seconds
     while not moment():
         assert time.monotonic() < end
@@ -158,8 +158,8 @@ def interrupted(tmp_path_factory):
         process = started(folder, log)
         wait_for(lambda seen=seen: len(list(folder.rglob("ckpt-*.index"))) > seen)
         process.send_signal(number)
-        codes.append(process.wait(60))
-    codes.append(started(folder, log).wait(120))
+        codes.append(process.wait(600))
+    codes.append(started(folder, log).wait(600))
     return folder, codes
 
 
