@@ -1,13 +1,15 @@
 """A process that was suspended and taken over wakes up, and writes nothing more."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import toy
 
 import runner
 from runner.errors import LostError
-from runner.run_folder import claim_file, provenance, status
+from runner.run_folder import claim_file, status
 
 OTHER = {"host": "other", "pid": 17, "boot": "b", "token": "t"}
 
@@ -34,7 +36,7 @@ class Takeover:
             claim = self.folder / "claim.json"
             own = self.folder / "claim.other"
             own.write_text(json.dumps(OTHER))
-            own.replace(claim)  # first, or our heartbeat might still write
+            own.replace(claim)  # first, or the trainer's heartbeat may come in between
             self.does()
             if self.gone:
                 claim.unlink()
@@ -42,9 +44,16 @@ class Takeover:
 
 
 def finish(folder):
-    """Ends the run as another process does."""
-    status.StatusFile(folder).write("done", 40)
-    provenance.RunRecord(folder, provenance.Command("train", [], {})).end("done", 40)
+    """Ends the run from another process."""
+    code = (
+        "import pathlib\n"
+        "from runner.run_folder import provenance, status\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "status.StatusFile(folder).write('done', 40)\n"
+        "command = provenance.Command('train', [], {})\n"
+        "provenance.RunRecord(folder, command).end('done', 40)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])  # before a row, a commit, and an evaluation's commit
