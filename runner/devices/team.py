@@ -116,6 +116,9 @@ class Team(Alone):
         """What the chief says next; waits for it."""
         if self._unheard is None:
             name, *arguments = json.loads(self._exchange(b""))
+            if name == END:
+                with contextlib.suppress(tf.errors.OpError):
+                    self._exchange(b"")  # the chief waits for this
             return name, arguments
         heard, self._unheard = self._unheard, None
         return heard
@@ -138,6 +141,7 @@ class Team(Alone):
     def _say_end(self, *arguments: Any) -> None:
         with contextlib.suppress(tf.errors.OpError):
             self.say(END, *arguments)
+            self._exchange(b"")  # once all know it: a chief that leaves cuts off who still listens
 
     def stopped(self, numbers: Sequence[float]) -> None:
         """Takes in the signals that workers have reported, one number each; 0 is none."""
