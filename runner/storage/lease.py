@@ -167,8 +167,9 @@ def take(bucket: Bucket, asking: Asking) -> Lease:
     while True:
         number = max(_numbers(bucket), default=0)
         seen = _look(bucket, number) if number else None
-        if number and seen is None:
-            continue  # removed meanwhile
+        if number and seen is None:  # removed meanwhile, or listed too early
+            asking.sleep(_POLL_SECONDS)
+            continue
         before = Mark(number, seen.token if seen else "")
         if seen and not seen.released and before != asking.last:
             if not _ran_out(bucket, number, seen, asking):
