@@ -41,15 +41,16 @@ def test_a_run_can_do_without(tmp_path):
 
 
 def test_measures_this_process(tmp_path):
+    began, until = time.monotonic(), time.process_time() + 0.2
     machine = system_metrics.Machine()
-    until = time.process_time() + 0.2
     while time.process_time() < until:
         pass
     busy = machine.sample()["cpu"]
+    share = 0.2 / (time.monotonic() - began)  # of one processor, which others may have used, too
     time.sleep(0.2)
     idle = machine.sample()["cpu"]
     assert 0 <= idle < busy <= 1.1
-    assert busy * len(os.sched_getaffinity(0)) > 0.1
+    assert busy * len(os.sched_getaffinity(0)) > share / 2
 
 
 def test_measures_gpus(monkeypatch):
