@@ -23,17 +23,6 @@ def imports_frozen():
     garbage.freeze()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def old_iterators_freed():
-    """A module's iterators end with it: the longer they live, the longer all may stand still then.
-
-    TensorFlow's thread that tunes an iterator may miss that it is to end, and looks again only at
-    its next turn, up to a minute later; whose garbage collection frees the iterator waits for it.
-    """
-    yield
-    gc.collect()
-
-
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
     """Each test works in an empty folder of its own."""
