@@ -3,6 +3,9 @@
 import re
 from collections.abc import Sequence
 
+_LONGEST_QUOTE = 80  # characters; what is wrong is recognized by its first ones
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 def duration(seconds: float) -> str:
     """`0:07`, `12:30`, `3:02:10`, `2 d 03:00`."""
@@ -49,3 +52,28 @@ def some(words: Sequence[str], most: int = 3) -> str:
     """`a, b, c and 2 more`."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
+
+
+def shortened(words: str, most: int = _LONGEST_QUOTE) -> str:
+    """A text, without its end if it is long: `first words ... (10,000,000 characters)`."""
+    return words if len(words) <= most else f"{words[:most]} ... ({len(words):,} characters)"
+
+
+def quoted(value: object, most: int = _LONGEST_QUOTE) -> str:
+    """A value as Python writes it, without its end if it is long, for messages about it."""
+    if isinstance(value, str):
+        rest = f" ... ({len(value):,} characters)" if len(value) > most else ""
+        return f"{value[:most]!r}{rest}"
+    try:
+        return shortened(repr(value), most)
+    except (RecursionError, ValueError):  # too deep, or an int of too many digits
+        return f"a {type(value).__name__}"
+
+
+def visible(words: str) -> str:
+    """A text with its control characters spelled out, all but tabs and ends of lines.
+
+    A terminal obeys them: a name in a file that somebody else wrote could clear the screen, or
+    make a line look like another one.
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), words)

@@ -16,7 +16,7 @@ from typing import Any, Self
 from runner.core import secrets
 from runner.errors import ConfigError
 from runner.internals import gcsfs
-from runner.storage import urls
+from runner.storage import names, urls
 
 _NO_CREDENTIALS = (
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"),
@@ -141,7 +141,13 @@ class Bucket:
                 raise _FullError(error.errno, error.strerror, str(target.parent)) from error
 
     def objects(self) -> dict[str, tuple[int, int]]:
-        """The objects in the folder and below: the size of each, and what changes with it."""
+        """The objects in the folder and below: the size of each, and what changes with it.
+
+        Where the URL is that of an object, that is the only one, with an empty name.
+
+        Raises:
+            BucketError: one has a name that no file can have.
+        """
         with self._plainly(""):
             try:
                 found = self._fs.find(self._root, detail=True)
@@ -151,12 +157,19 @@ class Bucket:
                 return {}
         start = len(self._root) + 1
         return {
-            path[start:]: (int(info.get("size") or 0), zlib.crc32(_version(info).encode()))
+            self._named(path[start:]): (
+                int(info.get("size") or 0),
+                zlib.crc32(_version(info).encode()),
+            )
             for path, info in found.items()
         }
 
     def names(self, folder: str = "") -> list[str]:
-        """The names of the objects and folders in a folder."""
+        """The names of the objects and folders in a folder.
+
+        Raises:
+            BucketError: one has a name that no file can have.
+        """
         path = self._path(folder)
         with self._plainly(folder):
             try:
@@ -165,13 +178,20 @@ class Bucket:
                 if _MISSING in _chain(error):
                     raise
                 return []
-        return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+        return sorted(self._named(each.rstrip("/").rpartition("/")[2]) for each in found)
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes objects in order; one that is gone is fine."""
         for name in names:
             with self._plainly(name), contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
+
+    def _named(self, name: str) -> str:
+        """A name from a listing, checked; the folder's own object has none."""
+        try:
+            return names.check(name) if name else name
+        except ValueError as error:
+            raise BucketError(f"{self.url}: {error}", is_final=True) from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root

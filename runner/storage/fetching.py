@@ -94,7 +94,7 @@ class Replica:
                 console.say(f"{self._bucket.url}/{path} is missing")
         for path in points:
             if path in held.texts:
-                files.write_text(self._folder / path, held.texts[path])
+                files.write_text(self._target(path), held.texts[path])
                 self._note(path, wanted[path])
             else:
                 self._fetch(path, wanted[path])
@@ -102,7 +102,7 @@ class Replica:
 
     def _fetch(self, path: str, entry: Entry) -> None:
         """Brings a file, whole or not at all."""
-        target = self._folder / path
+        target = self._target(path)
         files.check(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.beside(target) as part:
@@ -116,6 +116,20 @@ class Replica:
             files.flush_file(part)
             part.replace(target)
         self._note(path, entry)
+
+    def _target(self, path: str) -> Path:
+        """Where a file belongs: in the folder, even if there are links in it.
+
+        Raises:
+            RunnerError: a link leads out of the folder.
+        """
+        target = self._folder / path
+        if not target.parent.resolve().is_relative_to(self._folder.resolve()):
+            raise RunnerError(
+                f"{target.parent} is a link that leads out of {self._folder}, where nothing of "
+                f"{self._bucket.url} may be written: remove it"
+            )
+        return target
 
     def _check(self, part: Path, path: str, entry: Entry) -> None:
         """Says if a part of a checkpoint is not what was written: an older one is restored then."""
@@ -134,7 +148,7 @@ class Replica:
     def _remove(self, paths: Iterable[str]) -> None:
         """Removes files, the index of a checkpoint first."""
         for path in sorted(paths, key=manifest.order, reverse=True):
-            target = self._folder / path
+            target = self._target(path)
             if path.endswith(".index"):
                 self._before_removal(target.with_suffix(""))
             files.check(target)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from runner.core import layout
 from runner.errors import RunnerError
+from runner.storage import names
 from runner.storage.bucket import Bucket
 
 NAME = "mirror.json"
@@ -64,14 +65,29 @@ class Manifest:
         """From JSON.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: it is something else, or names what cannot be a file.
         """
-        found: dict[str, Any] = json.loads(content)
         try:
-            files = {name: Entry(*entry) for name, entry in found.pop("files").items()}
-            return cls(files=files, **found)
-        except (KeyError, TypeError, AttributeError) as error:
+            found: dict[str, Any] = json.loads(content)
+            files = {names.check(name): _entry(*each) for name, each in found.pop("files").items()}
+            texts = {name: str(each) for name, each in found.pop("texts", {}).items()}
+            for name in texts:
+                names.check(name)
+            claim, serial = int(found.pop("claim", 0)), int(found.pop("serial", 0))
+            return cls(files, texts, claim, serial, **found)
+        except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise ValueError(str(error)) from error
+
+
+def _entry(size: Any, crc: Any, time: Any) -> Entry:
+    """An entry whose values are numbers.
+
+    Raises:
+        TypeError, ValueError: they are not.
+    """
+    if int(size) < 0:
+        raise ValueError(f"a size of {size}")
+    return Entry(int(size), None if crc is None else int(crc), int(time))
 
 
 def read(bucket: Bucket, *, mine: str = "") -> Manifest:

@@ -208,3 +208,13 @@ class TestData:
         file = fetching_files.RemoteFile(path=str(path), url=f"{url}/x.bin", size=1000)
         fetching_files.fetch([file])
         assert path.read_bytes() == b"x" * 1000
+
+
+def test_a_key_that_leads_out_of_the_folder_is_refused(server, tmp_path):
+    name = server.bucket()
+    server.client().put_object(Bucket=name, Key="run/a/../../../escaped", Body=b"harm")
+    with pytest.raises(RunnerError, match="escaped"), places.read(f"s3://{name}/run"):
+        pass
+    with pytest.raises(RunnerError, match="escaped"):
+        data_copies.local(f"s3://{name}/run", "ImageData.path")
+    assert not [*tmp_path.rglob("escaped*")]
