@@ -3,12 +3,17 @@
 import importlib.metadata
 import importlib.util
 import platform
+import shlex
 from pathlib import Path
 
 from runner.errors import RunnerError
 
+DISTRIBUTION = "tf-experiment-runner"
+"""The name of the runner's own package for pip. It is not on PyPI."""
+
+_SOURCE = Path(__file__).parents[2]
 _PACKAGES = {
-    "runner": "experiment-runner",
+    "runner": DISTRIBUTION,
     "TensorFlow": "tensorflow",
     "tf_keras": "tf-keras",
     "tf-models-official": "tf-models-official",
@@ -18,15 +23,30 @@ _PACKAGES = {
 
 def versions() -> str:
     """A line for each package that a result may depend on, and for Python."""
-    lines = [f"{name} {_version(package)}" for name, package in _PACKAGES.items()]
+    lines = [f"{name} {version(package)}" for name, package in _PACKAGES.items()]
     return "\n".join([*lines, f"Python {platform.python_version()}"])
 
 
-def _version(package: str) -> str:
+def version(package: str = DISTRIBUTION) -> str:
+    """The installed version of a package, by default the runner's own."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "(not installed)"
+
+
+def command_for(extra: str) -> str:
+    """The command that installs an extra of the runner, such as `s3`, with the bounds it declares.
+
+    In a clone, that is the clone itself with the extra. Otherwise it is the extra's packages, since
+    pip cannot find the runner by its name.
+    """
+    if (_SOURCE / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{_SOURCE}[{extra}]')}"
+    declared = importlib.metadata.requires(DISTRIBUTION) or []
+    split = (each.partition(";") for each in declared)
+    mine = [name for name, _, marker in split if f'"{extra}"' in marker.replace("'", '"')]
+    return f"pip install {' '.join(shlex.quote(name.strip()) for name in mine)}"
 
 
 def check() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
-from runner.core import files, text
+from runner.core import files, installation, text
 from runner.errors import ConfigError, RunnerError
 from runner.export import signatures
 
@@ -121,7 +121,7 @@ def check_installed(formats: Sequence[str]) -> None:
     if "onnx" in formats and missing:
         raise ConfigError(
             f"ExportConfig.formats: onnx needs {' and '.join(missing)}: "
-            "pip install 'experiment-runner[onnx]'"
+            f"{installation.command_for('onnx')}"
         )
 
 

@@ -4,7 +4,6 @@ Everything that a page shows is escaped. No TensorFlow.
 """
 
 import functools
-import importlib.metadata
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from runner.core import installation
 from runner.inspection import goodput, timeline
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -49,7 +49,7 @@ def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values
             data=_embedded(data),
             refresh=refresh,
             written=timeline.stamp(time.time()),
-            version=importlib.metadata.version("experiment-runner"),
+            version=installation.version(),
             **values,
         )
     )

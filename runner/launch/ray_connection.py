@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core import console
+from runner.core import console, installation
 from runner.errors import ConfigError
 from runner.launch import ray_process
 from runner.launch.job import Job
@@ -32,7 +32,7 @@ def connected(job: Job) -> Iterator[Cluster]:
     """
     if importlib.util.find_spec("ray") is None:
         raise ConfigError(
-            "--launch=ray: ray is not installed: pip install 'experiment-runner[ray]'"
+            f"--launch=ray: ray is not installed: {installation.command_for('ray')}"
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _own_signals():

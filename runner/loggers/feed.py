@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from runner.core import layout
+from runner.core import installation, layout
 from runner.errors import ConfigError
 from runner.loggers import facts as facts_
 from runner.loggers import ledger, rows, to_csv, to_mlflow, to_wandb
@@ -57,7 +57,7 @@ def check_installed(names: Sequence[str], where: str) -> None:
     for name in names:
         if name in KINDS and importlib.util.find_spec(name) is None:
             raise ConfigError(
-                f"{where}: {name} is not installed: pip install 'experiment-runner[{name}]'"
+                f"{where}: {name} is not installed: {installation.command_for(name)}"
             )
 
 

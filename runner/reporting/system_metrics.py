@@ -96,7 +96,7 @@ class Machine:
 
 
 class _Gpus:
-    """NVIDIA's GPUs, where nvidia-ml-py is installed (`experiment-runner[gpu]`) and finds some."""
+    """NVIDIA's GPUs, where nvidia-ml-py is installed (the extra `gpu`) and finds some."""
 
     def __init__(self) -> None:
         self._library: Any = None

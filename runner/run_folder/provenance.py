@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, layout, secrets
+from runner.core import files, installation, layout, secrets
 from runner.errors import RunnerError
 
 _PACKAGES = (
-    "experiment-runner",
+    installation.DISTRIBUTION,
     "tensorflow",
     "tf-keras",
     "tf-models-official",

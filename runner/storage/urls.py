@@ -8,7 +8,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from runner.core import secrets
+from runner.core import installation, secrets
 from runner.errors import ConfigError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>(?:/.*)?)", re.DOTALL)
@@ -84,7 +84,7 @@ def missing(url: str, error: ImportError) -> str:
     known = next((each for scheme, each in _EXTRAS.items() if f"{scheme}://" in url), None)
     if known is None:
         return str(error)
-    return f"{known[0]} is not installed: pip install 'experiment-runner[{known[1]}]'"
+    return f"{known[0]} is not installed: {installation.command_for(known[1])}"
 
 
 def folder_name(url: str) -> str:

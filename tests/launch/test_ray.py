@@ -202,4 +202,5 @@ def test_without_ray_the_answer_is_the_line_that_installs_it(monkeypatch, capsys
         importlib.util, "find_spec", lambda name: None if name == "ray" else find(name)
     )
     assert main.main([*STUDY, "--seeds=2"]) == 2
-    assert "pip install 'experiment-runner[ray]'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "pip install" in said and "[ray]" in said

@@ -143,8 +143,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("url", "line"),
         [
-            ("s3://b/run", r"s3fs is not installed: pip install 'experiment-runner\[s3\]'"),
-            ("gs://b/run", r"gcsfs is not installed: pip install 'experiment-runner\[gcs\]'"),
+            ("s3://b/run", r"s3fs is not installed: pip install .*\[s3\]"),
+            ("gs://b/run", r"gcsfs is not installed: pip install .*\[gcs\]"),
         ],
     )
     def test_an_extra_that_is_missing(self, url, line, monkeypatch):
