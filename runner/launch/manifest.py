@@ -139,15 +139,20 @@ def _container(job: Job, name: str, command: list[str], seen: list[_Object]) -> 
     made: _Object = {
         "name": name,
         "image": job.config.image,
-        "command": [word.replace("$(", "$$(") for word in command],
+        "command": [_verbatim(word) for word in command],
         "env": [
-            {"name": name, "value": (value if equals else os.environ[name]).replace("$(", "$$(")}
+            {"name": name, "value": _verbatim(value if equals else os.environ[name])}
             for name, equals, value in variables
         ],
         "envFrom": [{"secretRef": {"name": each}} for each in job.config.secret_names],
         "volumeMounts": seen,
     }
     return {field: value for field, value in made.items() if value}
+
+
+def _verbatim(value: str) -> str:
+    """A value that Kubernetes passes on as it is: it expands `$(NAME)`, and makes `$` of `$$`."""
+    return value.replace("$", "$$")
 
 
 def _command(job: Job, name: str, hosts: list[str]) -> list[str]:

@@ -44,7 +44,7 @@ def _text(job: Job) -> str:
     needs += [text.counted(config.gpus, "GPU")] if config.gpus else []
     needs += [f"{config.memory_gb:g} GB"] if config.memory_gb else []
     what = "a task for each trial" if job.is_study else "one task"
-    where = config.address or "$RAY_ADDRESS, or on this machine"
+    where = " ".join(config.address.split()) or "$RAY_ADDRESS, or on this machine"
     values = [
         shlex.quote(each) if "=" in each else f'{each}="${each}"' for each in config.environment
     ]

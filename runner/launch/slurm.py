@@ -14,6 +14,7 @@ from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
 from runner.launch.job import TRAINING, Job, Plan, Submitted
 
+_PRINTED = r"[^\x00-\x1f\x7f]"
 _EARLY = 60  # seconds by which Slurm's signal may come before its time
 
 
@@ -21,7 +22,8 @@ def plan(job: Job) -> Plan:
     """A script for sbatch.
 
     Raises:
-        ConfigError: a time limit that leaves no time, or an option that Slurm cannot have.
+        ConfigError: a time limit that leaves no time, or a value or an option that a script for
+            Slurm cannot have.
     """
     config = job.config
     limit = text.seconds(config.time)
@@ -30,8 +32,13 @@ def plan(job: Job) -> Plan:
             f"LaunchConfig.time = {config.time!r} leaves no time to train: the run is told to end "
             f"up to {config.grace_seconds + _EARLY} s before (LaunchConfig.grace_seconds)"
         )
+    if "\\" in str(job.logs):
+        raise ConfigError(
+            f"{job.logs}: Slurm cannot write a job's log in a directory with a backslash in its "
+            "path: choose another --model_dir"
+        )
     for each in config.options:
-        if not re.fullmatch(r"--[a-z][a-z-]*(=[^\n]+)?", each):
+        if not re.fullmatch(rf"--[a-z][a-z-]*(={_PRINTED}+)?", each):
             raise ConfigError(
                 f"LaunchConfig.options: {each!r} is not an option of sbatch, as '--account=mine'"
             )
@@ -62,9 +69,10 @@ def _options(job: Job) -> Iterator[str]:
     if config.time:
         yield f"--time={config.time}"
     if config.queue:
-        yield f"--partition={config.queue}"
+        yield f"--partition={_quoted(config.queue)}"
     yield f"--chdir={_quoted(str(job.work_dir))}"
-    yield f"--output={_quoted(_log(job))}"
+    logs = str(job.logs).replace("%", "%%")
+    yield f"--output={_quoted(f'{logs}/{_log_name(job)}')}"
     yield "--open-mode=append"
     yield "--requeue"
     yield f"--signal=B:TERM@{config.grace_seconds}"
@@ -86,16 +94,26 @@ def _command(job: Job) -> list[str]:
     return [*start, "--", *each, *job.command]
 
 
-def _log(job: Job) -> str:
-    number = "%A_%a" if job.is_study and job.config.nodes > 1 else "%j"
-    return str(job.logs).replace("%", "%%") + f"/slurm-{number}.log"
+def _log_name(job: Job) -> str:
+    """The name of a log, in which Slurm puts the job's number."""
+    return f"slurm-{'%A_%a' if job.is_study and job.config.nodes > 1 else '%j'}.log"
 
 
 def _quoted(value: str) -> str:
-    """A value as Slurm reads it in a script's comment."""
-    return (
-        value if re.fullmatch(r"[\w%+,./:=@-]+", value) else '"' + value.replace('"', '\\"') + '"'
-    )
+    """A value as Slurm reads it in a script's comment.
+
+    Raises:
+        ConfigError: it has a control character. A comment ends at the end of its line, and bash
+            would run what comes next.
+    """
+    if not re.fullmatch(f"{_PRINTED}*", value):
+        raise ConfigError(
+            f"--launch=slurm: {text.quoted(value)} has a control character, such as the end of a "
+            "line, which a script for Slurm cannot have: choose another name"
+        )
+    if re.fullmatch(r"[\w%+,./:=@-]+", value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _submit(job: Job, script: str) -> Submitted:
@@ -105,7 +123,13 @@ def _submit(job: Job, script: str) -> Submitted:
         )
     _check_nodes(job)
     job.logs.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["sbatch", "--parsable"], input=script, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sbatch", "--parsable"],
+        input=script,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",  # of paths that are not UTF-8
+    )
     if done.returncode:
         with contextlib.suppress(OSError):  # only if nothing is in them
             job.logs.rmdir()
@@ -113,8 +137,8 @@ def _submit(job: Job, script: str) -> Submitted:
         said = done.stderr.strip().removeprefix("sbatch: error: ")
         raise RunnerError(f"sbatch refused the job: {said}")
     number = done.stdout.strip().partition(";")[0]
-    log = _log(job).replace("%%", "%").replace("%A_%a", f"{number}_*").replace("%j", number)
-    return Submitted(number, log, f"scancel {number}")
+    name = _log_name(job).replace("%A_%a", f"{number}_*").replace("%j", number)
+    return Submitted(number, f"{job.logs}/{name}", f"scancel {number}")
 
 
 def _check_nodes(job: Job) -> None:

@@ -158,14 +158,77 @@ def test_a_bucket_needs_no_volume(manifest):
 
 
 def test_variables_come_from_here_and_secrets_stay_in_the_cluster(manifest, monkeypatch):
-    monkeypatch.setenv("SOME_PLACE", "$(here)")
+    monkeypatch.setenv("SOME_PLACE", "here")
     made = manifest(*TRAIN, environment=("SOME_PLACE", "A=b"), secret_names=("wandb",))
     container = pod_of(made)["containers"][0]
     assert container["env"] == [
-        {"name": "SOME_PLACE", "value": "$$(here)"},
+        {"name": "SOME_PLACE", "value": "here"},
         {"name": "A", "value": "b"},
     ]
     assert container["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+
+
+def expanded(value, variables):
+    """A command's word, or a variable's value, as a container gets it (`Expand` of Kubernetes).
+
+    `$$` is `$`, a known `$(NAME)` its value; everything else stays.
+    """
+    made, at = "", 0
+    while at < len(value):
+        if value.startswith("$$", at):
+            made, at = made + "$", at + 2
+        elif value.startswith("$(", at) and ")" in value[at:]:
+            end = value.index(")", at)
+            made += variables.get(value[at + 2 : end], value[at : end + 1])
+            at = end + 1
+        else:
+            made, at = made + value[at], at + 1
+    return made
+
+
+DOLLARS = (
+    "$",
+    "$$",
+    "a$",
+    "$$$",
+    "$(A)",
+    "$$(A)",
+    "$$$(A)",
+    "$(",
+    "$$$$(A)$",
+    "${A}",
+    "$A $B",
+    "$)",
+)
+
+
+def test_the_rule_of_expansion_is_that_of_kubernetes():
+    rows = {
+        "$(A)-1": "x-1",
+        "$$(A)_$(A)": "$(A)_x",
+        "f000-$$A": "f000-$A",
+        "$?_boo_$!": "$?_boo_$!",
+        "$$$$$$(A)": "$$$(A)",
+        "$$$$$$$(A)": "$$$x",
+        "$(A)b$": "xb$",
+        "$(B)": "$(B)",
+        "a$(A": "a$(A",
+    }
+    assert {value: expanded(value, {"A": "x"}) for value in rows} == rows
+
+
+@pytest.mark.parametrize("value", DOLLARS)
+def test_dollar_signs_reach_the_container_as_they_were(manifest, value):
+    tags = f"--gin.RunConfig.notes={value!r}"
+    made = manifest(*TRAIN, tags, environment=("A=x", f"B={value}"), evaluator=True)
+    pod = pod_of(made)
+    for container in (*pod["containers"], *pod["initContainers"]):
+        known = {}
+        for each in container["env"]:
+            known[each["name"]] = expanded(each["value"], known)
+        assert known == {"A": "x", "B": value}
+        words = [expanded(word, known) for word in container["command"]]
+        assert f"--gin_params=RunConfig.notes={value!r}" in words
 
 
 @pytest.mark.parametrize(

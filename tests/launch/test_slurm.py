@@ -94,6 +94,30 @@ def test_what_slurm_would_not_take_is_refused_without_it(capsys, setting, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "value", ["a\ntouch harm", "a\r", "a\x1b[2J", '\\"\ntouch harm #', '\\" --wrap=harm']
+)
+def test_a_name_cannot_end_a_comment_of_the_script(capsys, value):
+    assert launched("--dry_run", "--mode=train", *CONFIG, f"--model_dir={value}") == 2
+    assert not capsys.readouterr().out
+
+
+def test_an_option_of_sbatch_is_one_line(capsys):
+    for value in ("--account=a\ntouch harm", "--account=a\r", "--account=a\x1b[2J"):
+        option = f"--gin.LaunchConfig.options=({value!r},)"
+        assert launched("--dry_run", "--mode=train", *CONFIG, "--model_dir=a", option) == 2
+    assert not capsys.readouterr().out
+
+
+def test_quotes_and_signs_of_patterns_are_escaped(capsys, tmp_path):
+    """Slurm takes a backslash before a quote for the quote, and %% for %; checked with sbatch."""
+    assert launched("--dry_run", "--mode=train", *CONFIG, '--model_dir=a "%j" $(b) #c') == 0
+    script = capsys.readouterr().out
+    logs = f'{tmp_path}/a \\"%%j\\" $(b) #c/launch/slurm-%j.log'
+    assert directives(script)["output"] == f'"{logs}"'
+    assert f'--model_dir={tmp_path}/a "%j" $(b) #c' in shlex.split(script.splitlines()[-1])
+
+
 def test_without_slurm_a_line_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert launched("--mode=train", *CONFIG, "--model_dir=a") == 1
@@ -137,6 +161,19 @@ def test_a_preempted_job_starts_again_and_ends_with_the_same_bits(cluster, tmp_p
     assert status.read(tmp_path / "run").state == "done"
     parts = comparison.compare(tmp_path / "run", tmp_path / "alone")
     assert not [each for each in parts if each.differing]
+
+
+@needs_slurm
+def test_the_log_is_where_it_is_said_to_be(cluster, tmp_path, capsys, monkeypatch):
+    there = tmp_path / 'work "#1"'
+    there.mkdir()
+    monkeypatch.chdir(there)
+    assert launched("--mode=status", "--model_dir=%j 'a' $(b)") == 0
+    told = json.loads(capsys.readouterr().out)
+    wait_for(lambda: state(told["job"]) in ("COMPLETED", "FAILED"), cluster)
+    assert "no run has begun there" in Path(told["log"]).read_text()
+    assert Path(told["log"]).parent == there / "%j 'a' $(b)" / "launch"
+    assert sorted(path.name for path in there.iterdir()) == ["%j 'a' $(b)"]
 
 
 @pytest.fixture
@@ -190,6 +227,16 @@ def test_only_the_preempted_task_of_an_array_starts_again(cluster, submitted, tm
     sizes = [tmp_path / "0", tmp_path / "1"]
     wait_for(lambda: [len(each.read_text()) for each in sizes if each.exists()] == [1, 2], cluster)
     wait_for(lambda: state(f"{job}_1") == "COMPLETED", cluster)
+
+
+@needs_slurm
+def test_exclusive_jobs_of_an_array_have_a_node_each(cluster, submitted, tmp_path):
+    code = (
+        "import os, time; node = os.environ['SLURMD_NODENAME']; open(node, 'w').close()\n"
+        "while not (os.path.exists('n1') and os.path.exists('n2')): time.sleep(0.1)"
+    )
+    job, _ = submitted(code, "--array=0-1", "--exclusive")
+    wait_for(lambda: {state(f"{job}_{task}") for task in (0, 1)} == {"COMPLETED"}, cluster)
 
 
 WORKER = """
