@@ -40,6 +40,7 @@ _runner_complete() {
 compdef _runner_complete runner
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
+_SPECIAL = re.compile(r"""[\x00-\x20\x7f-\xa0\ud800-\udfff\\'"`$;&|<>(){}\[\]*?!#~]""")
 _FOLDERS = ("model_dir", "config_file", "checkpoint", "runs")
 
 
@@ -167,11 +168,13 @@ def _gin_files(text: str) -> Iterator[str]:
 
 
 def _files(text: str, pattern: str) -> Iterator[str]:
-    """The files and folders that a path may become."""
+    """The files and folders that a path may become, but none whose name a shell would act on."""
     above, slash, _ = text.rpartition("/")
     folder = Path(f"{above}{slash}").expanduser()
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
+            if _SPECIAL.search(path.name):
+                continue
             if path.is_dir() and not path.name.startswith("."):
                 yield f"{above}{slash}{path.name}/"
             elif path.match(pattern):

@@ -123,6 +123,25 @@ class Terminal:
         os.close(self._ours)
 
 
+def test_names_that_a_shell_would_act_on_are_not_offered(capsys, tmp_path):
+    names = [
+        "good",
+        "lr=0.1,seed=0",
+        "a;harm",
+        "$(harm)",
+        "`harm`",
+        "a b",
+        "a\nb",
+        "*",
+        "a'b",
+        "a\\b",
+    ]
+    for name in names:
+        (tmp_path / name).mkdir()
+    offered = completed(capsys, "runner --model_dir=")
+    assert offered == ["--model_dir=good/", "--model_dir=lr=0.1,seed=0/"]
+
+
 def test_tab_completes_in_bash(tmp_path):
     (tmp_path / "rc").write_text(IN_BASH)
     bash = Terminal(["bash", "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"])
