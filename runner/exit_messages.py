@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import errors
-from runner.core import console, layout, signals, user_code
+from runner.core import console, layout, signals, streams, user_code
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import status
 from runner.storage import urls
@@ -84,6 +84,24 @@ class Ending:
             "reason": user_code.summary(error),
             **({"model_dir": urls.shown(self.model_dir)} if self.model_dir else {}),
         }
+
+
+def written(code: int, *, is_purpose: bool) -> int:
+    """The exit code of a command that ends with `code`, in view of what stdout has taken.
+
+    A reader that has closed its pipe has seen enough. Any other loss is told on stderr, and is an
+    error of a command whose purpose is to print.
+    """
+    console.flush()
+    error = streams.output_error()
+    if error is None or isinstance(error, BrokenPipeError):
+        return code
+    said = f"cannot write to stdout: {error.strerror}"
+    if not is_purpose:
+        console.say(f"runner: warning: {said}; the results were not printed")
+        return code
+    console.say(f"runner: {said}", style="red")
+    return code or RunnerError.exit_code
 
 
 class _Stdout:

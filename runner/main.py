@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runner import command_line, elsewhere, exit_messages, flags, modes
-from runner.core import garbage, installation, signals, signs, user_code
-from runner.core.console import Lines, announce
+from runner.core import garbage, installation, signals, signs, streams, user_code
+from runner.core.console import Lines, announce, flush
 from runner.errors import RunnerError
 from runner.internals import standard_library
 from runner.launch import bounds, job, launchers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # it loads TensorFlow
 
 def console() -> NoReturn:
     """The entry point of the command."""
+    streams.keep()
     signals.end_with_parent()
     signs.begin()
     try:
@@ -44,8 +45,7 @@ def _leave(code: int) -> NoReturn:
     if any(not each.daemon for each in others):
         sys.exit(code)
     standard_library.run_exit_functions()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     os._exit(code)
 
 
@@ -61,14 +61,14 @@ def main(arguments: Sequence[str]) -> int:
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None, answers=False).failed(error)
-    except BrokenPipeError:  # a reader of --help has seen enough
-        _close_stdout()
-        return 0
+    except SystemExit:  # what was asked for, such as help, is printed
+        raise SystemExit(exit_messages.written(0, is_purpose=True)) from None
     model_dir = Path(given.model_dir) if given.model_dir and not given.print_config else None
     with signals.served() as stop:
         ending = exit_messages.Ending(model_dir, stop, answers=not given.print_config)
         with stop.abandoning(ending.failed), exit_messages.whole_lines():
-            return _ended(given, stop, ending)
+            code = _ended(given, stop, ending)
+            return exit_messages.written(code, is_purpose=_is_to_print(given))
 
 
 def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
@@ -84,8 +84,6 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
         results = _run(given, stop, ending)
         if results is not None:
             ending.results(results)
-    except BrokenPipeError:  # whoever read has seen enough
-        _close_stdout()
     except signals.Interrupted as error:
         ending.failed(error)
         raise
@@ -94,9 +92,11 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
     return 0
 
 
-def _close_stdout() -> None:
-    """Lets what is still printed go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _is_to_print(given: argparse.Namespace) -> bool:
+    """Whether what the command prints is all that it leaves."""
+    if given.launch or given.print_config:
+        return bool(given.dry_run or given.print_config)
+    return modes.MODES[given.mode].prints and not given.output
 
 
 def _run(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import elsewhere, errors
-from runner.core import console, layout, user_code
+from runner.core import console, layout, streams, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
 from runner.runs.request import Outcome, Request
@@ -197,6 +197,8 @@ class Mode:
             trains.
         begin: Called with the command's flags while TensorFlow is loaded.
         url: What it does with a URL as its folder, see `runner.elsewhere`; empty: it takes none.
+        prints: Whether what it prints is its result, unless `output` keeps that: without stdout,
+            it was run for nothing.
     """
 
     function: Callable[[Request], Outcome]
@@ -209,6 +211,7 @@ class Mode:
     has_folder: bool = True
     begin: Callable[[Mapping[str, Any]], None] | None = None
     url: str = ""
+    prints: bool = False
 
     @property
     def summary(self) -> str:
@@ -295,6 +298,7 @@ MODES: Mapping[str, Mode] = {
         configured=False,
         takes=("output", *_TABLES),
         url=elsewhere.LOOKS,
+        prints=True,
     ),
     "compare": Mode(
         compare,
@@ -303,6 +307,7 @@ MODES: Mapping[str, Mode] = {
         configured=False,
         has_folder=False,
         takes=("runs", "output"),
+        prints=True,
     ),
     "replay": Mode(
         replay,
@@ -319,6 +324,7 @@ MODES: Mapping[str, Mode] = {
         takes=("watch",),
         configured=False,
         url=elsewhere.LOOKS,
+        prints=True,
     ),
     "report": Mode(
         report,
@@ -338,6 +344,7 @@ MODES: Mapping[str, Mode] = {
         rehearse=find_rate,
         has_folder=False,
         takes=("output",),
+        prints=True,
     ),
     "find_batch": Mode(
         find_batch,
@@ -346,6 +353,7 @@ MODES: Mapping[str, Mode] = {
         rehearse=find_batch,
         has_folder=False,
         takes=("output",),
+        prints=True,
     ),
 }
 
@@ -356,6 +364,7 @@ def run(mode: str, request: Request) -> Outcome:
     Raises:
         ConfigError: an unknown mode, or a configuration that it cannot run.
     """
+    streams.fill()
     if mode not in MODES:
         raise ConfigError(unknown(mode, f"mode = {mode!r}"))
     row = MODES[mode]

@@ -1,4 +1,4 @@
-"""Tests the promise that nothing is lost: interruptions, wrong clocks, hosts without locks.
+"""Tests that nothing is lost by interruptions, wrong clocks, hosts without locks, lost streams.
 
     python scripts/attack.py                       # all of them, an hour on two cores
     python scripts/attack.py --only=clocks,hosts
@@ -9,6 +9,7 @@ nan     5 SIGKILLs and 5 SIGTERMs of a run with one image of NaNs
 clocks  three evaluators of every checkpoint, two of them with clocks an hour off (needs faketime)
 hosts   a trainer is suspended, taken over by another host without locks, and resumed (needs
         unshare, as root)
+streams runs whose stdin, stdout or stderr is closed, has no reader or is on a full disk
 
 The exit code is 0 only if the run withstands every attack.
 """
@@ -16,6 +17,7 @@ The exit code is 0 only if the run withstands every attack.
 import argparse
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,20 @@ from runner import main
 sys.argv[0] = "runner"
 main.console()
 """
+# What a shell writes to lose a stream, for the descriptor {0}.
+LOSSES = {"closed": "{0}>&-", "full": "{0}>/dev/full", "no reader": "{0}> >(head -c 1)"}
+# Writes as tasks, libraries and child processes do.
+NOISY = """
+import logging, os, sys, warnings
+
+def noisy(logs):
+    os.system("echo a child process; echo a child process >&2")
+    print("a task", flush=True)
+    print("a task", file=sys.stderr)
+    logging.getLogger("library").warning("a library")
+    warnings.warn(f"a warning {logs}")
+"""
+NOISY_DIGITS = "import noisy\ninclude 'digits.gin'\nRunConfig.actions = (@noisy.noisy,)\n"
 EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 CHECKPOINTS = 40
 
@@ -147,6 +163,29 @@ def hosts(folder: Path, _: Path | None) -> bool:
     return not (comparison.differing(parts) or changed) and code == 1 and state.state == "done"
 
 
+def streams(folder: Path, _: Path | None) -> bool:
+    """The exit code and every bit must be those of a run that has its streams."""
+    (folder / "noisy.py").write_text(NOISY)
+    (folder / "noisy.gin").write_text(NOISY_DIGITS)
+    flags = ["--mode=train_and_eval", "--gin_file=noisy.gin", "--alsologtostderr", EMA]
+    flags += every(200, evaluation=100, checkpoint=50, summary=20)
+    program = shlex.join([sys.executable, "-m", "runner", *flags])
+    losses = {"nothing": "", "all closed": "<&- >&- 2>&-"}
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        losses |= {f"{stream} {how}": shell.format(number) for how, shell in LOSSES.items()}
+    held = []
+    for lost, redirection in losses.items():
+        name = lost.replace(" ", "_")
+        command = ["bash", "-c", f"{program} --model_dir={name} {redirection}"]
+        code = subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
+        parts = comparison.compare(folder / "nothing", folder / name)
+        differing = comparison.differing(parts)
+        state = status.read(folder / name).state
+        print(f"streams: {lost}: exit code {code}, {state}, differing: {differing}", flush=True)
+        held.append(not differing and code == 0 and state == "done")
+    return all(held)
+
+
 def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[str]) -> bool:
     print(f"\n{folder.name}: {kills} SIGKILL, {terms} SIGTERM, {stops} SIGSTOP", flush=True)
     counts = [f"--kills={kills}", f"--terms={terms}", f"--stops={stops}", f"--folder={folder}"]
@@ -185,7 +224,7 @@ def _wait(moment: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-ATTACKS = {each.__name__: each for each in (nan, clocks, hosts, chaos)}
+ATTACKS = {each.__name__: each for each in (nan, clocks, hosts, streams, chaos)}
 
 
 def main() -> int:

@@ -5,14 +5,17 @@
     console.say("noted")           # above it
     console.end()
 
-Without a terminal all of this is plain lines. rich is loaded only when a terminal needs it.
+Without a terminal all of this is plain lines. rich is loaded only when a terminal needs it. A
+stderr that cannot be written stops nothing: its lines are dropped.
 """
 
+import contextlib
+import io
 import math
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from runner.core import aliases
@@ -64,7 +67,7 @@ class Console:
         """
         if isinstance(line, str):
             line = aliases.used(line)
-        with self._lock:
+        with self._writing():
             styled = style or not isinstance(line, str)
             if self._live or (styled and self.is_live):
                 from rich import text
@@ -86,12 +89,14 @@ class Console:
             return
         from rich import live, text
 
-        with self._lock:
+        with self._writing():
             if self._live is None:
                 self._live = live.Live(
                     console=self._rich(),
                     auto_refresh=False,
-                    redirect_stdout=self._stream is None and sys.stdout.isatty(),
+                    redirect_stdout=self._stream is None
+                    and _is_open(sys.stdout)
+                    and sys.stdout.isatty(),
                     redirect_stderr=self._stream is None,  # lines of others go above it, too
                 )
                 self._live.start()
@@ -99,14 +104,25 @@ class Console:
 
     def end(self, *, keep: bool = True) -> None:
         """Ends the live line; what is printed next comes below it, or in its place."""
-        with self._lock:
+        with self._writing():
             live, self._live = self._live, None
             if live:
                 live.transient = not keep
                 live.stop()
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Within the block, one thread writes, and a stderr that takes nothing is no error."""
+        with self._lock:
+            try:
+                yield
+            except OSError:
+                if self._stream is not None:  # not stderr: the caller needs to know
+                    raise
+
     def _file(self) -> TextIO:
-        return self._stream or sys.stderr
+        stream = self._stream or sys.stderr
+        return stream if _is_open(stream) else io.StringIO()
 
     def _rich(self) -> "rich.console.Console":
         """Rich's console for a terminal."""
@@ -144,9 +160,16 @@ STDERR = Console()
 
 
 def flush() -> None:
-    """Writes what Python still holds back of both streams."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """Writes what Python still holds back of both streams, as far as they take it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            if _is_open(stream):
+                stream.flush()
+
+
+def _is_open(stream: TextIO | None) -> bool:
+    """Whether it can be used; Python has None for one that was closed before the start."""
+    return stream is not None and not getattr(stream, "closed", False)
 
 
 def answers() -> Console:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.core import console, text
+from runner.core import console, streams, text
 from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import (
@@ -32,7 +32,7 @@ _HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "work
 
 
 def status(request: Request) -> Results:
-    """Says how far the runs are; with `--watch`, again and again until all have ended.
+    """Says how far the runs are; with `--watch`, until all have ended or nobody reads any more.
 
     Raises:
         ConfigError: there are none.
@@ -43,7 +43,9 @@ def status(request: Request) -> Results:
     if not request.watch:
         _settle(board, lines)
         lines = _found(board, root)
-    while request.watch and any(each.state in progress.UNFINISHED for each in lines):
+    while request.watch and streams.has_reader(2):
+        if all(each.state not in progress.UNFINISHED for each in lines):
+            break
         console.show("\n".join(_shown(lines, is_one=_is_one(root))))
         time.sleep(request.watch)
         lines = _found(board, root)
