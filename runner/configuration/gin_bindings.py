@@ -45,6 +45,7 @@ class Bound:
     parameter: str
     value: Any
     place: str
+    is_in_file: bool
 
     @property
     def name(self) -> str:
@@ -123,7 +124,8 @@ class _Resolver:
                 value = typecheck.convert(value, parameter.hint)
             except typecheck.MismatchError as error:
                 raise ConfigError(f"{named.name}.{binding.parameter}: {error}") from None
-        return Bound(binding.scope, named, binding.parameter, value, binding.place)
+        is_in_file = binding.source.is_file
+        return Bound(binding.scope, named, binding.parameter, value, binding.place, is_in_file)
 
     def _elsewhere(self, parameter: str) -> str:
         """A hint at the other section that has a parameter, if there is only one."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ class Tree:
     """
 
     def __init__(self, bound: Sequence[gin_bindings.Bound]):
+        self._bound = bound
+        self._roots: list[type | base_config.Config] = []
         self.bindings = list({_key(b): b for b in bound}.values())
         self._order = {_key(b): number for number, b in enumerate(bound)}
         self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
@@ -36,11 +39,13 @@ class Tree:
 
     def grow(self, root: type) -> None:
         """Follows what gin builds for a root."""
+        self._roots.append(root)
         named = gin_names.Named(root, root.__module__, root.__name__)
         self._grow(gin_bindings.Link(produces=root, called=True, scope="", named=named))
 
     def adopt(self, root: base_config.Config) -> None:
         """Follows what gin builds for an existing object, and sets in it."""
+        self._roots.append(root)
         for path, section in sections.walk(root):
             if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
                 continue  # A binding puts another in its place.
@@ -56,18 +61,41 @@ class Tree:
         ]
 
     def unused(self) -> Iterator[str]:
-        """A line for each binding that nothing builds, with what would build it."""
+        """A line for each binding that nothing builds, with what would build it.
+
+        A binding of a file is not among them if a later binding has replaced the reference that
+        would build it: `RunConfig.evaluation_sets = ()` leaves a file's sets without effect.
+        """
+        replaced = self._replaced()
         for each in self.bindings:
             target, name = each.named.target, each.named.name
             scopes = [scope for scope, built in self.built if built is target]
             if each.scope not in scopes:
+                if each.is_in_file and (each.scope, target) in replaced:
+                    continue
                 inner = ", ".join(scope for scope in scopes if scope)
                 only = f" in the scope {each.scope}{inner and f', only in {inner}'}"
-                what = f"{name}{only if scopes else self._holder(each.named)}"
+                what = f"{name}{only if scopes else self._holder(each)}"
                 yield f"{each.place}: {each.name} has no effect, since nothing builds {what}"
             elif before := self._shadowing(each):
                 found = " and ".join(f"{other.name} ({other.place})" for other in before)
                 yield f"{each.place}: {each.name} has no effect, since inner scopes count: {found}"
+
+    def _replaced(self) -> set[tuple[str, Any]]:
+        """What the references that later bindings have replaced would build, by scope."""
+        last = {id(each) for each in self.bindings}
+        keys = {_key(each) for each in self._bound if id(each) not in last}
+        if not keys:
+            return set()
+        before = Tree(
+            [each for each in self._bound if id(each) not in last or _key(each) not in keys]
+        )
+        for root in self._roots:
+            if isinstance(root, type):
+                before.grow(root)
+            else:
+                before.adopt(root)
+        return before.built.keys() | before._replaced()
 
     def _shadowing(self, each: gin_bindings.Bound) -> list[gin_bindings.Bound]:
         """The bindings in inner scopes that leave `each` without effect, though it came later.
@@ -137,16 +165,23 @@ class Tree:
             inherits = dataclasses.replace(below, scope=below.scope or scope)
             self._grow(inherits, item, bound.place, above)
 
-    def _holder(self, named: gin_names.Named) -> str:
-        """A field whose reference would build `named`: the one that accepts the fewest types."""
+    def _holder(self, bound: gin_bindings.Bound) -> str:
+        """A binding that would build a target: of the field that accepts the fewest types."""
+        target = bound.named.target
         fields = [
-            (len(around.__mro__), f"{holder.__name__}.{field}")
+            (len(around.__mro__), f"{holder.__name__}.{field}", str(typing.get_origin(hint)))
             for _, holder in self.built
             for field, hint in typecheck.type_hints(holder).items()
             for around in typecheck.classes(hint)
-            if inspect.isclass(named.target) and issubclass(named.target, around)
+            if inspect.isclass(target) and issubclass(target, around)
         ]
-        return f"; this would: {max(fields)[1]} = @{named.name}()" if fields else ""
+        if not fields:
+            return ""
+        _, field, kind = max(fields)
+        reference = f"@{bound.scope}{'/' if bound.scope else ''}{bound.named.name}()"
+        if kind in (str(tuple), str(list)):
+            reference = f"({reference},)" if kind == str(tuple) else f"[{reference}]"
+        return f"; this would: {field} = {reference}"
 
 
 def _takes(target: Any, parameter: str) -> bool:

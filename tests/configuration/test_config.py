@@ -282,6 +282,23 @@ def test_two_loads_do_not_see_each_other():
     assert (first.run.seed, second.run.seed) == (3, 0)
 
 
+def test_a_reference_of_a_file_can_be_replaced_and_leaves_what_it_would_build(folder):
+    (folder / "sets.gin").write_text(
+        "from __gin__ import dynamic_registration\nimport shapes\nfrom runner import run_config\n"
+        "include 'exp.gin'\n"
+        "RunConfig.evaluation_sets = (@part/run_config.EvaluationSetConfig(),)\n"
+        "part/EvaluationSetConfig.name = 'part'\n"
+        "part/EvaluationSetConfig.data = @part/shapes.DataConfig()\n"
+        "part/shapes.DataConfig.scale = 2.0\n"
+    )
+    assert len(config.load(["sets.gin"]).run.evaluation_sets) == 1
+    for others in ([], ["RunConfig.evaluation_sets=[]"]):
+        params = [*others, "RunConfig.evaluation_sets=()"]
+        assert not config.load(["sets.gin"], params).run.evaluation_sets
+    with pytest.raises(ConfigError, match=r"part/EvaluationSetConfig\.examples"):
+        config.load(["sets.gin"], [*params, "part/EvaluationSetConfig.examples=5"])
+
+
 def test_names_known_to_an_earlier_load_are_not_known_to_the_next(folder):
     (folder / "nearby.py").write_text("class Thing:\n    def __init__(self, x=0): pass\n")
     with pytest.raises(ConfigError, match="nothing builds Thing"):
@@ -545,6 +562,10 @@ WRONG = {
     "never built task": (
         ["shapes.NeedsSize.size = 3"],
         "nothing builds NeedsSize; this would: Experiment.task = @NeedsSize()",
+    ),
+    "never built set": (
+        ["part/EvaluationSetConfig.examples = 3"],
+        "this would: RunConfig.evaluation_sets = (@part/EvaluationSetConfig(),)",
     ),
     "scope never used": (
         ["trian/shapes.DataConfig.scale = 0.5"],
