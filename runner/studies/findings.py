@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from runner.core.text import counted, some
 from runner.studies import statistics
 from runner.studies.statistics import Difference
-from runner.studies.summary import Configuration, Summary, is_spoilt
+from runner.studies.summary import At, Configuration, Summary, is_spoilt
 from runner.studies.trial import FINISHED, Trial
 
 _MOST = 5
@@ -26,11 +26,15 @@ def comparisons(found: Summary) -> list[str]:
     if chosen.replaced:
         return [f"{chosen.name} has trials that count as the worst: nothing is compared with it"]
     if len(chosen.scores) < 2:
-        return ["with one run each, nothing says which differences are chance: --seeds=5 would"]
+        alone = all(len(each.scores) < 2 for each in found.configurations)
+        runs = "one run each" if alone else f"one run of {chosen.name}"
+        return [f"with {runs}, nothing says which differences are chance: --seeds=5 would"]
     lines = [sentence(found, chosen, *each) for each in found.differences[:_MOST]]
     if more := found.differences[_MOST:]:
         apart = sum(gap.is_told_apart for _, gap in more)
         lines.append(f"{apart:,} of the other {len(more):,} can be told apart from {chosen.name}")
+    if left_out := [each.name for each in found.configurations if each.replaced]:
+        lines.append(f"not compared, as some of their trials count as the worst: {some(left_out)}")
     return lines
 
 
@@ -38,7 +42,7 @@ def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Di
     """What a difference says, such as `0.02 and 0.005 cannot be told apart with 5 seeds: ...`."""
     unit = _unit(found.trials)
     names = f"{ours.name} and {theirs.name}"
-    how = counted(gap.n, unit) + ("" if gap.paired else " each, not paired")
+    how = _compared(len(ours.scores), len(theirs.scores), gap, unit)
     if gap.n < 2:
         return f"{names} cannot be told apart with {how}: at least two are needed, better five"
     if gap.low == gap.high == 0:
@@ -55,13 +59,23 @@ def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Di
     return f"{names} cannot be told apart with {how}{_needed(gap, unit)}"
 
 
+def _compared(ours: int, theirs: int, gap: Difference, unit: str) -> str:
+    """What two configurations were compared by: `5 seeds`, `4 and 6 seeds, not paired`."""
+    if gap.paired:
+        return counted(gap.n, unit if ours == theirs == gap.n else f"shared {unit}")
+    if ours == theirs:
+        return f"{counted(ours, unit)} each, not paired"
+    return f"{ours:,} and {counted(theirs, unit)}, not paired"
+
+
 def _needed(gap: Difference, unit: str) -> str:
     """How many seeds would do, as the end of a sentence."""
     if unit != "seed":  # further folds are smaller, not more of the same
         return ""
     if gap.needed is None:
         return f": more than {statistics.MOST:,} would be needed"
-    return f": about {gap.needed:,} would be needed, if they do differ by {abs(gap.mean):.2g}"
+    each = "" if gap.paired else " each"
+    return f": about {gap.needed:,}{each} would be needed, if they do differ by {abs(gap.mean):.2g}"
 
 
 def _unit(trials: Iterable[Trial]) -> str:
@@ -95,25 +109,45 @@ def _nothing_chosen(found: Summary) -> Iterator[str]:
     elif not any(each.is_finished for each in found.configurations):
         yield "no trial has finished: nothing is chosen yet"
     elif found.chosen is None:
-        yield f"nothing is chosen: no trial has a finite {metric}"
+        yield f"nothing is chosen: no finished trial has a finite {metric}"
 
 
 def _worst(found: Summary) -> Iterator[str]:
     """Trials that count as the worst."""
-    metric = found.objective.metric
+    objective, metric = found.objective, found.objective.metric
     ended = [each for each in found.trials if each.state in (*FINISHED, "diverged")]
     diverged = [each for each in ended if each.state == "diverged"]
-    spoilt = [each for each in ended if each not in diverged and is_spoilt(each, found.objective)]
-    counts = f"counts as the worst {metric} of all, {found.worst:.4g}"
-    if math.isnan(found.worst):
-        counts = "has no value to count as"
+    finished = [each for each in ended if each.state != "diverged"]
+    never = [each for each in finished if is_spoilt(each, objective, "best")]
+    at_last = [each for each in finished if is_spoilt(each, objective, "last")]
+    at_last = [each for each in at_last if each not in never]
     if diverged:
         low, high = (100 * share for share in statistics.share(len(diverged), len(ended)))
         rate = f"95 % interval {low:.0f} to {high:.0f} %"
         of = f"{len(diverged):,} of {counted(len(ended), 'trial')} diverged"
-        yield f"{of} ({rate}): {_numbers(diverged)}; each {counts}"
-    if spoilt:
-        yield f"{_numbers(spoilt)} never had a finite {metric}: each {counts}"
+        yield f"{of} ({rate}), {_numbers(diverged)}{_counts_as(found)}"
+        if others := [name for name in found.metrics if name != metric]:
+            yield f"diverged trials are left out of the other metrics: {some(others)}"
+    if never:
+        yield f"{_numbers(never)} never had a finite {metric}{_counts_as(found)}"
+    if at_last:
+        yield (
+            f"{_numbers(at_last)} had no finite {metric} at the last evaluation: counted there as "
+            f"the worst of all trials, {found.worst['last']:.4g}"
+        )
+
+
+def _counts_as(found: Summary) -> str:
+    """What a trial counts as that has no result of its own, as the end of a sentence."""
+    metric, best, last = found.objective.metric, found.worst["best"], found.worst["last"]
+    if not metric:
+        return ""
+    if math.isnan(best) and math.isnan(last):
+        return ": not counted, as no trial has a finite value"
+    value = f"{best:.4g}"
+    if value != f"{last:.4g}":
+        value = f"{best:.4g} at the best evaluation and {last:.4g} at the last"
+    return f": counted as the worst {metric} of all trials, {value}"
 
 
 def _not_counted(found: Summary) -> Iterator[str]:
@@ -194,11 +228,18 @@ def _folds(found: Summary) -> Iterator[str]:
 
 
 def _missing_metrics(found: Summary) -> Iterator[str]:
+    """Metrics that are means of fewer trials than have finished."""
+    at: At = "best" if found.objective.metric else "last"
     ended = [each for each in found.trials if each.state in FINISHED and each.last]
     for name in found.metrics:
-        have = [each for each in ended if name in each.best or name in each.last]
-        if 0 < len(have) < len(ended):
-            yield f"only {len(have):,} of {counted(len(ended), 'trial')} have {name}"
+        values = [found.counts_as(each, name, at) for each in ended]
+        have = sum(math.isfinite(value) for value in values)
+        if 0 < have < len(ended):
+            verb = "has" if have == 1 else "have"
+            yield (
+                f"only {have:,} of {counted(len(ended), 'finished trial')} {verb} a finite {name} "
+                f"at the {at} evaluation"
+            )
 
 
 def _doubles(found: Summary) -> Iterator[str]:

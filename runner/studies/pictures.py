@@ -9,7 +9,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +20,7 @@ from matplotlib.transforms import Bbox
 from runner.core import files
 from runner.studies import across
 from runner.studies.statistics import Spread
-from runner.studies.summary import Configuration, Summary
+from runner.studies.summary import At, Configuration, Summary
 from runner.studies.trial import FINISHED
 
 MOST = 20
@@ -49,13 +49,14 @@ def draw(folder: Path, found: Summary, metrics: Sequence[str] = ()) -> list[Path
     paths = []
     boxes: dict[Any, Bbox] = {}  # finding one takes as long as drawing; no metric needs its own
     for metric in metrics or found.metrics:
-        shown = [each for each in found.configurations[:MOST] if _values(each, metric).size]
+        data = _data(found, metric)
+        shown = data.shown
         for kind, paint in KINDS.items() if shown else ():
             width = max(4.0, 1.5 + 0.6 * len(shown))
             drawn = figure.Figure(figsize=(width, 3.5), dpi=100)
             drawn.subplots_adjust(left=_LEFT / width)
             axes = drawn.subplots()
-            paint(axes, shown, metric)
+            paint(axes, data)
             axes.set_ylabel(metric)
             axes.grid(axis="y", color="0.9")
             axes.set_axisbelow(True)
@@ -111,49 +112,67 @@ def _save(drawn: figure.Figure, path: Path, box: Bbox) -> list[Path]:
     return written
 
 
-def _values(each: Configuration, metric: str) -> np.ndarray:
-    """The metric of each counted run at its best evaluation; the last one if nothing decides."""
-    ended = [one for one in each.counted if one.state != "diverged"]
-    values = [(one.best or one.last).get(metric, math.nan) for one in ended]
-    return np.array([value for value in values if math.isfinite(value)])
+class _Data(NamedTuple):
+    """What the pictures of a metric show: configurations with their values and means."""
+
+    metric: str
+    shown: Sequence[Configuration]
+    rows: Sequence[np.ndarray]
+    spreads: Sequence[Spread]
 
 
-def _box(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
-    rows = [_values(each, metric) for each in shown]
+def _data(found: Summary, metric: str) -> _Data:
+    """The metric at the best evaluations, or the last ones if nothing decides.
+
+    The values are those whose means the tables show.
+    """
+    at: At = "best" if found.objective.metric else "last"
+    shown = [each for each in found.configurations[:MOST] if metric in getattr(each, at)]
+    rows = [[found.counts_as(one, metric, at) for one in each.counted] for each in shown]
+    arrays = [np.array([value for value in row if math.isfinite(value)]) for row in rows]
+    return _Data(metric, shown, arrays, [getattr(each, at)[metric] for each in shown])
+
+
+def _box(axes: Axes, data: _Data) -> None:
+    rows = data.rows
     axes.boxplot(rows, widths=0.5, showfliers=False, medianprops={"color": "tab:red"})
     _points(axes, rows)
-    _name(axes, shown)
+    _name(axes, data.shown)
 
 
-def _violin(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
-    rows = [_values(each, metric) for each in shown]
+def _violin(axes: Axes, data: _Data) -> None:
+    rows = data.rows
     wide = [n for n, row in enumerate(rows) if np.ptp(row)]  # others have no density
     if wide:
         axes.violinplot([rows[n] for n in wide], positions=[n + 1 for n in wide], showmedians=True)
     _points(axes, rows)
-    _name(axes, shown)
+    _name(axes, data.shown)
 
 
-def _bar(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+def _bar(axes: Axes, data: _Data) -> None:
     """Means with their intervals. The axis does not begin at zero, where no run is near it."""
-    rows = [_values(each, metric) for each in shown]
-    places = np.arange(1, len(shown) + 1)
-    spreads = [each.best.get(metric) or each.last.get(metric, Spread(0)) for each in shown]
-    halves = [0.0 if math.isnan(spread.half) else spread.half for spread in spreads]
-    axes.bar(places, [spread.mean for spread in spreads], 0.6, yerr=halves, capsize=4, alpha=0.6)
+    rows, spreads = data.rows, data.spreads
+    places = np.arange(1, len(rows) + 1)
+    means = [spread.mean for spread in spreads]
+    intervals = [
+        (spread.mean, spread.mean) if math.isnan(spread.low) else (spread.low, spread.high)
+        for spread in spreads
+    ]
+    lengths = abs(np.array(intervals).T - means)
+    axes.bar(places, means, 0.6, yerr=lengths, capsize=4, alpha=0.6)
     _points(axes, rows)
-    ends = [spread.mean + sign * half for spread, half in zip(spreads, halves, strict=True)
-            for sign in (-1, 1)]  # fmt: skip
+    ends = [end for interval in intervals for end in interval]
     low, high = min([*ends, *map(np.min, rows)]), max([*ends, *map(np.max, rows)])
     room = 0.25 * (high - low) or 0.05 * abs(high) or 1.0
     if low - room > 0 or high + room < 0:
         axes.set_ylim(low - room, high + room)
-    _name(axes, shown)
+    _name(axes, data.shown)
 
 
-def _trajectory(axes: Axes, shown: Sequence[Configuration], metric: str) -> None:
+def _trajectory(axes: Axes, data: _Data) -> None:
     """Means over the steps that all runs of a configuration evaluated, from lowest to highest."""
-    for each in shown:
+    metric = data.metric
+    for each in data.shown:
         runs = [
             {step: metrics[metric] for step, metrics in one.evaluations if metric in metrics}
             for one in each.counted
@@ -164,8 +183,10 @@ def _trajectory(axes: Axes, shown: Sequence[Configuration], metric: str) -> None
         if not steps:
             continue
         values = np.array([[run[step] for step in steps] for run in runs])
-        marker = "o" if len(steps) < 15 else ""
-        (line,) = axes.plot(steps, values.mean(0), marker=marker, markersize=3, label=each.name)
+        marker, label = "o" if len(steps) < 15 else "", each.name
+        if len(runs) < len(each.counted):
+            label += f" ({len(runs)} of {len(each.counted)} runs)"
+        (line,) = axes.plot(steps, values.mean(0), marker=marker, markersize=3, label=label)
         axes.fill_between(
             steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.15, linewidth=0
         )
@@ -192,7 +213,7 @@ def _name(axes: Axes, shown: Sequence[Configuration]) -> None:
         axes.set_xlabel(heads[0])
 
 
-KINDS: Mapping[str, Callable[[Axes, Sequence[Configuration], str], None]] = {
+KINDS: Mapping[str, Callable[[Axes, _Data], None]] = {
     "box": _box,
     "violin": _violin,
     "bar": _bar,

@@ -17,11 +17,14 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from scipy import special
 
 Key = TypeVar("Key", bound=Hashable)
+Bounds: TypeAlias = tuple[float, float]
+"""The lowest and the highest value that a quantity can have."""
+UNBOUNDED: Bounds = (-math.inf, math.inf)
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -37,7 +40,7 @@ class Spread:
         n: How many.
         mean: Their mean.
         std: The standard deviation, of n - 1 degrees of freedom.
-        low: Where the interval of the mean begins.
+        low: Where the interval of the mean begins, within the metric's bounds.
         high: Where it ends.
         minimum: The lowest.
         maximum: The highest.
@@ -51,14 +54,13 @@ class Spread:
     minimum: float = math.nan
     maximum: float = math.nan
 
-    @property
-    def half(self) -> float:
-        """Half the width of the interval."""
-        return self.high - self.mean
-
 
 def spread(
-    values: Sequence[float], *, overlap: float = 0.0, confidence: float = CONFIDENCE
+    values: Sequence[float],
+    *,
+    overlap: float = 0.0,
+    confidence: float = CONFIDENCE,
+    bounds: Bounds = UNBOUNDED,
 ) -> Spread:
     """The mean of some values with the interval of Student's t, their deviation and extremes.
 
@@ -69,6 +71,8 @@ def spread(
             mean becomes `std**2 * (1 / n + overlap)`, after Nadeau and Bengio, Inference for the
             Generalization Error, 2003.
         confidence: How often the interval is to contain the true mean.
+        bounds: The lowest and the highest value that the quantity can have. The true mean lies
+            between them, so cutting the interval there does not change how often it is right.
     """
     n = len(values)
     if not n:
@@ -79,7 +83,13 @@ def spread(
     low, high = min(values), max(values)
     std = float(statistics.stdev(values))
     half = _quantile(n - 1, confidence) * std * math.sqrt(1 / n + overlap)
-    return Spread(n, mean, std, mean - half, mean + half, low, high)
+    ends = (max(mean - half, bounds[0]), min(mean + half, bounds[1]))
+    return Spread(n, mean, std, *ends, low, high)
+
+
+def without_interval(values: Spread) -> Spread:
+    """The same without what values that are not the quantity's own say nothing about."""
+    return dataclasses.replace(values, std=math.nan, low=math.nan, high=math.nan)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,6 +125,7 @@ def difference(
     *,
     overlap: float = 0.0,
     comparisons: int = 1,
+    bounds: Bounds = UNBOUNDED,
 ) -> Difference:
     """The difference of two means: paired by what both have, else by Welch's interval.
 
@@ -127,15 +138,18 @@ def difference(
         comparisons: How many differences are looked at. Each interval is widened (Bonferroni) so
             that all of them hold together with a probability of `CONFIDENCE`; otherwise one of
             twenty equal configurations would seem worse.
+        bounds: As of `spread`, for the values. No difference is larger than their distance.
     """
     confidence = 1 - (1 - CONFIDENCE) / comparisons
+    most = bounds[1] - bounds[0]
     shared = [key for key in ours if key in theirs]
     if len(shared) > 1 or min(len(ours), len(theirs)) < 2:
-        found = spread([ours[key] - theirs[key] for key in shared], overlap=overlap,
-                       confidence=confidence)  # fmt: skip
+        gaps = [ours[key] - theirs[key] for key in shared]
+        found = spread(gaps, overlap=overlap, confidence=confidence, bounds=(-most, most))
         enough = needed(found.mean, found.std, confidence=confidence) if not overlap else None
         return Difference(found.n, found.mean, found.low, found.high, needed=enough)
-    return _unpaired([*ours.values()], [*theirs.values()], overlap, confidence)
+    gap = _unpaired([*ours.values()], [*theirs.values()], overlap, confidence)
+    return dataclasses.replace(gap, low=max(gap.low, -most), high=min(gap.high, most))
 
 
 def _unpaired(

@@ -3,24 +3,28 @@
     found = summary.of(trial.all_of(study))
     found.chosen.best["accuracy"].mean
 
-A configuration is what trials share that differ only by seed and fold. What counts of it are the
-trials that have finished; in the objective, one that diverged, or whose value is not finite, counts
-as the worst value that any trial has. The best configuration has the best mean of the objective,
-which is a metric of the validation data. No TensorFlow.
+A configuration is what trials share that differ only by seed and fold. Its finished trials count.
+In the objective, a trial that diverged, or whose value is not finite, counts as the worst value of
+all trials. The best and the last evaluations each have their own worst value. The best
+configuration has the best mean of the objective, which is a metric of the validation data. No
+TensorFlow.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from runner.studies import statistics
-from runner.studies.statistics import Difference, Spread
+from runner.studies import metric_bounds, statistics
+from runner.studies.statistics import Bounds, Difference, Spread
 from runner.studies.trial import FINISHED, Objective, Trial
 
 Pair = tuple[int, int | None]
 """A seed and a fold: what trials of two configurations are paired by."""
+
+At = Literal["best", "last"]
+"""Which evaluation of a trial."""
 
 _BEGUN = ("paused", "preempted", "running", "failed")
 
@@ -40,9 +44,9 @@ class Configuration:
         best: Each metric at the best evaluation.
         last: Each metric at the last evaluation.
         test: Each metric of the test.
-        scores: The objective at the best evaluation.
-        replaced: How many of these are the worst value instead of one of their own. Then there is
-            no interval: nobody knows how bad they are.
+        scores: The objective at the best evaluation, as it counts.
+        replaced: How many of these are the worst value of all trials instead of the trial's own.
+            If any are, there is no interval: nobody knows how bad they are.
     """
 
     name: str
@@ -57,6 +61,11 @@ class Configuration:
     scores: Mapping[Pair, float]
     replaced: int
 
+    @property
+    def has_own_score(self) -> bool:
+        """Whether a trial counts with its own value of the objective."""
+        return len(self.scores) > self.replaced
+
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
@@ -67,20 +76,35 @@ class Summary:
         objective: What they are compared by.
         metrics: The names of all metrics of evaluations, the objective first.
         configurations: The best first; those that have not finished come last.
-        worst: What a trial that diverged counts as; NaN if no trial has a finite value.
+        worst: What a diverged trial counts as, at the best and at the last evaluation: the worst
+            value there of all trials that finished, are paused or diverged. NaN if none has a
+            finite value.
+        bounds: The bounds of each metric.
     """
 
     trials: Sequence[Trial]
     objective: Objective
     metrics: Sequence[str]
     configurations: Sequence[Configuration]
-    worst: float
+    worst: Mapping[At, float]
+    bounds: Mapping[str, Bounds]
 
     @property
     def chosen(self) -> Configuration | None:
         """The best configuration; None if none has finished, or if no metric decides."""
         first = next(iter(self.configurations), None)
-        return first if first and first.is_finished and first.scores else None
+        return first if first and first.is_finished and first.has_own_score else None
+
+    def counts_as(self, each: Trial, name: str, at: At) -> float:
+        """A trial's value of a metric as it counts in a configuration's mean.
+
+        NaN if the trial is left out: its value is not finite, or it diverged and the metric is not
+        the objective, of which alone it is known which values are worse.
+        """
+        if name == self.objective.metric and is_replaced(each, self.objective, at):
+            return self.worst[at]
+        value = getattr(each, at).get(name, math.nan)
+        return value if math.isfinite(value) and each.state != "diverged" else math.nan
 
     @property
     def to_test(self) -> Configuration | None:
@@ -100,11 +124,16 @@ class Summary:
         ended = [each for each in self.configurations[1:] if each.is_finished and each.scores]
         others = [each for each in ended if not each.replaced]
         overlap, comparisons = _overlap(self.trials), len(others)
+        bounds = self.bounds[self.objective.metric]
         return [
             (
                 each,
                 statistics.difference(
-                    chosen.scores, each.scores, overlap=overlap, comparisons=comparisons
+                    chosen.scores,
+                    each.scores,
+                    overlap=overlap,
+                    comparisons=comparisons,
+                    bounds=bounds,
                 ),
             )
             for each in others
@@ -124,57 +153,67 @@ def of(trials: Sequence[Trial]) -> Summary:
     for each in trials:
         same = groups.setdefault(each.configuration, {})
         same.setdefault((each.seed, each.fold), each)
-    values = [
-        each.best[objective.metric]
-        for each in trials
-        if each.state in FINISHED and _is_finite(each.best, objective.metric)
-    ]
-    worst = max(values, key=objective.worse, default=math.nan)
-    name = _naming(trials)
-    made = [
-        _configuration([*same.values()], name, objective, worst, _overlap(trials))
-        for same in groups.values()
-    ]
-    return Summary(
+    found = Summary(
         trials=trials,
         objective=objective,
         metrics=[*first, *sorted(known - set(first))],
-        configurations=sorted(made, key=lambda each: _rank(each, objective)),
-        worst=worst,
+        configurations=(),
+        worst={at: _worst(trials, objective, at) for at in ("best", "last")},
+        bounds=_bounds(trials),
     )
+    name = _naming(trials)
+    made = [_configuration([*same.values()], name, found) for same in groups.values()]
+    ordered = sorted(made, key=lambda each: _rank(each, objective))
+    return dataclasses.replace(found, configurations=ordered)
 
 
-def _rank(each: Configuration, objective: Objective) -> tuple[bool, bool, float, int]:
+def _worst(trials: Iterable[Trial], objective: Objective, at: At) -> float:
+    values = (
+        getattr(each, at).get(objective.metric, math.nan)
+        for each in trials
+        if each.state in (*FINISHED, "paused", "diverged")
+    )
+    return max(filter(math.isfinite, values), key=objective.worse, default=math.nan)
+
+
+def _bounds(trials: Iterable[Trial]) -> dict[str, Bounds]:
+    values: dict[str, list[float]] = {}
+    for each in trials:
+        for metrics in (each.best, each.last, each.test):
+            for name, value in metrics.items():
+                values.setdefault(name, []).append(value)
+    return {name: metric_bounds.of(name, known) for name, known in values.items()}
+
+
+def _rank(each: Configuration, objective: Objective) -> tuple[bool, bool, bool, float, int]:
     """Sorts the best first, and what has no finite mean to the end."""
     mean = statistics.spread([*each.scores.values()]).mean
     unknown = math.isnan(mean)
     order = 0.0 if unknown else objective.worse(mean)
-    return (not each.is_finished, unknown, order, each.replaced)
+    return (not each.is_finished, unknown, not each.has_own_score, order, each.replaced)
 
 
 def _configuration(
-    trials: Sequence[Trial],
-    naming: Callable[[Trial], Mapping[str, str]],
-    objective: Objective,
-    worst: float,
-    overlap: float,
+    trials: Sequence[Trial], naming: Callable[[Trial], Mapping[str, str]], found: Summary
 ) -> Configuration:
     finished = [each for each in trials if each.state in (*FINISHED, "diverged")]
     counted = finished or [each for each in trials if each.state in _BEGUN and each.last]
+    objective, overlap = found.objective, _overlap(found.trials)
     parameters, values = trials[0].parameters, naming(trials[0])
-    replaced = sum(each.state == "diverged" or is_spoilt(each, objective) for each in counted)
     scores = {
         (each.seed, each.fold): value
         for each in counted
-        if not math.isnan(value := _score(each, each.best, objective, worst))
+        if not math.isnan(value := found.counts_as(each, objective.metric, "best"))
     }
 
-    def scored(each: Trial, metrics: Mapping[str, float]) -> Mapping[str, float]:
-        score = {objective.metric: _score(each, metrics, objective, worst)}
-        return score if each.state == "diverged" else {**metrics, **score}
-
-    def spreads(rows: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
-        return _spreads(rows, overlap, objective.metric if replaced else None)
+    def spreads(at: At) -> dict[str, Spread]:
+        rows = [
+            {name: found.counts_as(each, name, at) for name in found.metrics} for each in counted
+        ]
+        known = _spreads(rows, overlap, found.bounds)
+        if objective.metric in known and _replaced(counted, objective, at):
+            known[objective.metric] = statistics.without_interval(known[objective.metric])
+        return known
 
     return Configuration(
         name=sentence_name(values),
@@ -183,45 +222,46 @@ def _configuration(
         trials=trials,
         counted=counted,
         is_finished=bool(finished),
-        best=spreads([scored(each, each.best) for each in counted]),
-        last=spreads([scored(each, each.last) for each in counted]),
-        test=spreads([each.test for each in counted]),
+        best=spreads("best"),
+        last=spreads("last"),
+        test=_spreads([each.test for each in counted], overlap, found.bounds),
         scores=scores,
-        replaced=replaced,
+        replaced=_replaced(counted, objective, "best"),
     )
 
 
 def _spreads(
-    rows: Iterable[Mapping[str, float]], overlap: float, replaced: str | None
+    rows: Iterable[Mapping[str, float]], overlap: float, bounds: Mapping[str, Bounds]
 ) -> dict[str, Spread]:
-    """Each metric over trials; of the one with replaced values there is no interval."""
+    """Each metric over trials."""
     values: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
             if math.isfinite(value):
                 values.setdefault(name, []).append(value)
-    found = {name: statistics.spread(each, overlap=overlap) for name, each in values.items()}
-    if replaced in found:
-        nan = math.nan
-        found[replaced] = dataclasses.replace(found[replaced], std=nan, low=nan, high=nan)
-    return found
+    return {
+        name: statistics.spread(known, overlap=overlap, bounds=bounds[name])
+        for name, known in values.items()
+    }
 
 
-def _score(each: Trial, metrics: Mapping[str, float], objective: Objective, worst: float) -> float:
-    """A trial's value of the objective, or what it counts as; NaN if it has none at all."""
-    if each.state == "diverged" or is_spoilt(each, objective):
-        return worst
-    return metrics.get(objective.metric, math.nan)
+def _replaced(trials: Iterable[Trial], objective: Objective, at: At) -> int:
+    return sum(is_replaced(each, objective, at) for each in trials)
 
 
-def is_spoilt(each: Trial, objective: Objective) -> bool:
-    """Whether a trial has values of the objective, of which none is finite at its best."""
-    known = objective.metric in each.last or objective.metric in each.best
-    return known and not _is_finite(each.best, objective.metric)
+def is_replaced(each: Trial, objective: Objective, at: At) -> bool:
+    """Whether a trial counts as the worst of all at its best or its last evaluation."""
+    return each.state == "diverged" or is_spoilt(each, objective, at)
 
 
-def _is_finite(metrics: Mapping[str, float], name: str) -> bool:
-    return math.isfinite(metrics.get(name, math.nan))
+def is_spoilt(each: Trial, objective: Objective, at: At) -> bool:
+    """Whether the objective is known, and is not finite at the best or the last evaluation.
+
+    No evaluation is the best one if the objective was never finite.
+    """
+    values = getattr(each, at)
+    known = objective.metric in values or objective.metric in each.last
+    return known and not math.isfinite(values.get(objective.metric, math.nan))
 
 
 def _overlap(trials: Iterable[Trial]) -> float:

@@ -65,7 +65,7 @@ def _block(found: Summary, metric: str, at: str, width: float) -> str:
             interval = _interval(spread, number)
             extremes = (number(spread.std), number(spread.minimum), number(spread.maximum))
             values += [interval, *extremes]
-        cells.append([*_left(each), *values, _steps(each.counted), _mark(found, each)])
+        cells.append([*_left(each), *values, _steps(each.counted), _mark(found, each, at)])
     head = [*_heads(found), "n", "mean"]
     head += ["95 % interval", "std", "min", "max"] if several else []
     direction = "higher" if found.objective.higher else "lower"
@@ -76,7 +76,7 @@ def _block(found: Summary, metric: str, at: str, width: float) -> str:
 
 
 def _others(found: Summary, width: float) -> str:
-    """The other metrics: means, with half the width of their intervals."""
+    """The other metrics: means with their intervals."""
     shown = found.configurations[:_MOST]
     at = "best" if found.objective.metric else "last"
     names = [name for name in found.metrics if name != found.objective.metric]
@@ -91,7 +91,7 @@ def _others(found: Summary, width: float) -> str:
         lines = table.aligned(cells, left=len(rows[0]))
         if len(columns) == 1 or max(map(len, lines)) <= width:
             cut = "" if len(columns) == len(names) else f"; {layout.STUDY} has {len(names)} metrics"
-            head = f"at the {at} evaluation: means, ± half the 95 % interval{cut}"
+            head = f"at the {at} evaluation: means (95 % intervals){cut}"
             return "\n".join([head, *table.aligned(cells, left=len(rows[0]), width=width)])
         columns.pop()
     return ""
@@ -119,9 +119,9 @@ def _left(each: Configuration) -> list[str]:
     return [_ranges([one.number for one in each.trials]), *each.values.values()]
 
 
-def _mark(found: Summary, each: Configuration) -> str:
+def _mark(found: Summary, each: Configuration, at: str) -> str:
     if each is found.chosen:
-        return "best"
+        return "best" if at == "best" else "chosen"
     return "" if each.is_finished else "not finished"
 
 
@@ -142,8 +142,8 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _short(spread: Spread, number: Any) -> str:
-    half = "" if math.isnan(spread.half) else f" ± {number(spread.half)}"
-    return f"{number(spread.mean)}{half}"
+    interval = "" if math.isnan(spread.low) else f" ({_interval(spread, number)})"
+    return f"{number(spread.mean)}{interval}"
 
 
 def _interval(spread: Spread, number: Any) -> str:

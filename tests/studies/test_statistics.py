@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runner.studies import across, statistics
+from runner.studies import across, metric_bounds, statistics
 
 
 def normal(n, *, seed):
     return np.random.default_rng(seed).normal(0.9, 0.01, n).tolist()
+
+
+def half(spread):
+    return spread.high - spread.mean
 
 
 def test_the_interval_of_a_mean_is_scipys():
@@ -29,7 +33,7 @@ def test_one_value_has_no_interval_and_none_has_nothing():
     assert (one.n, one.mean, one.minimum) == (1, 0.5, 0.5)
     assert math.isnan(one.std)
     assert math.isnan(one.low)
-    assert math.isnan(one.half)
+    assert math.isnan(one.high)
     assert statistics.spread([]).n == 0
 
 
@@ -46,11 +50,41 @@ def test_the_interval_contains_the_true_mean_as_often_as_it_says():
     )
 
 
+def test_an_interval_stays_within_the_bounds_and_is_right_as_often():
+    found = statistics.spread([0.97, 0.99, 1.0], bounds=(0, 1))
+    free = statistics.spread([0.97, 0.99, 1.0])
+    assert free.high > 1
+    assert (found.low, found.high) == (free.low, 1)
+    gap = statistics.difference({0: 0.9, 1: 0.1}, {0: 0.2, 1: 0.8}, bounds=(0, 1))
+    assert (gap.low, gap.high) == (-1, 1)
+    apart = statistics.difference({0: 1.0, 1: 0.1}, {2: 0.0, 3: 0.9}, bounds=(0, 1))
+    assert (apart.low, apart.high) == (-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "bounds"),
+    [
+        ("accuracy", [0.5, 1.0], (0, 1)),
+        ("test/top_5_accuracy", [], (0, 1)),
+        ("macro_f1", [0.2], (0, 1)),
+        ("f1", [0.9, 53.7], (0, 100)),
+        ("exact_match", [41.6, math.nan], (0, 100)),
+        ("expected_calibration_error", [0.01], (0, 1)),
+        ("accuracy", [-0.1], (-math.inf, math.inf)),
+        ("accuracy", [150.0], (-math.inf, math.inf)),
+        ("loss", [0.5], (-math.inf, math.inf)),
+        ("accuracy_drop", [0.5], (-math.inf, math.inf)),
+    ],
+)
+def test_a_metric_is_known_to_be_bounded_by_its_name_and_its_values(name, values, bounds):
+    assert metric_bounds.of(name, values) == bounds
+
+
 def test_folds_are_not_taken_for_independent():
     """Ten folds: the variance is (1/10 + 1/9) instead of 1/10 times that of the values."""
     values = normal(10, seed=2)
     plain, folds = statistics.spread(values), statistics.spread(values, overlap=1 / 9)
-    assert folds.half / plain.half == pytest.approx(math.sqrt((1 / 10 + 1 / 9) / (1 / 10)))
+    assert half(folds) / half(plain) == pytest.approx(math.sqrt((1 / 10 + 1 / 9) / (1 / 10)))
     assert folds.std == plain.std
 
 

@@ -118,12 +118,115 @@ def test_a_diverged_trial_counts_as_the_worst_and_leaves_no_interval():
     ]
     found = summary.of(trials)
     hot = next(each for each in found.configurations if each.name == "0.1")
-    assert hot.best["accuracy"].mean == pytest.approx((0.99 + 0.99 + 0.5) / 3)
+    assert hot.best["accuracy"].mean == pytest.approx((0.99 + 0.99 + 0.3) / 3)
     assert math.isnan(hot.best["accuracy"].low)
     assert hot.best["loss"].n == 2
     assert "1 of 6 trials diverged" in notes(trials)
-    assert "counts as the worst accuracy of all, 0.5" in notes(trials)
-    assert "nothing is compared with it" in "\n".join(findings.comparisons(found))
+    assert "worst accuracy of all trials, 0.3" in notes(trials)
+    assert "left out of the other metrics: loss" in notes(trials)
+    assert "count as the worst: 0.1" in "\n".join(findings.comparisons(found))
+
+
+def evaluated(number, rate, seed, best, last, **more):
+    return made(number, rate, seed, best={"accuracy": best}, last={"accuracy": last}, **more)
+
+
+def configuration(trials, name):
+    return next(each for each in summary.of(trials).configurations if each.name == name)
+
+
+def test_a_diverged_trial_is_as_bad_as_the_worst_of_the_same_evaluations():
+    """Trained to 0.8 and 0.82, which fell to 0.6 and 0.62; the diverged one fell from 0.9."""
+    trials = [
+        evaluated(0, 0.1, 0, 0.8, 0.6),
+        evaluated(1, 0.1, 1, 0.82, 0.62),
+        evaluated(2, 0.2, 0, 0.9, 0.7, state="diverged"),
+    ]
+    hot = configuration(trials, "0.2")
+    assert (hot.best["accuracy"].mean, hot.last["accuracy"].mean) == (0.8, 0.6)
+    assert "0.8 at the best evaluation and 0.6 at the last" in notes(trials)
+
+
+def test_a_diverged_trial_is_never_better_than_its_own_values():
+    trials = [
+        evaluated(0, 0.1, 0, 0.8, 0.6),
+        evaluated(1, 0.2, 0, 0.3, 0.1, state="diverged"),
+        evaluated(2, 0.3, 0, 0.7, 0.65, state="diverged"),
+    ]
+    for name in ("0.2", "0.3"):
+        hot = configuration(trials, name)
+        assert (hot.best["accuracy"].mean, hot.last["accuracy"].mean) == (0.3, 0.1)
+    assert summary.of(trials).chosen.name == "0.1"
+
+
+def test_a_paused_trial_may_be_the_worst_of_all():
+    trials = [
+        evaluated(0, 0.1, 0, 0.8, 0.8),
+        evaluated(1, 0.2, 0, 0.5, 0.4, state="paused", step=100),
+        made(2, 0.3, 0, state="diverged", step=40),
+    ]
+    hot = configuration(trials, "0.3")
+    assert (hot.best["accuracy"].mean, hot.last["accuracy"].mean) == (0.5, 0.4)
+    assert "0.5 at the best evaluation and 0.4 at the last" in notes(trials)
+
+
+def test_what_diverged_is_not_chosen_where_nothing_has_finished():
+    trials = [
+        evaluated(0, 0.1, 0, 0.9, 0.3, state="diverged"),
+        evaluated(1, 0.2, 0, 0.5, 0.4, state="paused", step=100),
+    ]
+    assert summary.of(trials).chosen is None
+    assert "nothing is chosen" in notes(trials)
+
+
+def test_a_last_value_that_is_not_finite_counts_as_the_worst_last_one():
+    trials = [evaluated(0, 0.1, 0, 0.8, 0.6), evaluated(1, 0.2, 0, 0.9, NAN)]
+    fallen = configuration(trials, "0.2")
+    assert (fallen.best["accuracy"].mean, fallen.last["accuracy"].mean) == (0.9, 0.6)
+    assert summary.of(trials).chosen is not None
+    assert "trial 1 had no finite accuracy at the last evaluation" in notes(trials)
+
+
+def test_the_number_of_seeds_is_that_of_both_sides():
+    noise = [0.01, -0.01, 0.02, -0.02, 0.0, 0.01]
+    four = [made(n, 0.1, n, 0.8 + noise[n]) for n in range(4)]
+    six = [made(4 + n, 0.2, 10 + n, 0.8 - noise[n]) for n in range(6)]
+    (said,) = findings.comparisons(summary.of([*four, *six]))
+    assert "4 and 6 seeds" in said or "6 and 4 seeds" in said
+    assert "not paired" in said
+    some_shared = [made(4 + n, 0.2, n, 0.8 - noise[n]) for n in range(6)]
+    (said,) = findings.comparisons(summary.of([*four, *some_shared]))
+    assert "4 shared seeds" in said
+
+
+def test_one_run_of_the_chosen_one_is_not_called_one_run_each():
+    trials = [made(0, 0.1, 0, 0.9), made(1, 0.2, 0, 0.8), made(2, 0.2, 1, 0.8)]
+    (said,) = findings.comparisons(summary.of(trials))
+    assert "one run of 0.1" in said
+
+
+def test_configurations_that_are_not_compared_are_named():
+    trials = [
+        *(made(n, 0.1, n, 0.9 + n / 100) for n in range(2)),
+        *(made(2 + n, 0.2, n, 0.8 - n / 100) for n in range(2)),
+        *(made(4 + n, 0.3, n, 0.8, state=("done", "diverged")[n]) for n in range(2)),
+    ]
+    assert "0.3" in findings.comparisons(summary.of(trials))[-1]
+
+
+def test_an_accuracys_interval_ends_at_one():
+    trials = [made(n, 0.1, n, value) for n, value in enumerate([0.97, 0.99, 1.0])]
+    best = summary.of(trials).chosen.best
+    assert best["accuracy"].high == 1
+    assert best["loss"].low < 0
+    assert "to 1.00" in tables.render(summary.of(trials))
+
+
+def test_only_the_best_evaluations_name_a_best_configuration():
+    trials = [evaluated(0, 0.1, 0, 0.9, 0.5), evaluated(1, 0.2, 0, 0.8, 0.7)]
+    best, last = tables.render(summary.of(trials)).split("at the last evaluation")
+    assert "  best\n" in best
+    assert "  best\n" not in last
 
 
 def test_nan_as_the_best_counts_as_the_worst():
@@ -137,7 +240,7 @@ def test_nan_as_the_best_counts_as_the_worst():
 def test_nothing_is_chosen_where_no_trial_has_a_finite_value():
     trials = [made(n, n, 0, best={}, last={"accuracy": NAN}) for n in range(2)]
     assert summary.of(trials).chosen is None
-    assert "nothing is chosen: no trial has a finite accuracy" in notes(trials)
+    assert "nothing is chosen: no finished trial has a finite accuracy" in notes(trials)
     assert tables.render(summary.of(trials))
 
 
@@ -145,7 +248,7 @@ def test_a_metric_of_some_trials_is_counted_and_said():
     both = {"accuracy": 0.9, "f1": 0.8}
     trials = [made(0, 0.1, 0, 0.9), made(1, 0.1, 1, best=both, last=both)]
     assert summary.of(trials).chosen.best["f1"].n == 1
-    assert "only 1 of 2 trials have f1" in notes(trials)
+    assert "only 1 of 2 finished trials has a finite f1" in notes(trials)
 
 
 def test_only_what_has_finished_counts_and_the_budgets_are_said():
@@ -201,8 +304,9 @@ def test_folds_are_paired_and_their_intervals_widened():
     ]
     found = summary.of(trials)
     plain = statistics.spread([0.92 + fold / 100 for fold in range(5)])
-    assert found.chosen.best["accuracy"].half == pytest.approx(
-        plain.half * math.sqrt((1 / 5 + 1 / 4) * 5)
+    best = found.chosen.best["accuracy"]
+    assert best.high - best.mean == pytest.approx(
+        (plain.high - plain.mean) * math.sqrt((1 / 5 + 1 / 4) * 5)
     )
     assert "5 folds" in findings.comparisons(found)[0]
     assert "folds share training data" in notes(trials)
