@@ -31,29 +31,40 @@ def charts(runs: Sequence[RunData], *, first: Iterable[str] = ()) -> list[Chart]
         first: The names of metrics whose charts come first.
 
     Returns:
-        For each chart its `name`, and `series` with `name`, `x`, `y`, and `bad`: pairs of a step
-        and the name of a value that is not finite.
+        For each chart its `name`, and `series` with `name`, `x`, `y`, `color`, `dash`, and `bad`:
+        pairs of a step and the name of a value that is not finite. A run has one color in all
+        charts, and training and validation have one each if there is a single run.
     """
-    found: dict[str, list[tuple[str, Points]]] = collections.defaultdict(list)
-    for run in runs:
-        before = f"{run.name}: " if len(runs) > 1 else ""
+    found: dict[str, list[tuple[int, str, Points]]] = collections.defaultdict(list)
+    for number, run in enumerate(runs):
         for chart, name, points in _curves(run):
-            found[chart].append((f"{before}{name}", points))
+            found[chart].append((number, name, points))
     count = sum(map(len, found.values()))
     most = max(_LEAST, min(_MOST, _POINTS // max(count, 1)))
-    order = [_place("", name, ())[0] for name in first]
-    order += [name for name in _FIRST if name not in order]
-    names = [name for name in order if name in found] + sorted(set(found) - set(order))
+    order = dict.fromkeys([*(_place("", name, ())[0] for name in first), *_FIRST])
+    names = [name for name in order if name in found] + sorted(found.keys() - order.keys())
     made = []
     for name in names:
-        shown = [series(label, *points, most) for label, points in found[name]]
-        if len(runs) == 1:  # validation has its colour where it is alone, too
-            others = itertools.count(len(_COLORS))
-            for each in shown:
-                known = _COLORS.get(each["name"])
-                each["color"] = next(others) if known is None else known
+        kinds = _kinds(kind for _, kind, _ in found[name])
+        shown = []
+        for number, kind, points in found[name]:
+            if len(runs) == 1:
+                drawn = {**series(kind, *points, most), "color": kinds[kind]}
+            else:
+                label = ": ".join(filter(None, [runs[number].name, kind]))
+                dash = len(kinds) > 1 and kinds[kind]
+                drawn = {**series(label, *points, most), "color": number, "dash": int(dash)}
+            shown.append(drawn)
         made.append({"name": name, "series": shown})
     return made
+
+
+def _kinds(names: Iterable[str]) -> dict[str, int]:
+    """A number for each kind of curve in a chart: training and validation have the same in all."""
+    others = itertools.count(len(_COLORS))
+    return {
+        name: _COLORS[name] if name in _COLORS else next(others) for name in dict.fromkeys(names)
+    }
 
 
 def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
@@ -143,9 +154,9 @@ def values(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def number(value: Any) -> str:
-    """Four digits; a dash for None, and the names of what is not finite."""
+    """Four digits; a dash for None, the name of what is not finite, and others as text."""
     if value is None:
         return "-"
-    if isinstance(value, bool | str):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,.4g}" if math.isfinite(value) and abs(value) < 1e6 else f"{value:.4g}"

@@ -5,6 +5,7 @@ Everything that a page shows is escaped. No TensorFlow.
 
 import functools
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -74,12 +75,20 @@ def time_rows(ledger: goodput.Ledger) -> dict[str, Any]:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
+    made.filters["breakable"] = breakable
+    return made
+
+
+def breakable(value: Any) -> markupsafe.Markup:
+    """A text that may be broken after a `.`, `/`, `_` or `=` in a name, but not in a number."""
+    escaped = str(markupsafe.escape(value))
+    return markupsafe.Markup(re.sub(r"(?<=\w)([./_=]+)(?=[a-zA-Z@%])", r"\1<wbr>", escaped))
 
 
 def _text(name: str) -> markupsafe.Markup:

@@ -23,7 +23,7 @@ def render(runs: Sequence[RunData], *, refresh: int = 0) -> str:
         refresh=refresh,
         title=f"{text.counted(len(runs), 'run')}: {text.some([run.name for run in runs])}",
         state="",
-        sentence=" ".join(f"{run.name}: {run_page.sentence(run)}" for run in runs[:3]),
+        sentences=[f"{run.name}: {run_page.sentence(run)}" for run in runs[:3]],
         problems=[problem for run in runs for problem in run.problems],
         sections=[
             ("runs", "Runs"),
@@ -59,7 +59,7 @@ def _table(runs: Sequence[RunData]) -> dict[str, Any]:
         at = f"{row.step:,}" if row else "-"
         share = goodput.percent(run.ledger) if run.ledger else "-"
         rows.append([run.name, run.state, f"{run.step:,}", at, *metrics, share])
-    return {"head": ["run", "state", "step", "best step", *names, "training"], "rows": rows}
+    return {"head": ["run", "state", "step", "best step", *names, "time training"], "rows": rows}
 
 
 def _differences(runs: Sequence[RunData]) -> list[tuple[str, ...]]:

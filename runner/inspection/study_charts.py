@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner.inspection import curves
+from runner.studies import summary
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
 
@@ -27,7 +28,10 @@ def charts(found: Summary) -> Iterator[tuple[Chart, str]]:
     if not scored:
         return
     if names:
-        yield _parallel(found, names, scored), "A line for each trial; the best ones are orange."
+        note = "A line for each trial, blue for the worst to orange for the best."
+        if found.chosen:
+            note += f" The thick ones are those of the best configuration, {found.chosen.name}."
+        yield _parallel(found, names, scored), note
     for name, label in zip(names, short(names), strict=True):
         if chart := _slice(found, name, label, scored):
             yield chart, ""
@@ -49,9 +53,14 @@ def short(names: Sequence[str]) -> list[str]:
 
 
 def score(found: Summary, each: Trial) -> float | None:
-    """The objective at a trial's best evaluation; None if there is none that is finite."""
-    value = each.best.get(found.objective.metric, math.nan)
+    """The objective at a trial's best evaluation, as it counts; None if it has none."""
+    value = found.counts_as(each, found.objective.metric, "best")
     return float(value) if math.isfinite(value) else None
+
+
+def _is_best(found: Summary, each: Trial) -> bool:
+    """Whether a trial is one of the chosen configuration."""
+    return found.chosen is not None and each in found.chosen.trials
 
 
 def _key(value: Any) -> str:
@@ -65,7 +74,15 @@ def _said(found: Summary, each: Trial, names: Sequence[str]) -> str:
     ]
     reached = curves.number(score(found, each))
     parts = [f"trial {each.number}", *values, f"seed {each.seed}"]
-    return ", ".join([*parts, f"{found.objective.metric} {reached}", each.state])
+    return ", ".join(
+        [*parts, f"{found.objective.metric} {reached}", each.state, *_note(found, each)]
+    )
+
+
+def _note(found: Summary, each: Trial) -> list[str]:
+    """What a reader must know about a trial's score."""
+    is_replaced = summary.is_replaced(each, found.objective, "best")
+    return ["counted as the worst of all"] if is_replaced else []
 
 
 def _axis(label: str, values: Sequence[Any]) -> Chart:
@@ -101,7 +118,7 @@ def _parallel(found: Summary, names: Sequence[str], scored: Sequence[Trial]) -> 
         {
             "values": [axis["values"][n] for axis in axes],
             "rank": round(rank[each.number], 3),
-            "best": each is worst[-1],
+            "best": _is_best(found, each),
             "said": _said(found, each, names),
         }
         for n, each in enumerate(scored)
@@ -112,9 +129,13 @@ def _parallel(found: Summary, names: Sequence[str], scored: Sequence[Trial]) -> 
 def _slice(found: Summary, name: str, label: str, scored: Sequence[Trial]) -> Chart | None:
     """The objective over one parameter."""
     axis = _axis(label, [each.parameters.get(name) for each in scored])
-    best = min(scored, key=lambda each: found.objective.worse(score(found, each) or 0.0))
     points = [
-        {"x": x, "y": score(found, each), "said": _said(found, each, [name]), "best": each is best}
+        {
+            "x": x,
+            "y": score(found, each),
+            "said": _said(found, each, [name]),
+            "best": _is_best(found, each),
+        }
         for each, x in zip(scored, axis["values"], strict=True)
         if x is not None
     ]
@@ -134,8 +155,7 @@ def _boxes(found: Summary) -> Chart | None:
 
 def _group(found: Summary, each: Configuration) -> Chart | None:
     runs = [(one, score(found, one)) for one in each.counted]
-    points = [{"y": y, "said": f"trial {one.number}, seed {one.seed}: {curves.number(y)}"}
-              for one, y in runs if y is not None]  # fmt: skip
+    points = [{"y": y, "said": _said(found, one, [])} for one, y in runs if y is not None]
     values = np.array([point["y"] for point in points], float)
     if not len(values):
         return None

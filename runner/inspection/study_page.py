@@ -2,7 +2,7 @@
 
 import collections
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
         refresh=0 if ended else refresh,
         title=folder.name or str(folder),
         state="running" if states["running"] else ("done" if ended else "unfinished"),
-        sentence=sentence(found),
+        sentences=[sentence(found)],
         problems=problems,
         sections=[
             ("configurations", "Configurations"),
@@ -98,32 +98,52 @@ def _figures(found: Summary, states: Mapping[str, int]) -> list[tuple[str, str, 
 
 
 def _table(found: Summary) -> dict[str, Any]:
+    """The configurations, the best first, without columns that no configuration has."""
     metric, shown = found.objective.metric, found.configurations[:_MOST]
     heads = list(shown[0].values) if shown else []
     others = [name for name in found.metrics if name != metric][:4]
-    head = [*(heads or ["configuration"]), "runs", metric or "-", "95 % interval", "min", "max"]
+    head = [*(heads or ["configuration"]), "", "runs", metric or "-"]
+    head += ["95 % interval", "min", "max", *others]
     rows = []
     for each in shown:
         spread = each.best.get(metric) or each.last.get(metric, Spread(0))
-        cells = [curves.number(spread.minimum), curves.number(spread.maximum)]
-        more = [_mean(each, name) for name in others]
-        mean = curves.number(spread.mean) if spread.n else "-"
+        ends = [spread.minimum, spread.maximum] if spread.n > 1 else [math.nan, math.nan]
+        numbers = [_mean(each, metric), _interval(spread), *map(_number, ends)]
         left = list(each.values.values()) or [each.name]
-        rows.append([*left, f"{len(each.counted):,}", mean, _interval(spread), *cells, *more])
+        more = [_mean(each, name) for name in others]
+        rows.append([*left, _mark(found, each), f"{len(each.counted):,}", *numbers, *more])
     best = next((n for n, each in enumerate(shown) if each is found.chosen), None)
     rest = len(found.configurations) - len(shown)
+    left_columns = len(heads) or 1
+    kept = _filled(rows, range(left_columns))
     return {
-        "head": [*head, *others],
-        "left": len(heads) or 1,
-        "rows": rows,
+        "head": [head[n] for n in kept],
+        "left": sum(n <= left_columns for n in kept),
+        "rows": [[row[n] for n in kept] for row in rows],
         "best": best,
         "more": f"and {rest:,} more: study.json has them all" if rest else "",
     }
 
 
+def _filled(rows: Sequence[Sequence[str]], always: Container[int]) -> list[int]:
+    """The columns with a value in any row, and those that are always shown."""
+    width = len(rows[0]) if rows else 0
+    return [n for n in range(width) if n in always or any(row[n] not in ("", "-") for row in rows)]
+
+
+def _mark(found: Summary, each: Configuration) -> str:
+    if each is found.chosen:
+        return "best"
+    return "" if each.is_finished else "not finished"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else curves.number(value)
+
+
 def _mean(each: Configuration, name: str) -> str:
     spread = each.best.get(name) or each.last.get(name, Spread(0))
-    return curves.number(spread.mean) if spread.n else "-"
+    return _number(spread.mean)
 
 
 def _interval(spread: Spread) -> str:
@@ -144,7 +164,13 @@ def _rows(found: Summary) -> dict[str, Any]:
         best = curves.number(each.best.get(found.objective.metric))
         outcome = [each.state, f"{each.step:,}", best, each.reason]
         rows.append([str(each.number), *values, str(each.seed), *fold, *outcome])
-    return {"head": head, "rows": rows}
+    kept = _filled(rows, range(len(head) - 2))
+    long = kept.index(len(head) - 1) if len(head) - 1 in kept else -1
+    return {
+        "head": [head[n] for n in kept],
+        "rows": [[row[n] for n in kept] for row in rows],
+        "long": long,
+    }
 
 
 def _importance(found: Summary) -> list[tuple[str, float]]:

@@ -5,6 +5,7 @@ import re
 import time
 
 import finished
+import folders_of_runs
 import numpy as np
 import pytest
 import toy
@@ -32,7 +33,8 @@ def evaluation(step, **metrics):
 
 
 def page_of(folder):
-    return run_page.render(run_data.read(folder))
+    """The page, without the marks that say where a name may be broken."""
+    return run_page.render(run_data.read(folder)).replace("<wbr>", "")
 
 
 def data_of(html):
@@ -246,13 +248,28 @@ def test_several_runs_share_charts_and_a_table(tmp_path, capsys):
         (tmp_path / name / "params.yaml").write_text(f"task: {{rate: {loss}, same: 1}}")
     runs = f"--runs={tmp_path / 'a'},{tmp_path / 'b'}"
     assert main.main(["--mode=report", runs, f"--model_dir={tmp_path / 'both'}"]) == 0
-    html = (tmp_path / "both" / "report.html").read_text()
+    html = (tmp_path / "both" / "report.html").read_text().replace("<wbr>", "")
     found = {each["name"]: each["y"] for each in chart(html, "loss")["series"]}
     assert found == {"a: validation": [3.0], "b: validation": [2.0]}
     assert "task.rate" in html
     assert "task.same" not in html
     assert main.main(["--mode=report", f"--runs={tmp_path}", "--model_dir=x"]) == 2
     assert f"--runs={tmp_path}: no run has begun there" in capsys.readouterr().err
+
+
+def test_several_runs_have_each_metric_once_and_each_run_one_color(tmp_path):
+    """All of them decide by the same metric, and not all have all curves."""
+    for n, name in enumerate(("a", "b", "c")):
+        folders_of_runs.make(tmp_path / name, accuracy=(0.5, 0.9)[: 2 - n // 2], losses=(1.0,) * n)
+    runs = f"--runs={','.join(str(tmp_path / name) for name in 'abc')}"
+    assert main.main(["--mode=report", runs, f"--model_dir={tmp_path / 'all'}"]) == 0
+    charts = data_of((tmp_path / "all" / "report.html").read_text())["charts"]
+    names = [each["name"] for each in charts]
+    assert names.count("accuracy") == 1
+    assert len(names) == len(set(names))
+    series = [one for each in charts for one in each["series"]]
+    colors = {(one["name"].split(":")[0], one["color"]) for one in series}
+    assert sorted(colors) == [("a", 0), ("b", 1), ("c", 2)]
 
 
 def test_the_samples_of_the_machine_have_charts(tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import textwrap
 
+import folders_of_runs
 import pytest
 
 from runner import main
@@ -39,9 +40,61 @@ HELPERS = """
 """
 
 
-def seen(page, script, tmp_path):
-    """What a script, run in the page, has put into `found`; there is no error in the console."""
+GEOMETRY = """
+    const inside = (x, y, box) =>
+      x > box.left + 1 && x < box.right - 1 && y > box.top + 2 && y < box.bottom - 2;
+    const crosses = (line, box) => {
+      const length = line.getTotalLength(), to = line.getScreenCTM();
+      for (let at = 0; at <= length; at += 2) {
+        const point = line.getPointAtLength(at).matrixTransform(to);
+        if (inside(point.x, point.y, box)) return true;
+      }
+      return false;
+    };
+    const drawings = all("svg[role=img]");
+    const labels = (drawing) => all("text:not(.bad)", drawing);
+    const strikes = (drawing, box) =>
+      all("line, .trials path", drawing).some((line) => crosses(line, box));
+    found.struck = drawings.flatMap((drawing) => labels(drawing).filter((label) =>
+      strikes(drawing, label.getBoundingClientRect())).map((label) => label.textContent));
+    found.touching = drawings.flatMap((drawing) => {
+      const level = labels(drawing).filter((label) => !label.hasAttribute("transform"));
+      const boxes = level.map((label) => [label.textContent, label.getBoundingClientRect()]);
+      return boxes.filter(([, a], n) => boxes.slice(n + 1).some(([, b]) =>
+        a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3
+      )).map(([text]) => text);
+    });
+    const size = (each) => parseFloat(getComputedStyle(each).fontSize)
+      * (each.getScreenCTM ? Math.abs(each.getScreenCTM().a) || 1 : 1);
+    const texts = [...all("main td, main th, main p, main span, main small, main li, header p"),
+      ...drawings.flatMap(labels).filter((label) => !label.hasAttribute("transform"))];
+    found.smallest = Math.min(...texts.map(size));
+    const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    found.broken = [];
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      if (!node.parentElement.closest("td, th, dd, dt, .bars")) continue;
+      if (!node.parentElement.checkVisibility()) continue;
+      for (const word of node.data.matchAll(/[^\\s-]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) found.broken.push(word[0]);
+      }
+    }
+    const root = document.documentElement;
+    found.wide = root.scrollWidth - Math.max(root.clientWidth, root.getBoundingClientRect().width);
+"""
+
+
+def seen(page, script, tmp_path, *, width=None):
+    """What a script, run in the page, has put into `found`; there is no error in the console.
+
+    The page may be narrower than the least width of a window.
+    """
     text = page.read_text()
+    if width:
+        text = text.replace("</head>", f"<style>html {{ width: {width}px; }}</style></head>", 1)
     write = 'document.body.replaceChildren(); document.body.textContent = "RESULT" + JSON.stringify'
     script = f"{HELPERS}\n{textwrap.dedent(script)}\n{write}({{...found, problems}}) + 'END';"
     wrapped = f'addEventListener("load", () => {{ try {{ {script} }} catch (error) {{ '
@@ -183,6 +236,94 @@ def test_it_can_be_read_in_both_themes_and_by_a_screen_reader(run_page, tmp_path
     assert found["unnamed"] == found["twice"] == []
     assert found["dangling"] == []
     assert found["wide"]
+
+
+@pytest.fixture(scope="module")
+def study_page(tmp_path_factory):
+    """A study whose parameters have long names, with trials that are done, paused and diverged."""
+    folder = tmp_path_factory.mktemp("study")
+    states = {6: "diverged", 9: "paused", 10: "paused", 11: "diverged"}
+    kinds = ("match_lstm", "mnemonic_reader_with_memory", "bidirectional_attention_flow")
+    for n in range(12):
+        parameters = {
+            "CosineLrConfig.initial_learning_rate": 10.0 ** (n // 2 - 5),
+            "ReaderConfig.type": kinds[n // 4],
+            "Net.hidden_layer_sizes": [64] * (1 + n // 6),
+        }
+        trial_folder = folder / "trials" / f"{n:04}-x"
+        made_trial(trial_folder, n, parameters, n % 2, state=states.get(n, "done"))
+    assert main.main(["--mode=report", f"--model_dir={folder}"]) == 0
+    return folder / "report.html"
+
+
+def made_trial(folder, n, parameters, seed, state="done"):
+    folder.mkdir(parents=True)
+    facts = {"number": n, "parameters": parameters, "seed": seed, "objective": ["accuracy", True]}
+    (folder / "trial.json").write_text(json.dumps(facts))
+    reason = "paused at step 20" if state == "paused" else ""
+    status = {"state": "stopped" if reason else state, "step": 20, "reason": reason}
+    (folder / "status.json").write_text(
+        json.dumps({**status, "heartbeat": 0, "host": "", "pid": 1})
+    )
+    metrics = {"expected_calibration_error": 0.0123456}
+    rows = [
+        {
+            **{"kind": "evaluation", "step": step},
+            **{"metrics": {"accuracy": n / 20 + step / 100, **metrics}},
+            **{"seconds": 0.1, "time": float(step), "checkpoint": f"ckpt-{step}"},
+        }
+        for step in (10, 20)
+    ]
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def several_page(tmp_path_factory):
+    """Three runs, one of which has a long name."""
+    root = tmp_path_factory.mktemp("several")
+    folders = [root / name for name in ("adam", "sgd", "a-run-with-quite-a-long-name")]
+    for n, folder in enumerate(folders):
+        folders_of_runs.make(folder, rate=10.0**-n, seed=n, accuracy=(0.5, 0.7 + n / 10, 0.9))
+        rows = [
+            {"step": step, "training_loss": 1 / step, "accuracy": step / 50, "learning_rate": 0.1}
+            for step in (10, 20, 30)
+        ]
+        folders_of_runs.lines(folder / "train.jsonl", rows)
+    runs = ",".join(map(str, folders))
+    assert main.main(["--mode=report", f"--runs={runs}", f"--model_dir={root}"]) == 0
+    return root / "report.html"
+
+
+@pytest.fixture(scope="module")
+def one_page(several_page):
+    """One of these runs."""
+    folder = several_page.parent / "a-run-with-quite-a-long-name"
+    assert main.main(["--mode=report", f"--model_dir={folder}"]) == 0
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+@pytest.mark.parametrize("name", ["study_page", "several_page", "one_page"])
+def test_nothing_is_struck_through_broken_or_too_small(name, width, request, tmp_path):
+    found = seen(request.getfixturevalue(name), GEOMETRY, tmp_path, width=width)
+    assert found["struck"] == found["touching"] == found["broken"] == []
+    assert found["smallest"] >= 9
+    assert found["wide"] <= 0
+
+
+def test_a_run_has_one_color_in_all_charts(several_page, tmp_path):
+    found = seen(
+        several_page,
+        """
+        found.charts = all("figure.curves h3").map((each) => each.textContent);
+        found.colors = all(".legend button").map((each) =>
+          [each.textContent.split(":")[0], each.querySelector("line").getAttribute("stroke")]);
+        """,
+        tmp_path,
+    )
+    assert found["charts"] == ["accuracy", "loss", "learning_rate"]
+    colors = {(name, color) for name, color in found["colors"]}
+    assert len(colors) == len(dict(colors)) == len({color for _, color in colors}) == 3
 
 
 def test_the_charts_of_a_study_are_drawn(tmp_path):

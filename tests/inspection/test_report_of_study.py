@@ -56,7 +56,7 @@ def test_it_has_a_chart_of_each_kind(tmp_path, capsys):
     every = charts["all parameters"]
     assert [axis["name"] for axis in every["axes"]] == ["rate", "width", "accuracy"]
     assert [axis["log"] for axis in every["axes"]] == [True, False, False]
-    assert sum(row["best"] for row in every["rows"]) == 1
+    assert [n for n, row in enumerate(every["rows"]) if row["best"]] == [0, 1]  # of the best rate
     assert len(charts["accuracy over rate"]["points"]) == 16
     groups = charts["accuracy of each configuration"]["groups"]
     assert [len(group["points"]) for group in groups] == [2] * 8
@@ -66,9 +66,64 @@ def test_it_has_a_chart_of_each_kind(tmp_path, capsys):
     assert "The best of 8 configurations in 16 trials is rate 1, width" in html
 
 
+def table_of(html):
+    """The heads and rows of the table of configurations, as text."""
+    (table,) = re.findall(r'id="configurations-h".*?<table.*?</table>', html, re.S)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr")[1:]]
+    return [[cell.replace("<wbr>", "") for cell in row] for row in cells]
+
+
+def test_the_best_of_the_charts_is_the_configuration_that_the_headline_names(tmp_path):
+    """The best single trial is one of another configuration."""
+    trial(tmp_path, 0, 0.1, 8, 0, [0.5, 0.95])
+    trial(tmp_path, 1, 0.1, 8, 1, [0.5, 0.5])
+    trial(tmp_path, 2, 0.2, 8, 0, [0.5, 0.8])
+    trial(tmp_path, 3, 0.2, 8, 1, [0.5, 0.8])
+    html, _ = study_page.render(tmp_path)
+    assert "is 0.2: accuracy 0.8" in html
+    charts = data_of(html)
+    for rows in (charts["all parameters"]["rows"], charts["accuracy over rate"]["points"]):
+        assert [row["best"] for row in rows] == [False, False, True, True]
+    marked = [row[0] for row in table_of(html) if "best" in row]
+    assert marked == ["0.2"]
+
+
+def test_a_column_that_no_configuration_fills_is_left_out(tmp_path):
+    study(tmp_path / "one", 4, seeds=1)
+    study(tmp_path / "two", 4)
+    for name, several in (("one", False), ("two", True)):
+        html, _ = study_page.render(tmp_path / name)
+        head, *rows = table_of(html)
+        assert ("95 % interval" in head) is several
+        assert all(set(column) - {"", "-"} for column in zip(*rows, strict=True))
+        assert "reason" not in html
+
+
+def test_a_diverged_trial_is_drawn_as_it_counts_and_the_page_says_so(tmp_path):
+    study(tmp_path, 4)
+    trial(tmp_path, 4, 7.0, 8, 0, [0.5, 0.99])
+    status = tmp_path / "trials" / "0004-x" / "status.json"
+    status.write_text(status.read_text().replace("done", "diverged"))
+    html, _ = study_page.render(tmp_path)
+    points = data_of(html)["accuracy over rate"]["points"]
+    assert points[-1]["y"] == min(point["y"] for point in points)
+    assert "counted as the worst" in points[-1]["said"]
+
+
+def test_parameters_may_be_lists(tmp_path):
+    study(tmp_path, 4)
+    for n in range(4):
+        path = tmp_path / "trials" / f"{n:04}-x" / "trial.json"
+        facts = json.loads(path.read_text())
+        facts["parameters"]["Net.sizes"] = [64] * (1 + n // 2)
+        path.write_text(json.dumps(facts))
+    html, _ = study_page.render(tmp_path)
+    assert "[64, 64]" in html
+
+
 def test_importance_is_that_of_what_matters(tmp_path):
     html, ended = study_page.render(study(tmp_path, 16))
-    shares = dict(re.findall(r'<div class="bar"><span>(\w+)</span>.*?<b>(\d+) %</b>', html))
+    shares = dict(re.findall(r"<span>(\w+)</span><i style=.*?<b>(\d+) %</b>", html))
     assert int(shares["rate"]) > 95
     assert int(shares["width"]) < 5
     assert ended
@@ -90,7 +145,9 @@ def test_trials_without_a_result_and_damaged_ones_are_left_out_and_named(tmp_pat
     assert "0003-x" in html
     assert "Not everything could be read" in html
     assert html.count("<script") == 2
-    assert len(data_of(html)["all parameters"]["rows"]) == 3
+    rows = data_of(html)["all parameters"]["rows"]
+    assert [row["said"].split(",")[0] for row in rows] == [f"trial {n}" for n in (0, 1, 2, 4)]
+    assert "counted as the worst" in rows[-1]["said"]
 
 
 def test_a_study_that_has_just_begun_has_a_page(tmp_path):

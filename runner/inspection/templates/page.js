@@ -18,13 +18,20 @@
     if (text !== undefined) made.textContent = text;
     return made;
   };
-  const color = (n) => `var(--c${n % 8})`;
-  const dash = (n) => ["", "7 3", "2 3", "9 3 2 3"][Math.floor(n / 8) % 4];
+  // Eight colors of the theme, then hues far from those before them.
+  const color = (n) => (n < 8 ? `var(--c${n})` : `hsl(${Math.round(n * 137.5) % 360} 60% 50%)`);
+  const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
+  const stroke = (series) => ({ stroke: color(series.color), "stroke-dasharray": DASHES[(series.dash ?? 0) % 4] });
+  const LETTER = 6.8; // pixels, at most, of the mean letter
+  const cut = (text, room) => {
+    const most = Math.max(Math.floor(room / LETTER), 3);
+    return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  };
   const number = (value) => {
     if (value === null || value === undefined) return "-";
     if (value === 0) return "0";
     const size = Math.abs(value);
-    if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
+    if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace(/\.?0*e\+?/, "e");
     return String(+value.toPrecision(4));
   };
   const whole = (value) => (Number.isInteger(value) ? value.toLocaleString("en-US") : number(value));
@@ -70,25 +77,38 @@
     return [low - room, high + room];
   };
 
+  // The labels below an axis, without those that would touch the one before them.
+  const foot = (grid, marks, bottom) => {
+    let end = -Infinity;
+    for (const [x, text] of marks) {
+      const half = (text.length * LETTER) / 2;
+      if (x - half < end) continue;
+      grid.append(svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, text));
+      end = x + half + 4;
+    }
+  };
+
   // An empty drawing with two axes; returns what draws into it.
   const frame = (holder, x, y, options = {}) => {
     const width = Math.max(holder.clientWidth || 560, 260), height = options.height || 240;
-    const left = options.left || 58, right = width - 24, top = 10, bottom = height - 30;
+    const left = options.left || 58, right = width - 24, top = 10;
+    const bottom = height - (options.foot || (options.label ? 42 : 28));
     const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0 });
     const across = scale(x[0], x[1], left, right, options.logX);
     const up = options.flip ? scale(y[0], y[1], top, bottom) : scale(y[0], y[1], bottom, top, options.log);
     const grid = svg("g", { class: "grid" });
+    let free = Infinity; // where the next label fits
     for (const v of options.log ? logTicks(...y) : ticks(...y, 5)) {
       grid.append(svg("line", { x1: left, x2: right, y1: up(v), y2: up(v) }));
+      if (!options.flip && up(v) > free) continue;
       grid.append(svg("text", { x: left - 6, y: up(v) + 4, "text-anchor": "end" }, number(v)));
+      free = up(v) - 14;
     }
-    for (const v of options.names ? [] : options.logX ? logTicks(...x) : ticks(...x, width / 110)) {
-      const at = { x: across(v), y: bottom + 16, "text-anchor": "middle" };
-      grid.append(svg("text", at, options.whole ? whole(v) : number(v)));
-    }
+    const marks = options.names ? [] : options.logX ? logTicks(...x) : ticks(...x, Math.max(width / 110, 4));
+    foot(grid, marks.map((v) => [across(v), options.whole ? whole(v) : number(v)]), bottom);
     grid.append(svg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
     if (options.label)
-      grid.append(svg("text", { x: right, y: height - 2, "text-anchor": "end" }, options.label));
+      grid.append(svg("text", { x: right, y: height - 6, "text-anchor": "end" }, options.label));
     made.append(grid);
     return { made, across, up, left, right, top, bottom, width, height };
   };
@@ -148,14 +168,14 @@
   }).join("; ");
 
   const lines = (figure, chart) => {
-    chart.series.forEach((series, n) => { series.color ??= n; });
+    chart.series.forEach((series, n) => { series.color ??= n; series.dash ??= Math.floor(series.color / 8); });
     const holder = figure.querySelector(".plot"), hidden = new Set();
     const legend = figure.querySelector(".legend");
     chart.series.forEach((series, n) => {
       const button = html("button", { type: "button", "aria-pressed": "true" });
       const mark = svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" });
-      mark.append(svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: color(series.color),
-        "stroke-width": 2.5, "stroke-dasharray": dash(series.color) }));
+      mark.append(svg("line", { x1: 0, x2: 22, y1: 4, y2: 4,
+        "stroke-width": 2.5, ...stroke(series) }));
       button.append(mark, html("span", {}, series.name || chart.name));
       button.addEventListener("click", () => {
         if (!hidden.delete(n)) hidden.add(n);
@@ -182,7 +202,7 @@
       const it = frame(holder, x, y, { log: state.log && !chart.flip, flip: chart.flip, whole: true, label: data.x || "step" });
       it.made.setAttribute("aria-label", `${chart.name}. ${describe(chart, shown)}`);
       for (const { series, n } of shown) {
-        const style = { stroke: color(n), "stroke-dasharray": dash(n), class: "curve" };
+        const style = { ...stroke(series), class: "curve" };
         if (state.smooth)
           it.made.append(svg("path", { ...style, class: "curve raw", d: path(series.x, series.y, it.across, it.up, state.log) }));
         const ys = smoothed(series.y, state.smooth);
@@ -254,80 +274,97 @@
     const y = extent(chart.points.map((p) => p.y), false);
     const x = names ? [-0.6, names.length - 0.4] : extent(xs, chart.log);
     if (!x || !y) { holder.replaceChildren(html("p", { class: "none" }, "no finite value")); return; }
-    const it = frame(holder, x, y, { logX: chart.log, names, label: names ? "" : chart.x });
+    const tight = names && names.some((name) => name.length * LETTER > (holder.clientWidth - 90) / names.length);
+    const it = frame(holder, x, y, { logX: chart.log, names, label: names ? "" : chart.x, foot: tight ? 76 : 0 });
     it.made.setAttribute("aria-label", `${chart.name}: ${chart.points.length} points. ${chart.said || ""}`);
-    label(it, names);
+    for (const [n, name] of (names || []).entries()) label(it, n, name, tight);
     for (const p of chart.points) dot(it, p);
     holder.replaceChildren(it.made);
   };
-  const label = (it, names) => (names || []).forEach((name, n) => {
-    const most = Math.max(6, Math.floor((it.across(1) - it.across(0)) / 6.5));
-    const short = name.length > most ? `${name.slice(0, most - 1)}…` : name;
-    const text = svg("text", { x: it.across(n), y: it.bottom + 16, "text-anchor": "middle", class: "name" }, short);
+  // The name of a category; all of them slanted if one is too wide for its place.
+  const label = (it, n, name, slanted) => {
+    const x = it.across(n), y = it.bottom + (slanted ? 12 : 16);
+    const turned = { "text-anchor": "end", transform: `rotate(-45 ${x} ${y})` };
+    const text = svg("text", { x, y, ...(slanted ? turned : { "text-anchor": "middle" }), class: "name" },
+      slanted ? cut(name, 76) : name);
     text.append(svg("title", {}, name));
     it.made.append(text);
-  });
-  const dot = (it, p, aside = 0) => {
-    const made = svg("circle", { cx: it.across(p.x + aside), cy: it.up(p.y), r: 4, class: p.best ? "dot best" : "dot" });
+  };
+  const dot = (it, p) => {
+    const made = svg("circle", { cx: it.across(p.x), cy: it.up(p.y), r: 4, class: p.best ? "dot best" : "dot" });
     made.append(svg("title", {}, p.said));
     it.made.append(made);
   };
 
-  // Boxes with whiskers, or densities, one above each name, and every run as a point.
+  // A row for each group: its name, and below it a box with whiskers or a density, with every run as a point.
   const boxes = (figure, chart) => {
     const draw = () => {
       const holder = figure.querySelector(".plot");
-      const y = extent(chart.groups.flatMap((g) => g.points.map((p) => p.y)), false);
-      if (!y) { holder.replaceChildren(html("p", { class: "none" }, "no finite value")); return; }
-      const names = chart.groups.map((g) => g.name);
-      const it = frame(holder, [-0.6, names.length - 0.4], y, { names, height: 280 });
-      it.made.setAttribute("aria-label", `${chart.name}. ` + chart.groups.map((g) =>
+      const x = extent(chart.groups.flatMap((g) => g.points.map((p) => p.y)), false);
+      if (!x) { holder.replaceChildren(html("p", { class: "none" }, "no finite value")); return; }
+      const width = Math.max(holder.clientWidth || 560, 260), row = 48, left = 24, right = width - 24;
+      const bottom = row * chart.groups.length, across = scale(x[0], x[1], left, right);
+      const made = svg("svg", { viewBox: `0 0 ${width} ${bottom + 28}`, role: "img", tabindex: 0 });
+      made.setAttribute("aria-label", `${chart.name}. ` + chart.groups.map((g) =>
         `${g.name}: median ${number(g.box[2])} of ${g.points.length}`).join("; "));
-      label(it, names);
-      const unit = it.across(1) - it.across(0), wide = Math.min(unit * 0.32, 40);
+      const grid = svg("g", { class: "grid" }), marks = ticks(...x, Math.max(width / 110, 4));
+      made.append(grid);
+      foot(grid, marks.map((v) => [across(v), number(v)]), bottom);
+      grid.append(svg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
       chart.groups.forEach((g, n) => {
-        const at = it.across(n), [low, q1, middle, q3, high] = g.box.map(it.up);
+        const top = row * n + 20, end = row * (n + 1) - 2, at = (top + end) / 2, wide = (end - top) / 2 - 2;
+        for (const v of marks) grid.append(svg("line", { x1: across(v), x2: across(v), y1: top, y2: end }));
+        const name = svg("text", { x: left, y: top - 6, class: g.best ? "head" : "name" }, cut(g.name, right - left));
+        name.append(svg("title", {}, g.name));
+        made.append(name);
+        const [low, q1, middle, q3, high] = g.box.map(across);
         const group = svg("g", { class: g.best ? "box best" : "box" });
         if (chart.violin && g.density) {
-          const side = (sign) => g.density.map(([v, d]) => [at + sign * d * wide, it.up(v)]);
+          const side = (sign) => g.density.map(([v, d]) => [across(v), at + sign * d * wide]);
           const around = [...side(1), ...side(-1).reverse()];
           group.append(svg("path", { d: `M${around.map((p) => p.map((v) => v.toFixed(1)).join(" ")).join("L")}Z` }));
         } else if (!chart.violin) {
-          group.append(svg("line", { x1: at, x2: at, y1: low, y2: high }),
-            svg("rect", { x: at - wide / 2, width: wide, y: q3, height: Math.max(q1 - q3, 0.5) }));
+          group.append(svg("line", { x1: low, x2: high, y1: at, y2: at }),
+            svg("rect", { x: q1, width: Math.max(q3 - q1, 0.5), y: at - wide, height: 2 * wide }));
         }
-        group.append(svg("line", { class: "middle", x1: at - wide / 2, x2: at + wide / 2, y1: middle, y2: middle }));
-        it.made.append(group);
+        group.append(svg("line", { class: "middle", x1: middle, x2: middle, y1: at - wide, y2: at + wide }));
+        made.append(group);
         g.points.forEach((p, i) => {
-          const aside = g.points.length > 1 ? ((i / (g.points.length - 1)) - 0.5) * Math.min(0.3, wide / unit) : 0;
-          dot(it, { x: n, y: p.y, said: p.said }, aside);
+          const aside = g.points.length > 1 ? (i / (g.points.length - 1) - 0.5) * wide : 0;
+          dot({ made, across, up: (v) => v }, { x: p.y, y: at + aside, said: p.said });
         });
       });
-      holder.replaceChildren(it.made);
+      holder.replaceChildren(made);
     };
     const kind = figure.querySelector("[data-kind]");
     if (kind) kind.addEventListener("change", () => { chart.violin = kind.value === "violin"; draw(); });
     return draw;
   };
 
-  // An axis for each parameter and one for the result; a line for each trial.
+  // A column for each parameter and one for the result, with its values; a line for each trial between them.
   const parallel = (figure, chart) => () => {
-    const holder = figure.querySelector(".plot");
-    const width = Math.max(holder.clientWidth || 800, 90 * chart.axes.length), height = 320;
-    const top = 34, bottom = height - 26, left = 50, right = width - 60;
-    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0,
-      "aria-label": `${chart.rows.length} trials over ${chart.axes.map((a) => a.name).join(", ")}` });
-    const at = (n) => (chart.axes.length < 2 ? left : left + (n / (chart.axes.length - 1)) * (right - left));
-    const ups = chart.axes.map((axis) => {
-      if (axis.names) return (v) => scale(-0.3, axis.names.length - 0.7, bottom, top)(v);
-      const ends = extent(axis.values, axis.log) || [0, 1];
-      return scale(ends[0], ends[1], bottom, top, axis.log);
+    const holder = figure.querySelector(".plot"), last = chart.axes.length - 1;
+    const height = 320, top = 44, bottom = height - 20;
+    const columns = chart.axes.map((axis) => {
+      const ends = axis.names ? [-0.3, axis.names.length - 0.7] : extent(axis.values, axis.log) || [0, 1];
+      const marks = axis.names ? axis.names.map((name, i) => [i, cut(name, 90)])
+        : (axis.log ? logTicks(...ends) : ticks(...ends, 4)).map((v) => [v, number(v)]);
+      const wide = Math.max(...marks.map(([, text]) => text.length), 3) * LETTER + 10;
+      return { axis, marks, wide, up: scale(ends[0], ends[1], bottom, top, axis.log) };
     });
+    const used = columns.reduce((sum, column) => sum + column.wide, 0);
+    const width = Math.max(holder.clientWidth || 800, used + 100 * last);
+    const gap = (width - used) / Math.max(last, 1);
+    columns.reduce((x, column) => { column.left = x; column.right = x + column.wide; return column.right + gap; }, 0);
+    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, style: `width:${width}px`,
+      "aria-label": `${chart.rows.length} trials over ${chart.axes.map((a) => a.name).join(", ")}` });
     const all = svg("g", { class: "trials" });
-    const order = [...chart.rows].sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1));
+    const order = [...chart.rows].sort((a, b) => a.best - b.best || (a.rank ?? -1) - (b.rank ?? -1));
     for (const row of order) {
-      const d = path(row.values.map((_, n) => n), row.values.map((v, n) => (v === null ? null : ups[n](v))), at, (v) => v, false);
-      const line = svg("path", { d, tabindex: -1, class: row.best ? "best" : "",
+      const y = row.values.map((v, n) => (v === null ? null : columns[n].up(v).toFixed(1)));
+      const parts = columns.slice(1).map((column, n) => (y[n] === null || y[n + 1] === null ? ""
+        : `M${columns[n].right.toFixed(1)} ${y[n]}L${column.left.toFixed(1)} ${y[n + 1]}`));
+      const line = svg("path", { d: parts.join(""), tabindex: -1, class: row.best ? "best" : "",
         stroke: row.rank === null ? "var(--faint)" : `color-mix(in oklab, var(--c1) ${Math.round(row.rank * 100)}%, var(--c0))` });
       line.append(svg("title", {}, row.said));
       line.addEventListener("pointerenter", () => { line.classList.add("near"); all.append(line); });
@@ -335,18 +372,21 @@
       all.append(line);
     }
     made.append(all);
-    chart.axes.forEach((axis, n) => {
-      const group = svg("g", { class: "grid" }), x = at(n);
-      group.append(svg("line", { class: "axis", x1: x, x2: x, y1: top, y2: bottom }));
-      const short = axis.name.length > 18 ? `…${axis.name.slice(-17)}` : axis.name;
-      const head = svg("text", { class: "head", x, y: 14, "text-anchor": "middle" }, short);
+    columns.forEach(({ axis, marks, wide, left, right, up }, n) => {
+      const group = svg("g", { class: "grid" }), middle = (left + right) / 2;
+      group.append(svg("rect", { class: "column", x: left, y: top - 12, width: wide, height: bottom - top + 24, rx: 4 }));
+      const end = n === 0 ? "start" : n === last ? "end" : "middle";
+      const room = n === 0 || n === last ? wide + gap / 2 : wide + gap;
+      const x = { start: left, end: right, middle }[end];
+      const head = svg("text", { class: "head", x, y: 16, "text-anchor": end }, cut(axis.name, room - 12));
       head.append(svg("title", {}, axis.name));
       group.append(head);
-      const ends = axis.names ? null : extent(axis.values, axis.log) || [0, 1];
-      const marks = axis.names ? axis.names.map((name, i) => [i, name])
-        : (axis.log ? logTicks(...ends) : ticks(...ends, 4)).map((v) => [v, number(v)]);
-      for (const [v, text] of marks.slice(0, 20))
-        group.append(svg("text", { x: x + 5, y: ups[n](v) + 4 }, text.length > 12 ? `${text.slice(0, 11)}…` : text));
+      let free = Infinity;
+      for (const [v, text] of marks) {
+        if (up(v) > free) continue;
+        group.append(svg("text", { x: middle, y: up(v) + 4, "text-anchor": "middle" }, text));
+        free = up(v) - 13;
+      }
       made.append(group);
     });
     holder.replaceChildren(made);
@@ -391,6 +431,7 @@
       figure.hidden = !words.every((word) => chart.name.toLowerCase().includes(word));
       count += !figure.hidden;
     }
+    again(); // what was hidden had no width to be drawn for
     const left = document.getElementById("filter-count");
     if (left) left.textContent = words.length ? `${count} shown` : "";
   });
