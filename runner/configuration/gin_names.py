@@ -10,13 +10,17 @@ import types
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from official.modeling import optimization
 from official.modeling.hyperparams import base_config, oneof
 
-from runner.configuration import gin_parser, typecheck
+from runner.configuration import gin_parser, optimizer_kinds, typecheck
 from runner.core import spelling, tasks_package, user_code
 from runner.errors import ConfigError
+
+_EXTENDED = {optimization.OptimizerConfig: optimizer_kinds.OptimizerConfig}
+"""What is built in the place of a class that a file names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +35,13 @@ class Named:
     def path(self) -> str:
         """The full name, valid in every file: `package.module.Class`."""
         return f"{self.module}.{self.name}"
+
+    @classmethod
+    def of(cls, target: Any, module: str, name: str) -> Self:
+        """A class or function that a file names, or what is built in its place."""
+        if extended := _EXTENDED.get(target):
+            return cls(extended, extended.__module__, extended.__name__)
+        return cls(target, module, name)
 
 
 class Names:
@@ -94,7 +105,7 @@ class Names:
         for name, target in vars(module).items():
             if not name.startswith("_") and (inspect.isclass(target) or inspect.isfunction(target)):
                 for prefix in prefixes:
-                    self._known[f"{prefix}.{name}"] = Named(target, module.__name__, name)
+                    self._known[f"{prefix}.{name}"] = Named.of(target, module.__name__, name)
 
     def _spelt_out(self, statements: Sequence[gin_parser.Statement]) -> Iterator[Any]:
         """What the files reference by a module that they import themselves."""
@@ -156,7 +167,7 @@ def _attribute(module: types.ModuleType, path: str) -> Named:
             module, path = target, ".".join(parts[index + 1 :])
     if not callable(target):
         raise ConfigError(f"{path or module.__name__} is not a class or function")
-    return Named(target, module.__name__, path)
+    return Named.of(target, module.__name__, path)
 
 
 def _imported(statement: gin_parser.Import) -> types.ModuleType:

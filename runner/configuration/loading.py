@@ -12,6 +12,7 @@ from official.modeling.hyperparams import base_config
 from runner.configuration import (
     epochs,
     gin_builder,
+    optimizer_kinds,
     origins,
     overrides,
     registry,
@@ -27,8 +28,6 @@ C = TypeVar("C", bound=base_config.Config)
 E = TypeVar("E", bound=cfg.ExperimentConfig)
 
 _MULTITASK = "official.modeling.multitask.configs"
-
-official_internals.evaluate_annotations_once()
 
 
 class Sources(NamedTuple):
@@ -139,6 +138,7 @@ def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
         )
     made = root(task=params.task, trainer=params.trainer, runtime=params.runtime)
     official_internals.restrict(made, official_internals.restrictions(params))
+    optimizer_kinds.extend(made)
     return made
 
 
@@ -208,7 +208,9 @@ def validate(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool)
 def _begun(root: type[E], sources: Sources) -> tuple[E, gin_builder.Made]:
     """The experiment that gin builds, or the registered one that gin modifies."""
     if sources.experiment is None:
-        return gin_builder.build(root, sources.gin_files, sources.gin_params)
+        made, result = gin_builder.build(root, sources.gin_files, sources.gin_params)
+        optimizer_kinds.extend(made)
+        return made, result
     gin_builder.import_modules(sources.gin_files, sources.gin_params)
     made = adopted(root, registry.experiment(sources.experiment))
     return made, gin_builder.override(made, sources.gin_files, sources.gin_params)

@@ -1,14 +1,20 @@
-"""Optimizers that official's configuration lacks: Adadelta and Adamax, which Keras has.
+"""Optimizers that Model Garden's configuration lacks: Adadelta and Adamax, which Keras has.
 
-Importing this adds them to official's `OptimizerConfig`, for every experiment, and gives the
-Adafactor that it names an implementation.
+`OptimizerConfig` is Model Garden's with fields for them. Gin files get it wherever they name Model
+Garden's, and loaded experiments hold it. Model Garden's class stays as it is. Importing this module
+registers the optimizers with Model Garden, and gives the Adafactor that it names an implementation.
 """
 
+import contextlib
 import dataclasses
 
 import tf_keras
+from official.modeling import optimization
+from official.modeling.hyperparams import base_config
+from official.modeling.optimization import optimizer_factory
 from official.modeling.optimization.configs import optimizer_config
 
+from runner.configuration import sections
 from runner.internals import official as official_internals
 
 
@@ -44,7 +50,44 @@ class AdamaxConfig(optimizer_config.BaseOptimizerConfig):
     epsilon: float = 1e-7
 
 
-_legacy, _new = tf_keras.optimizers.legacy, tf_keras.optimizers.experimental
-official_internals.add_optimizer("adadelta", AdadeltaConfig, _legacy.Adadelta, _new.Adadelta)
-official_internals.add_optimizer("adamax", AdamaxConfig, _legacy.Adamax, _new.Adamax)
-official_internals.add_adafactor()
+@dataclasses.dataclass
+class OptimizerConfig(optimization.OptimizerConfig):
+    """Model Garden's choice of an optimizer, with two more.
+
+    Attributes:
+        adadelta: Adadelta.
+        adamax: Adamax.
+    """
+
+    adadelta: AdadeltaConfig = dataclasses.field(default_factory=AdadeltaConfig)
+    adamax: AdamaxConfig = dataclasses.field(default_factory=AdamaxConfig)
+
+
+def extend(config: base_config.Config) -> None:
+    """Puts an `OptimizerConfig` with equal values in the place of each of Model Garden's."""
+    for _, section in list(sections.walk(config)):
+        for name, value in vars(section).items():
+            if type(value) is optimization.OptimizerConfig:
+                extended = OptimizerConfig()
+                vars(extended).update(vars(value))
+                vars(section)[name] = extended
+
+
+def optimization_config() -> optimization.OptimizationConfig:
+    """Model Garden's `OptimizationConfig` at its defaults, with this `OptimizerConfig`."""
+    config = optimization.OptimizationConfig()
+    extend(config)
+    return config
+
+
+def _register() -> None:
+    """Registers the optimizers with Model Garden, unless another library did so."""
+    legacy, new = tf_keras.optimizers.legacy, tf_keras.optimizers.experimental
+    for key, name in (("adadelta", "Adadelta"), ("adamax", "Adamax")):
+        for module, is_legacy in ((legacy, True), (new, False)):
+            with contextlib.suppress(ValueError):
+                optimizer_factory.register_optimizer_cls(key, getattr(module, name), is_legacy)
+    official_internals.add_adafactor()
+
+
+_register()

@@ -13,7 +13,6 @@ from official.modeling.optimization import optimizer_factory
 from runner.configuration import (
     epochs,
     fields,
-    optimizer_kinds,  # noqa: F401 (adds to official's)
     origins,
     run_validation,
     sections,

@@ -9,6 +9,7 @@ import numpy as np
 import tf_keras
 from official.modeling import optimization
 
+from runner.configuration import optimizer_kinds
 from runner.errors import ConfigError
 
 _TYPES = {
@@ -58,7 +59,7 @@ def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
     if kind is None:
         raise ConfigError(
             f"the model is compiled with {name}, which the configuration does not have: set "
-            f"OptimizerConfig.type to one of {', '.join(_names(optimization.OptimizerConfig))}, "
+            f"OptimizerConfig.type to one of {', '.join(_names(optimizer_kinds.OptimizerConfig))}, "
             "and LrConfig.type"
         )
     values = {key: value for key, value in given.items() if key not in _ASIDE}
@@ -88,7 +89,7 @@ def as_gin(values: Mapping[str, Any]) -> Iterator[str]:
     """Bindings of such values: `AdamConfig.beta_1 = 0.8`."""
     for path, value in values.items():
         *above, field = path.split(".")
-        section = functools.reduce(getattr, above, optimization.OptimizationConfig())
+        section = functools.reduce(getattr, above, optimizer_kinds.optimization_config())
         yield f"{type(section).__name__}.{field} = {value!r}"
 
 
@@ -98,7 +99,7 @@ def _unscaled(optimizer: Any) -> Any:
 
 
 def _fields(choice: str, kind: str, values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = getattr(getattr(optimization.OptimizationConfig(), choice), kind)
+    section = getattr(getattr(optimizer_kinds.optimization_config(), choice), kind)
     known = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
     for key, value in values.items():
         if key not in known and value not in (None, False, 0, 1.0):

@@ -2,9 +2,8 @@
 
 import tensorflow as tf
 from official.modeling.optimization import optimizer_factory
-from official.modeling.optimization.configs import optimization_config
 
-from runner.configuration import optimizer_kinds  # noqa: F401 (adds to official's)
+from runner.configuration import optimizer_kinds
 
 OPTIMIZERS = [
     name
@@ -43,7 +42,9 @@ def config(kind, rate="constant", warmup=None, **fields):
         "warmup": {"type": warmup, **({warmup: WARMUPS[warmup]} if warmup else {})},
         **fields,
     }
-    return optimization_config.OptimizationConfig(chosen)
+    made = optimizer_kinds.optimization_config()
+    made.override(chosen)
+    return made
 
 
 def scheduled(chosen, step):

@@ -5,7 +5,6 @@ Where a new version lacks something, a test here fails and names it.
 
 import argparse
 import atexit
-import dataclasses
 import importlib
 import linecache
 import random
@@ -39,7 +38,7 @@ from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
 
-from runner.configuration import optimizer_kinds  # noqa: F401, which adds some
+from runner.configuration import optimizer_kinds
 from runner.internals import autograph, standard_library
 from runner.internals import gcsfs as gcsfs_internals
 from runner.internals import gin as gin_internals
@@ -396,29 +395,12 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
-def annotations_of_official(tmp_path):
-    before = vars(base_config.Config)["_get_annotations"]
-    official_internals.evaluate_annotations_once()
-    fields = [("inner", cfg.DataConfig, dataclasses.field(default_factory=cfg.DataConfig))]
-    section = dataclasses.make_dataclass("Section", fields, bases=(base_config.Config,))
-    try:
-        assert section({"inner": {"seed": 1}}).inner.seed == 1
-        section.__annotations__["inner"] = int
-        found = section({"inner": {"seed": 2}}).inner
-        assert isinstance(found, cfg.DataConfig), "_get_annotations does not say the types"
-    finally:
-        base_config.Config._get_annotations = before
-
-
 def optimizers_of_official(tmp_path):
-    kinds = optimization.OptimizerConfig()
-    assert kinds.type is None
-    assert kinds.sgd is not optimization.OptimizerConfig().sgd
-    assert kinds.adadelta.rho == 0.95, "OptimizerConfig took no more fields"
-    made = optimization.OptimizerConfig({"type": "adamax", "adamax": {"beta_1": 0.8}})
-    assert made.get().beta_1 == 0.8
-    assert "adamax" in made.as_dict()
-    assert made != kinds == optimization.OptimizerConfig()
+    config = optimizer_kinds.optimization_config()
+    config.override({"optimizer": {"type": "adafactor"}, "learning_rate": {"type": "constant"}})
+    factory = optimization.OptimizerFactory(config)
+    optimizer = factory.build_optimizer(factory.build_learning_rate())
+    assert isinstance(optimizer, tf_keras.optimizers.Optimizer), "adafactor is Unimplemented"
 
 
 def conversion(tmp_path):
@@ -600,7 +582,6 @@ NAMES = [
     (registries, task_factory, "_REGISTERED_TASK_CLS"),
     (sections, base_config.Config, "_restrictions"),
     (sections, base_config.Config, "_locked"),
-    (annotations_of_official, base_config.Config, "_get_annotations"),
     (flags, argparse.ArgumentParser, "_actions"),
     (exit_functions, atexit, "_run_exitfuncs"),
     (one_attempt, gcsfs.GCSFileSystem, "_request"),
