@@ -54,17 +54,18 @@ def load(
     Raises:
         runner.errors.ConfigError: all mistakes, each with its place.
     """
-    from runner import config
+    from runner import config, in_python
 
     if isinstance(gin_files, str | Path):
         gin_files = [gin_files]
-    return config.load(
-        [str(file) for file in gin_files],
-        list(gin_params),
-        experiment=experiment,
-        config_files=[str(file) for file in config_files],
-        overrides=overrides,
-    )
+    with in_python.called():
+        return config.load(
+            [str(file) for file in gin_files],
+            list(gin_params),
+            experiment=experiment,
+            config_files=[str(file) for file in config_files],
+            overrides=overrides,
+        )
 
 
 def run(
@@ -128,7 +129,9 @@ def run(
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
-    with in_python.arguments_for_flags(), signals.served() as stop:
+    row = modes.MODES.get(mode)
+    computes = row is not None and (row.configured or row.trains or row.evaluates)
+    with in_python.called(loads_tensorflow=computes), signals.served() as stop:
         request = Request(
             config,  # type: ignore[arg-type]
             Path(model_dir or ""),
@@ -199,7 +202,7 @@ def fit(
     """
     from runner import fitting, in_python
 
-    with in_python.arguments_for_flags():
+    with in_python.called():
         return fitting.fit(
             model,
             train,

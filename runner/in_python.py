@@ -1,4 +1,4 @@
-"""What a message says about flags, for those who call `runner.run` and `runner.fit`."""
+"""What the functions that Python calls do around their work: `runner.run`, `fit` and `load`."""
 
 import contextlib
 import re
@@ -8,6 +8,22 @@ from runner.errors import RunnerError
 
 _SWITCHES = re.compile(r"--(allow_config_change|allow_lost_history|overwrite|dry_run)\b(?!=)")
 _FOLDER = re.compile(r"--(model_dir)\b(?!=)")
+
+
+@contextlib.contextmanager
+def called(*, loads_tensorflow: bool = True) -> Iterator[None]:
+    """Inside, messages name arguments; on leaving, the process has the settings that it had.
+
+    Args:
+        loads_tensorflow: Whether the work needs TensorFlow; if not, it changes no settings.
+    """
+    with contextlib.ExitStack() as stack:
+        if loads_tensorflow:
+            from runner.devices import process_state
+
+            stack.enter_context(process_state.restored())
+        stack.enter_context(arguments_for_flags())
+        yield
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ import tf_keras
 from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
-from runner import config, modes
+from runner import config, in_python, modes
 from runner.checkpoints import checkpoint_files
 from runner.configuration import limits
 from runner.core import console, layout, signals
 from runner.errors import ConfigError
 from runner.history import history, policies, records
+from runner.internals import tensorflow as tf_internals
 from runner.reporting import scalars
 from runner.runs import build
 from runner.runs.request import Given, Request
@@ -83,11 +84,12 @@ def run_experiment(
         console.say(_OWN_LOOP.format(what=what))
         copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
         return train_lib.run_experiment(**given | copies)
-    experiment = config.from_official(params).replace(
-        run={"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
-    )
+    run = {"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
+    if not isinstance(params, config.Experiment) and tf_internals.seed() is not None:
+        run["seed"] = tf_internals.seed()
+    experiment = config.from_official(params).replace(run=run)
     strategy = distribution_strategy or tf.distribute.get_strategy()
-    with signals.served() as stop:
+    with in_python.called(), signals.served() as stop:
         request = Request(
             experiment,
             Path(model_dir),

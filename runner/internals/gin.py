@@ -1,12 +1,39 @@
-"""What gin's messages say, which no API guarantees. tests/internals fails if they change."""
+"""What gin's messages say, which no API guarantees, and its state.
+
+tests/internals fails if they change.
+"""
 
 import contextlib
+import copy
 import re
 from collections.abc import Iterator
+from typing import Any
+
+import gin
 
 _CALL = "\n  In call to configurable '"
 REFUSED_TOKEN = re.compile(r"Failed to parse token '(\w+)'")
 """What gin's parser says about a value that is not a literal."""
+
+
+STATE = ("_CONFIG", "_IMPORTS", "_OPERATIVE_CONFIG", "_SINGLETONS")
+"""Where gin keeps bindings, imports, what they were used for, and singletons."""
+
+
+def bindings() -> dict[str, Any]:
+    """All that gin's bindings and imports have set in this process."""
+    state = {name: copy.copy(getattr(gin.config, name)) for name in STATE}
+    state["_CONFIG"] = {key: dict(values) for key, values in state["_CONFIG"].items()}
+    return {**state, "_CONFIG_IS_LOCKED": gin.config._CONFIG_IS_LOCKED}
+
+
+def set_bindings(state: dict[str, Any]) -> None:
+    """Puts back what `bindings` returned."""
+    for name in STATE:
+        held = getattr(gin.config, name)
+        held.clear()
+        held.update(state[name])
+    gin.config._CONFIG_IS_LOCKED = state["_CONFIG_IS_LOCKED"]
 
 
 def split_line(error: Exception) -> tuple[str, int]:

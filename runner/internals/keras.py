@@ -21,6 +21,32 @@ def seed_layers(seed: int) -> None:
     backend._SEED_GENERATOR.generator = random.Random(seed)
 
 
+def layer_seeds() -> tuple[random.Random, Any] | None:
+    """What layers and initializers draw their own seeds from; None before the first has."""
+    seeds = getattr(backend._SEED_GENERATOR, "generator", None)
+    return seeds and (seeds, seeds.getstate())
+
+
+def set_layer_seeds(state: tuple[random.Random, Any] | None) -> None:
+    """Puts back what `layer_seeds` returned."""
+    if state is not None:
+        seeds, position = state
+        seeds.setstate(position)
+        backend._SEED_GENERATOR.generator = seeds
+    elif layer_seeds() is not None:
+        del backend._SEED_GENERATOR.generator
+
+
+def draws_from_generators() -> bool:
+    """Whether new layers draw their random numbers from generators."""
+    return bool(backend._USE_GENERATOR_FOR_RNG)
+
+
+def set_draws_from_generators(wanted: bool) -> None:
+    """Sets whether new layers draw their random numbers from generators."""
+    backend._USE_GENERATOR_FOR_RNG = wanted
+
+
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
     """Inside, layers without a name are numbered as in a new process: `dense`, `dense_1`."""

@@ -18,7 +18,7 @@ from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config
-from tensorflow.python.ops import nn_ops
+from tensorflow.python.ops import nn_ops, stateful_random_ops
 
 from runner.internals.tensor_bundle import OBJECT_GRAPH, SLOT, VALUE  # noqa: F401, by their users
 
@@ -26,6 +26,11 @@ UNFINISHED = "_temp"
 """The end of the name of a folder in which a checkpoint is being written."""
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
+
+
+def cross_entropy() -> Callable[[tf.Tensor, tf.Tensor, str | None], tf.Tensor]:
+    """What computes every sparse softmax cross-entropy of this process."""
+    return nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits
 
 
 def replace_cross_entropy(
@@ -61,6 +66,32 @@ def set_seed_only(seed: int) -> None:
     there._seed, there._rng = seed, random.Random(seed)
 
 
+def seed() -> int | None:
+    """The global seed; None if nothing has set it."""
+    return context.context()._seed
+
+
+def random_state() -> tuple[Any, ...]:
+    """The global seed, what ops without a seed draw theirs from, and the global generator."""
+    there = context.context()
+    drawn = there._rng.getstate() if there._seed is not None else None
+    generator = stateful_random_ops.global_generator
+    return there._seed, drawn, generator, generator and generator.state.numpy()
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Puts back what `random_state` returned; kernels that have drawn already start anew."""
+    seed, drawn, generator, position = state
+    there = context.context()
+    there._seed = seed
+    if drawn is not None:
+        there._rng = random.Random()
+        there._rng.setstate(drawn)
+    stateful_random_ops.global_generator = generator
+    if generator is not None:
+        generator.state.assign(position)
+
+
 def is_initialized() -> bool:
     """Whether this process has run something with TensorFlow, so that its forks would hang."""
     return bool(context.context()._initialized)
@@ -84,6 +115,14 @@ def form_within(seconds: float, *, workers: int) -> None:
 def is_deterministic() -> bool:
     """Whether ops are to be deterministic."""
     return bool(config.is_op_determinism_enabled())
+
+
+def set_deterministic(wanted: bool) -> None:
+    """Sets whether ops are to be deterministic."""
+    if wanted:
+        tf.config.experimental.enable_op_determinism()
+    else:
+        allow_nondeterminism()
 
 
 def allow_nondeterminism() -> None:

@@ -33,7 +33,7 @@ from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.distribute import values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config, func_graph
-from tensorflow.python.ops import nn_ops
+from tensorflow.python.ops import nn_ops, stateful_random_ops
 from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
@@ -395,12 +395,57 @@ def sections(tmp_path):
     assert made.a == 3, "_locked is not what locks a section"
 
 
+def state_of_gin(tmp_path):
+    """Silent: a caller's bindings would be lost."""
+    with gin.unlock_config():
+        gin.parse_config("bound_by_caller = 3")
+        state = gin_internals.bindings()
+        gin.clear_config()
+        gin_internals.set_bindings(state)
+        held = gin.query_parameter("%bound_by_caller")
+        gin.clear_config()
+    assert held == 3, "_CONFIG, _IMPORTS, _OPERATIVE_CONFIG or _SINGLETONS"
+
+
+def random_states(tmp_path):
+    """Silent: a caller would draw other numbers after a run."""
+    generator = tf.random.Generator.from_seed(1)
+    before = tf_internals.random_state()
+    tf.random.set_global_generator(generator)
+    state = tf_internals.random_state()
+    drawn = tf.random.get_global_generator().uniform([]).numpy()
+    tf.random.set_global_generator(tf.random.Generator.from_seed(2))
+    tf_internals.set_random_state(state)
+    assert tf.random.get_global_generator().uniform([]).numpy() == drawn, "global_generator"
+    tf_internals.set_random_state(before)
+
+
+def layer_seeds(tmp_path):
+    """Silent: a caller's layers would begin with other weights after a run."""
+    before = keras_internals.layer_seeds(), keras_internals.draws_from_generators()
+    tf_keras.utils.set_random_seed(3)
+    state = keras_internals.layer_seeds()
+    drawn = seed_drawn()
+    assert seed_drawn() != drawn
+    keras_internals.set_layer_seeds(state)
+    assert seed_drawn() == drawn, "_SEED_GENERATOR"
+    for wanted in (True, False, before[1]):
+        keras_internals.set_draws_from_generators(wanted)
+        used = tf_keras.backend.experimental.is_tf_random_generator_enabled()
+        assert used == wanted, "_USE_GENERATOR_FOR_RNG"
+    keras_internals.set_layer_seeds(before[0])
+
+
+def seed_drawn():
+    return tf_keras.layers.Dense(2)(tf.ones((1, 3))).numpy().tolist()
+
+
 def optimizers_of_official(tmp_path):
     config = optimizer_kinds.optimization_config()
     config.override({"optimizer": {"type": "adafactor"}, "learning_rate": {"type": "constant"}})
     factory = optimization.OptimizerFactory(config)
     optimizer = factory.build_optimizer(factory.build_learning_rate())
-    assert isinstance(optimizer, tf_keras.optimizers.Optimizer), "adafactor is Unimplemented"
+    assert isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer), "it is Unimplemented"
 
 
 def conversion(tmp_path):
@@ -582,6 +627,11 @@ NAMES = [
     (registries, task_factory, "_REGISTERED_TASK_CLS"),
     (sections, base_config.Config, "_restrictions"),
     (sections, base_config.Config, "_locked"),
+    *((state_of_gin, gin.config, name) for name in gin_internals.STATE),
+    (state_of_gin, gin.config, "_CONFIG_IS_LOCKED"),
+    (random_states, stateful_random_ops, "global_generator"),
+    (layer_seeds, backend, "_SEED_GENERATOR"),
+    (layer_seeds, backend, "_USE_GENERATOR_FOR_RNG"),
     (flags, argparse.ArgumentParser, "_actions"),
     (exit_functions, atexit, "_run_exitfuncs"),
     (one_attempt, gcsfs.GCSFileSystem, "_request"),
