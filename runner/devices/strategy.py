@@ -24,6 +24,7 @@ from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 
 _STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+_ON_ONE_DEVICE = ("off", "one_device")
 _OF_WORKERS = "multi_worker_mirrored"
 _IMPLEMENTATIONS = {
     "": tf.distribute.experimental.CommunicationImplementation.AUTO,
@@ -115,6 +116,11 @@ def build(
             f"one of {', '.join(_STRATEGIES)}"
         )
     gpus = _gpus(runtime)
+    if gpus > 1 and name in _ON_ONE_DEVICE:
+        raise ConfigError(
+            f"RuntimeConfig.num_gpus = {runtime.num_gpus} means {gpus} GPUs here, but "
+            f"RuntimeConfig.distribution_strategy = {name!r} uses one device: set it to 'mirrored'"
+        )
     try:
         if name == "mirrored" and not gpus and logical_cpus > 1:
             # TensorFlow's collectives would mix up the strategies of two runs in one process.
@@ -220,8 +226,22 @@ def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     where = f"on {count} {kind}s" if count > 1 else f"on one {kind}"
     if (mates := team.current().size) > 1:
         where += f" of {mates} workers"
-    rest = f"; {idle} of {gpus} GPUs idle: RuntimeConfig.num_gpus = -1 takes all"
+    rest = (
+        f"; {idle} of {gpus} GPUs idle: RuntimeConfig.distribution_strategy = 'mirrored' with "
+        "num_gpus = -1 takes all"
+    )
     return where + rest if idle else where
+
+
+def lacking(runtime: config_definitions.RuntimeConfig) -> str:
+    """That GPUs were asked for and there is none; empty otherwise."""
+    wants_gpus = runtime.num_gpus and str(runtime.distribution_strategy).lower() != "tpu"
+    if not wants_gpus or tf.config.list_physical_devices("GPU"):
+        return ""
+    return (
+        f"RuntimeConfig.num_gpus = {runtime.num_gpus}, but TensorFlow finds no GPU: the CPU is "
+        "used (set TF_CPP_MIN_LOG_LEVEL=0 in the environment to see why)"
+    )
 
 
 def set_threads(*, intra_op: int, inter_op: int) -> None:

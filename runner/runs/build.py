@@ -12,7 +12,7 @@ from official.core import base_task
 from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
 from runner.configuration import limits, sections, task_contract, unused_values
-from runner.core import schedule
+from runner.core import console, schedule
 from runner.data import pipeline, windows
 from runner.data.determinism import Determinism
 from runner.devices import strategy, team
@@ -47,7 +47,7 @@ def build_trainer(
         The trainer, and the scale of its learning rate.
     """
     config, given = request.config, request.given
-    devices = build_devices(config, given)
+    devices = _announced_devices(config, given)
     parts = config.run.gradient_accumulation
     strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
     limits.check_training(config.task.train_data, config.run.limit_train)
@@ -89,7 +89,7 @@ def build_evaluator(
     """
     config, given = request.config, request.given
     averaged = config.trainer.optimizer_config.ema is not None
-    devices, brake = build_devices(config, given), inner_loop.Brake()
+    devices, brake = _announced_devices(config, given), inner_loop.Brake()
     evaluated = Determinism.of_evaluations()
     request.stop.tell(brake.halt)
     with devices.scope():
@@ -198,6 +198,14 @@ def _task(
     if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))
     return task, model
+
+
+def _announced_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
+    """The strategy; says so if it has fewer devices than the configuration asks for."""
+    devices = build_devices(config, given)
+    if given.strategy is None and (line := strategy.lacking(config.runtime)):
+        console.say(line)
+    return devices
 
 
 def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:

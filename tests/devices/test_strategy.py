@@ -138,7 +138,7 @@ def test_all_gpus_of_a_machine_without_any_are_its_cpu():
     [
         (1, 0, "on one CPU"),
         (2, 0, "on 2 CPUs"),
-        (1, 2, "on one CPU; 2 of 2 GPUs idle: RuntimeConfig.num_gpus = -1 takes all"),
+        (1, 2, "on one CPU; 2 of 2 GPUs idle: "),
     ],
 )
 def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, gpus, said):
@@ -147,4 +147,34 @@ def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, g
     with made.scope():
         model = tf_keras.Sequential([tf_keras.Input((1,)), tf_keras.layers.Dense(1)])
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
-    assert strategy.describe(made, model) == said
+    shown = strategy.describe(made, model)
+    assert shown == said if not gpus else shown.startswith(said)
+    takes_all = "distribution_strategy = 'mirrored'" in shown and "num_gpus = -1" in shown
+    assert takes_all == bool(gpus)
+
+
+@pytest.mark.parametrize("name", ["off", "one_device"])
+def test_several_gpus_need_a_strategy_for_several(monkeypatch, name):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * 2)
+    runtime = cfg.RuntimeConfig(distribution_strategy=name, num_gpus=-1)
+    with pytest.raises(ConfigError, match=f"2 GPUs.*{name}.*set it to 'mirrored'"):
+        strategy.build(runtime)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "found", "is_said"),
+    [
+        ("off", -1, 0, True),
+        ("mirrored", -1, 0, True),
+        ("mirrored", 0, 0, False),
+        ("mirrored", -1, 1, False),
+        ("tpu", -1, 0, False),
+    ],
+)
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_missed(
+    monkeypatch, name, gpus, found, is_said
+):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * found)
+    line = strategy.lacking(cfg.RuntimeConfig(distribution_strategy=name, num_gpus=gpus))
+    assert bool(line) == is_said
+    assert not is_said or ("num_gpus = -1" in line and "CPU" in line)
