@@ -11,6 +11,7 @@ from runner.configuration import origins as origins_of
 from runner.configuration.loading import prepare as prepare
 from runner.configuration.loading import resolve as resolve
 from runner.configuration.loading import validate as validate
+from runner.configuration.unchosen import check as check_chosen  # noqa: F401
 from runner.run_config import LaunchConfig
 from runner.run_config import RunConfig as RunConfig
 
@@ -35,6 +36,7 @@ def load(
     flags: Mapping[str, tuple[str, Any]] | None = None,
     trains: bool | None = None,
     evaluates: bool | None = None,
+    menus: bool = False,
 ) -> Experiment:
     """Loads an experiment, locked with all its sections.
 
@@ -50,6 +52,8 @@ def load(
         flags: Single values by path, each with the flag that set it.
         trains: Whether the mode trains, for validation; None: no validation.
         evaluates: Whether the mode evaluates.
+        menus: Whether typed values may be of alternatives that are not chosen, as in a study,
+            which may choose others.
 
     Raises:
         ConfigError: everything that is invalid or has no effect, one line each with its place.
@@ -58,7 +62,7 @@ def load(
         experiment, list(gin_files), list(gin_params), config_files, overrides, flags or {}
     )
     mode = None if trains is None or evaluates is None else (trains, evaluates)
-    return loading.load(Experiment, sources, mode)
+    return loading.load(Experiment, sources, mode, menus=menus)
 
 
 def load_launch(gin_files: Iterable[str], gin_params: Iterable[str]) -> LaunchConfig:

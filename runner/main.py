@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runner import command_line, elsewhere, exit_messages, flags, modes
-from runner.core import garbage, installation, signals, signs, streams, user_code
+from runner.core import garbage, installation, layout, signals, signs, streams, user_code
 from runner.core.console import Lines, announce, flush
 from runner.errors import RunnerError
 from runner.internals import standard_library
@@ -165,6 +165,8 @@ def _run(
         print(printing.render(experiment, places, otherwise=base, changed=changed), flush=True)
         if row:
             config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
+        if not _has_menus(given):
+            config.check_chosen(experiment)
         return None
     request = Request(
         experiment,
@@ -199,7 +201,16 @@ def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
         flags=flags.values(given),
         trains=None if given.print_config or row is None else row.trains,
         evaluates=None if row is None else row.evaluates,
+        menus=bool(given.print_config) or _has_menus(given),
     )
+
+
+def _has_menus(given: argparse.Namespace) -> bool:
+    """Whether typed values may be of alternatives that are not chosen: a study chooses later.
+
+    It looks after its trials, too, which are given what it was given.
+    """
+    return given.mode == "study" or Path(given.model_dir or "", layout.TRIAL).exists()
 
 
 def _launch(

@@ -18,6 +18,7 @@ from runner.configuration import (
     registry,
     schedules,
     sections,
+    unchosen,
     validation,
     yaml_files,
 )
@@ -59,13 +60,16 @@ class Sources(NamedTuple):
             yield functools.partial(yaml_files.single, path, value, flag)
 
 
-def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
+def load(
+    root: type[E], sources: Sources, mode: tuple[bool, bool] | None, *, menus: bool = False
+) -> E:
     """An experiment, locked with all its sections.
 
     Args:
         root: Its class.
         sources: What sets its values.
         mode: Whether the mode trains, and whether it evaluates; None: no validation.
+        menus: Whether typed values may be of alternatives that are not chosen.
 
     Raises:
         ConfigError: everything that is invalid or has no effect, one line each with its place.
@@ -96,6 +100,8 @@ def load(root: type[E], sources: Sources, mode: tuple[bool, bool] | None) -> E:
         problems += validation.problems(
             made, trains=trains, evaluates=evaluates, given_only=bool(problems)
         )
+    if not menus:
+        problems += unchosen.typed(made).values()
     if problems := problems or _violated(made):
         raise ConfigError("\n".join(problems))
     for _, section in sections.walk(made):

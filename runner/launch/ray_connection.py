@@ -31,9 +31,7 @@ def connected(job: Job) -> Iterator[Cluster]:
         ConfigError: Ray is not installed, or there is no cluster at the address.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ConfigError(
-            f"--launch=ray: ray is not installed: {installation.command_for('ray')}"
-        )
+        raise ConfigError(f"--launch=ray: ray is not installed: {installation.command_for('ray')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _own_signals():
         import ray

@@ -56,9 +56,7 @@ def check_installed(names: Sequence[str], where: str) -> None:
     """Raises ConfigError if the library of a logger is missing; `where` it was asked for."""
     for name in names:
         if name in KINDS and importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"{where}: {name} is not installed: {installation.command_for(name)}"
-            )
+            raise ConfigError(f"{where}: {name} is not installed: {installation.command_for(name)}")
 
 
 class Feed:

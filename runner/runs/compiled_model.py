@@ -3,7 +3,7 @@
 from typing import Any
 
 from runner.config import Experiment
-from runner.configuration import origins, task_contract
+from runner.configuration import origins, task_contract, unchosen
 from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
@@ -20,8 +20,9 @@ def bring_optimizer(experiment: Experiment) -> None:
     `compiled_optimizer`. The model is built for that alone.
 
     Raises:
-        ConfigError: the model brings none, or one that official's configuration cannot express; or
-            there are several workers, which must be connected before a model is built.
+        ConfigError: the model brings none, or one that official's configuration cannot express; a
+            value was typed for another one; or there are several workers, which must be connected
+            before a model is built.
     """
     chosen = experiment.trainer.optimizer_config
     if not getattr(experiment.task, "brings_optimizer", False):
@@ -46,3 +47,4 @@ def bring_optimizer(experiment: Experiment) -> None:
         if not field.place:  # bypasses the lock, as a schedule that follows the run's length does
             vars(field.section)[field.name] = value
             origins.of(experiment)[field.origin] = _PLACE
+    unchosen.check(experiment, within=unchosen.BROUGHT)

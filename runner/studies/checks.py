@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner import config
-from runner.configuration import folding, printing
+from runner.configuration import folding, printing, unchosen
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import config_change
 from runner.runs.request import Request
@@ -29,6 +29,8 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
     problems: dict[str, None] = {}
     seen: dict[str, set[str]] = {}
     first: Any = None
+    idle: dict[str, str] = {}
+    effective: set[str] = set()
     for chosen in _chosen(planned):
         facts = {"parameters": chosen, "seed": planned.seeds[0], "fold": planned.folds[0]}
         try:
@@ -36,10 +38,14 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
         except ConfigError as error:
             problems.update(dict.fromkeys(str(error).splitlines()))
         else:
+            unused = unchosen.typed(made)
+            idle |= unused
+            effective |= unchosen.bindings(made) - unused.keys()
             seen.setdefault(config.as_yaml(made), set()).add(space.plain(chosen))
             first = first or printing.plain(made)
             if isinstance(planned.rungs, Population):
                 problems.update(dict.fromkeys(_fixed(config_change.compare(first, made))))
+    problems.update(dict.fromkeys(line for key, line in idle.items() if key not in effective))
     for same in (each for each in seen.values() if len(each) > 1):
         problems[
             f"--vary: {' and '.join(sorted(same)[:2])} configure the same experiment: a value is "
@@ -113,6 +119,7 @@ def load(request: Request, arguments: list[str]) -> config.Experiment:
         overrides=[*given.get("params_override", []), *own["--params_override"]],
         trains=True,
         evaluates=True,
+        menus=True,
     )
 
 

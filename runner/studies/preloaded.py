@@ -26,7 +26,7 @@ def _load() -> None:
         from runner.runs import compiled_model, train
 
         del compiled_model, train
-        made = config.load(**json.loads(os.environ[ARGUMENTS]))  # for what it imports
+        made = config.load(**json.loads(os.environ[ARGUMENTS]), menus=True)  # for what it imports
         for _, section in sections.walk(made):
             printing.default_of(section)  # is kept
         with contextlib.suppress(LookupError):

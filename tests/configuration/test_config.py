@@ -202,7 +202,7 @@ def test_every_standard_section_can_be_set_from_the_command_line(section):
     fields = [f for f in dataclasses.fields(section) if f.default is not dataclasses.MISSING]
     name, value = fields[0].name, fields[0].default
     # What nothing builds would raise.
-    config.load(["exp.gin"], [f"{section.__name__}.{name}={value!r}"])
+    config.load(["exp.gin"], [f"{section.__name__}.{name}={value!r}"], menus=True)
 
 
 @pytest.mark.usefixtures("folder")
