@@ -1,0 +1,138 @@
+"""Lists, numbers and defaults of the manual are those of the code."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from runner import errors, main, modes, run_config
+from runner.core import layout
+from runner.run_folder import status
+from runner.studies import trial
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def text(name):
+    return (DOCS / name).read_text()
+
+
+def rows(page, first):
+    """The cells of the table on a page whose heading begins with a cell."""
+    (table,) = re.findall(rf"^\| {first} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def names(cells):
+    return [name for cell in cells for name in re.findall(r"`([a-z_]+)`", cell)]
+
+
+def answers():
+    """Every status that the code writes as a literal into the last line on stdout."""
+    for path in (ROOT / "runner").rglob("*.py"):
+        if path.name == "manifest.py":  # where `status` is a word of Kubernetes
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                given = {key.value: value for key, value in _literal_keys(node)}.get("status")
+                either = [given.body, given.orelse] if isinstance(given, ast.IfExp) else [given]
+                yield from (
+                    each.value
+                    for each in either
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                )
+
+
+def _literal_keys(node):
+    pairs = zip(node.keys, node.values, strict=True)
+    return [(key, value) for key, value in pairs if isinstance(key, ast.Constant)]
+
+
+PLACES = {
+    name: where.split(", ")
+    for cell, where, _ in rows(text("exit_codes.md"), "status")
+    for name in names([cell])
+}
+
+
+class TestStatuses:
+    """Of the page about exit codes, which is the only list."""
+
+    def at(self, place):
+        return {name for name, where in PLACES.items() if place in where}
+
+    def test_of_the_file(self):
+        assert self.at("file") == set(get_args(status.State))
+        (row,) = (cells for cells in rows(text("folder.md"), "name") if cells[0] == "`status.json`")
+        assert set(names(row[1:])) == set(get_args(status.State))
+
+    def test_of_answers(self):
+        assert set(answers()) <= self.at("answer")
+        assert {"rejected", "rehearsed", "submitted"} <= self.at("answer")
+
+    def test_of_tables(self):
+        assert self.at("tables") == {*get_args(trial.State), "silent", "damaged", "unknown"}
+
+    def test_of_the_glossary(self):
+        (entry,) = re.findall(r"^status\n((?:  .*\n)+)", text("glossary.md"), re.MULTILINE)
+        assert "exit_codes.md#statuses" in entry
+        assert not names([entry])
+
+
+def test_exit_codes_that_launchers_do_not_retry():
+    (cell,) = re.findall(r"^\| with ([\d, or]+) \|", text("kubernetes.md"), re.MULTILINE)
+    kinds = errors.RunnerError.__subclasses__()
+    assert {int(code) for code in re.findall(r"\d", cell)} == {kind.exit_code for kind in kinds} - {
+        1
+    }
+
+
+def test_the_readme_and_buckets_have_every_mode():
+    known = set(modes.MODES)
+    assert set(names(row[0] for row in rows((ROOT / "README.md").read_text(), "mode"))) == known
+    assert set(names(row[0] for row in rows(text("buckets.md"), "mode"))) == known
+
+
+def test_every_file_of_a_run_is_explained():
+    page = text("folder.md")
+    constants = {name: value for name, value in vars(layout).items() if name.isupper()}
+    kept = {name: value for name, value in constants.items() if isinstance(value, str)}
+    for name, value in kept.items():
+        if not name.startswith("_") and not value.startswith("."):
+            assert re.search(rf"`{re.escape(value)}[-/<`]|/{re.escape(value)}[/`]", page), value
+
+
+DEFAULT = r"`(\w+Config)\.(\w+)`(?: seconds)? \(([\d.]+)[);]"
+DEFAULTS = [
+    (page.name, *found)
+    for page in DOCS.glob("*.md")
+    for found in re.findall(DEFAULT, page.read_text())
+]
+
+
+@pytest.mark.parametrize(("page", "section", "field", "value"), DEFAULTS)
+def test_defaults_are_those_of_the_code(page, section, field, value):
+    default = getattr(getattr(run_config, section)(), field)
+    assert float(default) == float(value), page
+
+
+def test_pages_name_the_best_step_of_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--mode=train_and_eval", "--gin_file=digits.gin", "--model_dir=runs/digits"]
+    assert main.main(flags) == 0
+    history = Path("runs/digits/history.jsonl").read_text().splitlines()
+    last = json.loads(history[-1])["metrics"]["accuracy"]
+    if f"accuracy {last:.4f} at last" not in text("reports.md"):
+        pytest.skip("this processor rounds otherwise than the one on which the pages were made")
+    best = json.loads(Path("runs/digits/best/info.json").read_text())["best_ckpt_global_step"]
+    found = [
+        *re.findall(r"at best \(step (\d+)\)", text("reports.md")),
+        *re.findall(r"best, step (\d+)", text("reports.md")),
+        *re.findall(r"runs/digits/best/ckpt-(\d+)", text("ensembles.md")),
+        *re.findall(r"exporting ckpt-(\d+)", text("exporting.md")),
+    ]
+    assert found == [f"{best:.0f}"] * 4
