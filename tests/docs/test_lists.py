@@ -24,7 +24,8 @@ def text(name):
 def rows(page, first):
     """The cells of the table on a page whose heading begins with a cell."""
     (table,) = re.findall(rf"^\| {first} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", page, re.MULTILINE)
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+    lines = table.splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def names(cells):
@@ -81,6 +82,34 @@ class TestStatuses:
         (entry,) = re.findall(r"^status\n((?:  .*\n)+)", text("glossary.md"), re.MULTILINE)
         assert "exit_codes.md#statuses" in entry
         assert not names([entry])
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("workers", "elastic", "kubernetes", "slurm", "ray", "buckets"),
+        *("exporting", "loggers", "performance", "systems", "comparison"),
+    ],
+)
+def test_what_was_not_tried_on_real_machines_is_one_click_away(page):
+    assert "](tested.md)" in text(f"{page}.md")
+    tried = rows((ROOT / "README.md").read_text(), r"\| tested on")
+    parts = {cells[0] for cells in tried}
+    assert {"devices", "several hosts", "Slurm", "Kubernetes", "Ray", "buckets"} <= parts
+    assert all(len(cells) == 3 and all(cells) for cells in tried)
+
+
+def test_the_readme_gives_both_costs_of_a_checkpoint():
+    measured = text("performance.md")
+    (stall, save) = re.findall(
+        r"^\| stall of a commit.* \| ([\d.]+) \| ([\d.]+) \|", measured, re.M
+    )[0]
+    (total, _) = re.findall(
+        r"^\| what training loses .* \| ([\d.]+) \| ([\d.]+) \|", measured, re.M
+    )[0]
+    readme = (ROOT / "README.md").read_text()
+    for seconds in (stall, save, total):
+        assert f"{float(seconds) * 1000:.0f} ms" in readme
 
 
 def test_exit_codes_that_launchers_do_not_retry():
