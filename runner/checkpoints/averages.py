@@ -27,7 +27,6 @@ def write(source: Path, target: Path) -> None:
     Raises:
         OSError, tensorflow.errors.OpError: reading `source` or writing `target` failed.
     """
-    files.check(target)
     tensors, graph = _evaluated(source)
     in_place(target, lambda path: tf_internals.write_tensors(tensors, graph, path))
 
@@ -41,7 +40,6 @@ def mean(sources: Sequence[Path], target: Path) -> None:
         ConfigError: one of them has other weights than the last.
         OSError, tensorflow.errors.OpError: reading or writing failed.
     """
-    files.check(target)
     tensors, graph = _evaluated(sources[-1])
     floats = {name: each.dtype for name, each in tensors.items() if each.dtype.is_floating}
     totals: dict[str, Any] = dict.fromkeys(floats, 0.0)
@@ -59,7 +57,7 @@ def mean(sources: Sequence[Path], target: Path) -> None:
 def in_place(target: Path, write: Callable[[str], object]) -> None:
     """Calls `write` with a path in a folder that marks an unfinished save; moves it into place."""
     beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
-    beside.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(beside.parent)
     write(str(beside))
     checkpoint_files.remove(target)
     checkpoint_files.move(beside, target)

@@ -127,14 +127,15 @@ class BestCheckpoint:
 
     def _disown(self) -> None:
         """Makes the folder name no checkpoint; the files stay, in case the rule changes back."""
-        (self._folder / layout.INFO).unlink(missing_ok=True)
+        files.remove(self._folder / layout.INFO)
         checkpoint_files.list_committed(self._folder, [])
 
     def _write(self, held: Sequence[records.Evaluation]) -> None:
         """Makes the file `checkpoint` and info.json name the checkpoints of `held`."""
         info = self._describe(held)
-        if info != self._info():
-            names = [row.checkpoint for row in reversed(held)]
+        names = [row.checkpoint for row in reversed(held)]
+        listed = [path.name for path in checkpoint_files.committed(self._folder)]
+        if info != self._info() or names != listed:
             checkpoint_files.list_committed(self._folder, names)
             files.write_json(self._folder / layout.INFO, info)
 
@@ -176,7 +177,7 @@ class BestCheckpoint:
         for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
             part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
             if part and part[1] not in named:
-                file.unlink(missing_ok=True)
+                files.remove(file)
 
 
 class BestCheckpoints:

@@ -121,9 +121,23 @@ def committed(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest committed checkpoint in `folder`; None if its files are gone."""
-    newest = committed(folder)[-1:]
+    """The newest committed checkpoint in `folder`; None if its files are gone.
+
+    If the file `checkpoint` is lost, it is the one that info.json names, or in a run's folder the
+    one of the last step.
+    """
+    newest = committed(folder)[-1:] or _unlisted(folder)
     return newest[0] if newest and exists(newest[0]) else None
+
+
+def _unlisted(folder: Path) -> list[Path]:
+    try:
+        info = files.read_json(folder / layout.INFO)
+    except RunnerError:
+        return []
+    if isinstance(info, dict) and isinstance(name := info.get("checkpoint"), str):
+        return [folder / Path(name).name]
+    return there(folder)[-1:] if (folder / layout.PARAMS).exists() else []
 
 
 def list_committed(folder: Path, names: Sequence[str]) -> None:
@@ -133,7 +147,7 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
     treats them as its own.
     """
     if not names:
-        (folder / layout.CHECKPOINT).unlink(missing_ok=True)
+        files.remove(folder / layout.CHECKPOINT)
         return
     lines = [f"model_checkpoint_path: {json.dumps(names[-1])}"]
     lines += [f"all_model_checkpoint_paths: {json.dumps(name)}" for name in names]
@@ -156,6 +170,7 @@ def link(source: Path, target: Path) -> None:
         linked = _renamed(part, source, target)
         if not _same(part, linked):
             files.link(part, linked)
+    files.flush_file(target.parent)
 
 
 def unshare(path: Path) -> None:
@@ -169,7 +184,7 @@ def unshare(path: Path) -> None:
 
 def move(source: Path, target: Path) -> None:
     """Moves the files of a checkpoint that exist, replacing those at `target`."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(target.parent)
     for part in (index(source), *data(source)):
         with contextlib.suppress(FileNotFoundError):
             part.replace(_renamed(part, source, target))
@@ -197,7 +212,12 @@ def flush(path: str) -> None:
 
 
 def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
-    """The error to raise if `path` cannot be written; `kept` says what is left."""
+    """The error to raise if `path` cannot be written; `kept` says what is left.
+
+    Raises:
+        LostError: its folder was moved, deleted or taken over.
+    """
+    files.check(path)
     return RunnerError(f"{path} could not be written: {reason(error)}; {kept}")
 
 

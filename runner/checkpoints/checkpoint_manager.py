@@ -4,7 +4,6 @@ Files that point to a checkpoint (`checkpoint`, info.json) are written after it 
 """
 
 import contextlib
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from runner.checkpoints import (
     restore,
     retention,
 )
-from runner.core import console, layout
+from runner.core import console, files, layout, open_folder
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
 
@@ -28,6 +27,9 @@ class Checkpoints:
     A new one is flushed to the disk, then listed in the file `checkpoint`; then those that need not
     be kept are removed, if the new one can be read. An asynchronous save does all that in its
     thread. Checkpoints of earlier starts count as well.
+
+    TensorFlow would create a folder that is gone. So it writes by way of the open folder: of one
+    that is moved meanwhile, into where it is now.
 
     Args:
         checkpoint: What is saved. All its variables exist: an asynchronous save copies only those
@@ -60,6 +62,7 @@ class Checkpoints:
         self._before_removal = before_removal
         self._note = note
         self._removes = True
+        self._open: open_folder.OpenFolder | None = None
         self._committed: int | None = None
         self._before: int | None = None
 
@@ -76,6 +79,7 @@ class Checkpoints:
         """Saves the present state as that of `step`, unless it is already.
 
         Raises:
+            LostError: the folder was moved, deleted or taken over.
             RunnerError: this commit, or an asynchronous one before it, could not be written.
                 Earlier commits are untouched.
         """
@@ -89,15 +93,21 @@ class Checkpoints:
         )
         self._checkpoint.save_counter.assign_add(1)  # `restore` expects one in the file
         try:
+            files.make_folder(self._directory)
             checkpoint_files.unshare(path)
-            self._checkpoint.write(str(path), options=options)
+            self._open = open_folder.OpenFolder(self._directory)
+            self._checkpoint.write(str(self._open.inside / path.name), options=options)
         except checkpoint_files.UNWRITABLE as error:
             raise self._not_written(step, error) from error
+        finally:
+            if not self._asynchronous:
+                self._close_folder()
         self._before, self._committed = self._committed, step
 
     def wait(self) -> None:
         """Returns when every commit is on the disk; raises as `commit` does if one failed."""
         self._checkpoint.sync()
+        self._close_folder()
         error = tf_internals.take_write_error(self._checkpoint)
         if error is None:
             return
@@ -112,6 +122,12 @@ class Checkpoints:
             self.wait()
         finally:
             tf_internals.end_writer(self._checkpoint)
+            self._close_folder()
+
+    def _close_folder(self) -> None:
+        if self._open:
+            self._open.close()
+            self._open = None
 
     def way_back(self) -> int | None:
         """The step to roll back to: the newest whole checkpoint on the grid, or else off it.
@@ -133,7 +149,7 @@ class Checkpoints:
         for folder in (*self._best_folders, *below, self._directory):
             for path in checkpoint_files.there(folder):
                 if (checkpoint_files.step_in(path.name) or 0) > step:
-                    (folder / layout.INFO).unlink(missing_ok=True)  # best ones are named in it
+                    files.remove(folder / layout.INFO)  # best ones are named in it
                     checkpoint_files.remove(path)
         self._list(checkpoint_files.name_of(step))
 
@@ -159,7 +175,7 @@ class Checkpoints:
             return []
         steps = [restore.step_of(path) for path in best if path]
         for folder in () if keeps_best else self._best_folders:
-            shutil.rmtree(folder)
+            files.remove_folder(folder)
         for step in removable:
             self._remove(self.path(step))
         checkpoint_files.list_committed(self._directory, checkpoint_files.names(self._directory))
@@ -167,8 +183,9 @@ class Checkpoints:
 
     def _written(self, prefix: str) -> None:
         """Lists what was just written as the newest, whatever its step, and prunes."""
-        checkpoint_files.flush(prefix)
-        newest = Path(prefix)
+        newest = self._directory / Path(prefix).name
+        files.check(newest)
+        checkpoint_files.flush(str(newest))
         steps = self._list(newest.name)
         removable = self._keep.removable(steps)
         if removable and self._good(newest):
@@ -203,6 +220,7 @@ class Checkpoints:
     def _not_written(self, step: int, error: Exception) -> RunnerError:
         """Clears what a failed commit left, and says which checkpoint is the newest now."""
         path = self.path(step)
+        files.check(path)
         with contextlib.suppress(OSError):  # a folder that cannot be written
             recovery.clear_save(path)
         there = checkpoint_files.there(self._directory)

@@ -3,19 +3,16 @@
 A committed checkpoint that is damaged is moved to `damaged/`, with a note: steps will be repeated.
 """
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runner.checkpoints import checkpoint_files, integrity
-from runner.core import layout
+from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
 
 _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
-_TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")
 
 
 def newest_good(
@@ -66,8 +63,8 @@ def clear_leftovers(folder: Path) -> None:
     for entry in list(folder.iterdir()) if folder.is_dir() else ():
         if save := _SAVE.fullmatch(entry.name):
             clear_save(folder / save[1])
-        elif _is_temporary(entry.name) or _is_orphan(entry):
-            entry.unlink(missing_ok=True)
+        elif files.is_temporary(entry.name) or _is_orphan(entry):
+            files.remove(entry)
 
 
 def clear_save(path: Path) -> None:
@@ -82,14 +79,9 @@ def clear_save(path: Path) -> None:
     if integrity.damage(path):
         checkpoint_files.remove(path)
     if temporary.is_dir():
-        shutil.rmtree(temporary)
+        files.remove_folder(temporary)
     else:
-        temporary.unlink()
-
-
-def _is_temporary(name: str) -> bool:
-    match = _TEMPORARY.fullmatch(name)
-    return match is not None and match["pid"] != str(os.getpid())
+        files.remove(temporary)
 
 
 def _is_orphan(entry: Path) -> bool:
@@ -129,6 +121,6 @@ def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
 def _put_aside(path: Path, model_dir: Path) -> None:
     """Moves a damaged checkpoint to `damaged/`; a best one is also no longer named."""
     if path.parent != model_dir:
-        (path.parent / layout.INFO).unlink(missing_ok=True)
-        (path.parent / layout.CHECKPOINT).unlink(missing_ok=True)
+        files.remove(path.parent / layout.INFO)
+        files.remove(path.parent / layout.CHECKPOINT)
     checkpoint_files.move(path, model_dir / layout.DAMAGED / path.name)

@@ -1,17 +1,21 @@
 """Files that appear whole: atomic writes, JSON lines, links. Standard library only."""
 
 import contextlib
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner.core import aliases
+from runner.core import aliases, open_folder
 from runner.errors import RunnerError
 
 _LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
+_NO_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some file systems flush no folder
+_TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")  # see `beside`
 
 _checks: dict[object, tuple[str, Callable[[], None]]] = {}  # folders, some with several
 
@@ -21,10 +25,10 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
     """Within the block, this module calls `check` before it writes or removes a file in `folder`.
 
     A suspended process may be taken for dead and wake up in the middle of its work, so the check
-    runs before every write.
+    runs before every write. Nothing creates `folder` again once it was moved or deleted.
 
     Args:
-        folder: Includes everything below it.
+        folder: Includes everything below it. It exists.
         check: Raises if this process may not write there.
     """
     below = os.path.join(os.path.abspath(folder), "")  # noqa: PTH100, PTH118
@@ -36,31 +40,88 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
         del _checks[key]
 
 
+@contextlib.contextmanager
+def staying(folder: Path) -> Iterator[None]:
+    """Within the block, this module writes in `folder` only while it is where it was.
+
+    For a process that writes in a directory without holding its lock.
+
+    Args:
+        folder: Exists.
+    """
+    with contextlib.closing(open_folder.OpenFolder(folder)) as held, guarded(folder, held.check):
+        yield
+
+
 def check(path: Path) -> None:
     """Raises if the check of the folder that `path` is in forbids writing or removing it."""
-    text = os.path.abspath(path)  # noqa: PTH100, which takes `..` out
-    for below, ask in list(_checks.values()):
-        if text.startswith(below):
-            ask()
+    for _, ask in _guards(path):
+        ask()
+
+
+def _guards(path: Path) -> list[tuple[Path, Callable[[], None]]]:
+    """The guarded folders that `path` is in, or is, with their checks."""
+    text = os.path.join(os.path.abspath(path), "")  # noqa: PTH100, PTH118, which takes `..` out
+    every = list(_checks.values())
+    return [(Path(below), ask) for below, ask in every if text.startswith(below)]
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder, and those that it is in as far as they are missing.
+
+    A guarded folder is never created again: if it is gone, it was moved or deleted.
+    """
+    check(folder)
+    roots = {root for root, _ in _guards(folder)}
+    missing, at = [], Path(os.path.abspath(folder))  # noqa: PTH100
+    while not at.is_dir() and at not in roots:
+        missing.append(at)
+        at = at.parent
+    with naming(folder):
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            flush_file(each.parent)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, if it exists."""
+    check(path)
+    path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder with all that is in it, if it exists."""
+    check(folder)
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file's name is one that another process gives a file until it is complete."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and match["pid"] != str(os.getpid())
 
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write that becomes `path` when the block ends: flushed to the disk, then renamed.
 
+    The new name is on the disk, too, when the block has ended.
+
     If the block raises, `path` is unchanged. Several processes may write the same path.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
     """
-    check(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with naming(path), beside(path) as part:
         with part.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        check(path)
         part.replace(path)
+        _flush(path.parent)
 
 
 @contextlib.contextmanager
@@ -107,30 +168,50 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
 
 def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Appends rows; until `flush_file` is called, a machine crash may lose them."""
-    check(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with naming(path), path.open("a+b") as file:
+        is_new = not file.seek(0, os.SEEK_END)
         _drop_cut_off_line(file)
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         file.write(aliases.used(lines).encode())
+        if is_new:
+            _flush(path.parent)
 
 
 def flush_file(path: Path) -> None:
     """Flushes what was written to `path`, a file or a folder, to disk."""
     with naming(path):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _flush(path)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FLUSH or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def flush_all(folder: Path) -> None:
+    """Flushes a folder and all that is in it to disk."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        flush_file(path)
+    flush_file(folder)
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Adds the file's name to an OSError without one, such as that of a full disk."""
+    """Adds the file's name to an OSError without one, such as that of a full disk.
+
+    If the folder has just been moved or deleted, its check says so instead.
+    """
     try:
         yield
     except OSError as error:
+        check(path)
         error.filename = error.filename or str(path)
         raise
 
@@ -237,8 +318,7 @@ def copy(source: Path, target: Path) -> None:
 
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same file as `source`: a hard link where possible, else a copy."""
-    check(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     with beside(target) as part:
         try:
             os.link(source, part)

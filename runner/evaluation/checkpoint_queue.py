@@ -5,7 +5,6 @@ removes (`runner.evaluation.handover`); and the evaluator's own folder, where it
 about to read, since training may remove it meanwhile.
 """
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -59,8 +58,7 @@ class CheckpointQueue:
 
     def clear(self) -> None:
         """Empties the queue, which will not be evaluated."""
-        files.check(self._folder / layout.QUEUE)
-        shutil.rmtree(self._folder / layout.QUEUE, ignore_errors=True)
+        files.remove_folder(self._folder / layout.QUEUE)
 
     def close(self) -> None:
         """Removes the links of this evaluator; what it did not evaluate exists elsewhere."""

@@ -55,9 +55,9 @@ def registered(
         with heartbeat.beating(lambda: os.utime(path), seconds=seconds, note=note):
             yield
     except ConfigError:
-        path.unlink(missing_ok=True)
+        files.remove(path)
         raise
-    path.unlink(missing_ok=True)
+    files.remove(path)
 
 
 class Handover:

@@ -1,7 +1,6 @@
 """The folders of exported versions: `export/<format>/<step>/`, which appear whole."""
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,12 +60,9 @@ class Version(NamedTuple):
     def publish(self, made: Path, *, accepted: bool) -> Path:
         """Makes a finished folder the version, flushed to the disk and renamed; where it is now."""
         place = self.accepted if accepted else self.rejected
-        place.parent.mkdir(parents=True, exist_ok=True)
-        files.check(place)
-        for path in sorted(made.rglob("*"), reverse=True):
-            files.flush_file(path)
-        files.flush_file(made)
-        remove(self.rejected)
+        files.make_folder(place.parent)
+        files.flush_all(made)
+        files.remove_folder(self.rejected)
         made.rename(place)
         files.flush_file(place.parent)
         return place
@@ -86,13 +82,6 @@ def size_of_checkpoint(path: Path) -> int:
     """The bytes of a checkpoint's files."""
     parts = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     return sum(part.stat().st_size for part in parts)
-
-
-def remove(folder: Path) -> None:
-    """Removes a folder, if it exists."""
-    files.check(folder)
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 def _files(path: Path) -> Iterator[Path]:

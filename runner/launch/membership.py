@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from runner.core import console, files, layout
 from runner.errors import RunnerError
-from runner.run_folder import claim, claim_file
+from runner.run_folder import claim, claim_file, leftovers
 
 SILENT_SECONDS = 20.0
 """A supervisor of another machine that gives no sign of life for so long is gone."""
@@ -214,6 +214,10 @@ def joined(folder: Path, machine: int, *, note: console.Note = console.say) -> I
         RunnerError: another supervisor of this machine is alive.
     """
     place = _place(folder / layout.WORKERS, machine)
-    with claim.claimed(place, note=note, instead="--task_index", patience=SILENT_SECONDS):
+    with (
+        claim.claimed(place, note=note, instead="--task_index", patience=SILENT_SECONDS),
+        files.staying(folder),
+    ):
+        leftovers.clear(place.parent, shared=True)
         seen = claim_file.look(place / layout.CLAIM)
         yield Meeting(folder, machine, seen.holder.token if seen else "")

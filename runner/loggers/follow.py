@@ -36,9 +36,10 @@ class Log:
         line = secrets.masked(" ".join(line.split()))
         if line != self._said:
             self._said = line
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            with contextlib.suppress(OSError):  # the run was moved or deleted
+                self._path.parent.mkdir(exist_ok=True)
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
 
 def main() -> int:

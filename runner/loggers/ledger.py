@@ -81,9 +81,9 @@ def alone(folder: Path, name: str, *, patience: float = _PATIENCE_SECONDS) -> It
         RunnerError: another one did for longer than `patience` seconds.
     """
     place = path(folder, name)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(exist_ok=True)
     end = time.monotonic() + patience
-    with place.open("a+", encoding="utf-8") as file:
+    with files.staying(folder), place.open("a+", encoding="utf-8") as file:
         while claim_file.lock(file) is False:
             if time.monotonic() > end:
                 raise RunnerError(f"another process is logging {folder} to {name}: wait for it")

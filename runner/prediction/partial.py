@@ -98,10 +98,9 @@ class Partial:
 
     def clear(self) -> None:
         """Removes the parts, the record first."""
-        files.check(self._record)
-        self._record.unlink(missing_ok=True)
-        for path in [*self.folder.glob("*.arrow"), *self.folder.glob(".*.arrow.*.tmp")]:
-            path.unlink()
+        files.remove(self._record)
+        for path in self.folder.glob("*.arrow"):
+            files.remove(path)
 
     def add(self, rows: pa.Table, progress: Progress, made_of: Mapping[str, Any]) -> None:
         """Writes a part, then the record, which counts it."""
@@ -112,16 +111,16 @@ class Partial:
 
     def join(self, writer: writers.Writer) -> None:
         """Makes the file of all parts; they stay until `complete`."""
-        for path in self.folder.glob(".joined.*.tmp"):  # of a process that was killed
-            path.unlink()
         joined = self.folder / "joined"
         with files.whole(joined) as file:
             writer.write([self._part(number) for number in range(self.progress.parts)], file)
+        files.check(joined)
         joined.replace(self.output)
         files.flush_file(self.output.parent)
 
     def complete(self, results: Mapping[str, Any]) -> None:
         """Says what the file was made of, and removes the parts."""
+        files.check(self._record)
         files.write_json(self.info, {_MADE_OF: self.made_of, "results": results})
         self.clear()
 

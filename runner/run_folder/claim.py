@@ -17,14 +17,13 @@ import contextlib
 import dataclasses
 import functools
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runner.core import console, files, heartbeat, layout, signals
+from runner.core import console, files, heartbeat, layout, open_folder, signals
 from runner.errors import LostError, RunnerError
-from runner.run_folder import claim_file
+from runner.run_folder import claim_file, leftovers
 
 _PATIENCE_SECONDS = 60.0
 _WATCH_SECONDS = 2 * heartbeat.SECONDS
@@ -40,15 +39,17 @@ class Claim:
         self._path = path
         self._holder = holder
         self._descriptor = descriptor
+        self._folder = open_folder.OpenFolder(path.parent)
 
     def check(self) -> None:
         """Checks that this process still holds the folder.
 
         Raises:
-            LostError: it was taken over, or the claim was deleted.
+            LostError: it was taken over, moved or deleted, or the claim was deleted.
         """
         found = claim_file.look(self._path)
         if found is None or found.holder != self._holder:
+            self._folder.check()
             now = f"{found.holder} has it" if found else f"{self._path} was deleted"
             raise LostError(f"this process has lost its claim on {self._path.parent}: {now}")
 
@@ -57,14 +58,19 @@ class Claim:
         os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Releases the folder, if it is still held. A forked child has nothing to release."""
+        """Releases the folder, if it is still held. A forked child has nothing to release.
+
+        The claim of a folder that was moved is released where it is now.
+        """
         if os.getpid() != self._holder.pid:
             return
         with contextlib.suppress(OSError):  # without its lock, a leftover file blocks nobody
-            found = claim_file.look(self._path)
+            path = self._folder.inside / self._path.name
+            found = claim_file.look(path)
             if found and found.holder == self._holder:
-                self._path.unlink()
+                path.unlink()
         claim_file.close(self._descriptor)
+        self._folder.close()
 
 
 @contextlib.contextmanager
@@ -97,7 +103,7 @@ def claimed(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        clock = clock or functools.partial(_file_time, folder)
+        clock = clock or functools.partial(claim_file.now_in, folder)
         mine = _Start(folder / layout.CLAIM, note, instead, patience, clock, sleep).claim()
     except OSError as error:
         raise RunnerError(f"{folder} cannot be written: {error.strerror}") from error
@@ -107,6 +113,7 @@ def claimed(
             heartbeat.beating(mine.beat, note=note),
             signals.leaving(mine.release),
         ):
+            leftovers.clear(folder)
             yield mine
     finally:
         mine.release()
@@ -144,12 +151,6 @@ class Silence:
         if known != seen:
             self._since[path] = seen, self._clock()
         return known == seen and self._clock() - since > self._patience
-
-
-def _file_time(folder: Path) -> float:
-    """The time of the clock that stamps files; on a share that is another machine's."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return os.fstat(file.fileno()).st_mtime
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import socket
+import tempfile
 from pathlib import Path
 from typing import NamedTuple, Self, TextIO
 
@@ -114,6 +115,12 @@ def read(file: TextIO) -> Seen:
     except (ValueError, TypeError):
         holder = Holder()
     return Seen(holder, os.fstat(file.fileno()).st_mtime)
+
+
+def now_in(folder: Path) -> float:
+    """The time of the clock that stamps files there; on a share that is another machine's."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
 def lock(file: TextIO) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 from runner import errors
 from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.configuration import limits
-from runner.core import closing, console, layout, secrets, user_code
+from runner.core import closing, console, files, layout, secrets, user_code
 from runner.data import determinism
 from runner.devices import team
 from runner.errors import ConfigError, RunnerError
@@ -223,6 +223,7 @@ class EvaluatorRun:
     ) -> str | None:
         earliest = clock()
         while not self._enough():
+            files.check(self._folder)  # else one that waits would never hear of a move
             state = training.look()  # first: the last checkpoint of a run that has ended is on disk
             waits = state == "running" and clock() < earliest
             path = None if waits else todo.next()

@@ -233,10 +233,10 @@ def _outcome(request: Request, source: _Source, exports: Sequence[dict[str, Any]
 def _scratch(root: Path) -> Iterator[Path]:
     """An empty folder, removed at the end; what a kill has left of an earlier one is removed."""
     folder = root / layout.UNFINISHED
-    versions.remove(folder)
-    folder.mkdir(parents=True)
+    files.remove_folder(folder)
+    files.make_folder(folder)
     try:
         yield folder
     finally:
         with contextlib.suppress(OSError):
-            versions.remove(folder)
+            files.remove_folder(folder)

@@ -56,8 +56,7 @@ class TrainingState:
         Raises:
             LostError: another process has taken over the folder.
         """
-        path = self.store.path(step)
-        files.check(path)
+        files.check(self.store.path(step))
         self.log.flush()
         extents = extra_state.LogExtents(self.history.extent, self.log.step)
         self.trainer.extra_state.logs.capture(extents)

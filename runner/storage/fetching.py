@@ -103,8 +103,7 @@ class Replica:
     def _fetch(self, path: str, entry: Entry) -> None:
         """Brings a file, whole or not at all."""
         target = self._target(path)
-        files.check(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(target.parent)
         with files.beside(target) as part:
             self._bucket.download(path, part)
             found = part.stat().st_size
@@ -151,8 +150,7 @@ class Replica:
             target = self._target(path)
             if path.endswith(".index"):
                 self._before_removal(target.with_suffix(""))
-            files.check(target)
-            target.unlink(missing_ok=True)
+            files.remove(target)
             self._have.pop(path, None)
             self.stamps.pop(path, None)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from runner.core import files as disk
 from runner.core import layout
 from runner.storage import manifest
 
@@ -57,7 +58,7 @@ def take(
     links = folder / FOLDER / _LINKS
     for attempt in range(_ATTEMPTS):
         shutil.rmtree(links, ignore_errors=True)
-        links.mkdir(parents=True)
+        disk.make_folder(links)
         texts = _texts(folder, leaves_out)
         listed = {path: _names(text) for path, text in texts.items() if _lists(path)}
         files: dict[str, Stamp] = {}

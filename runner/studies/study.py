@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.configuration import folding
-from runner.core import console, layout, text
+from runner.core import console, files, layout, text
 from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
-from runner.run_folder import claim
+from runner.run_folder import claim, leftovers
 from runner.runs import notifications
 from runner.runs.request import Request
 from runner.studies import (
@@ -67,7 +67,12 @@ def study(request: Request, place: places.Place | None = None) -> dict[str, Any]
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
     workshop = Workshop(request, planned, there, place or places.Here())
     run = request.config.run
-    with notifications.Notifier(run.notify, run.notify_on, folder) as told:
+    files.make_folder(folder / layout.TRIALS)
+    with (
+        notifications.Notifier(run.notify, run.notify_on, folder) as told,
+        files.staying(folder),
+    ):
+        leftovers.clear(folder, shared=True)
         with request.stop.deferred():
             workshop.run()
         request.stop.check()
@@ -121,7 +126,6 @@ class Workshop:
 
     def run(self) -> None:
         """Works until nothing is left to do, or a signal comes."""
-        (self._folder / layout.TRIALS).mkdir(parents=True, exist_ok=True)
         self._extend()
         if any(self._is_open(each) for each in self.trials):
             console.say(f"{self._room}")
@@ -137,7 +141,12 @@ class Workshop:
             console.end()
 
     def _step(self) -> bool:
-        """Ends what has ended, and starts what there is room for; False if nothing is left."""
+        """Ends what has ended, and starts what there is room for; False if nothing is left.
+
+        Raises:
+            LostError: the study's folder was moved or deleted.
+        """
+        files.check(self._folder)
         for job in self._jobs:
             job.end_if_stuck()
         for job in [each for each in self._jobs if each.has_ended]:
