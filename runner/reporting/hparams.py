@@ -16,7 +16,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summ
 
 from runner.config import Experiment
 from runner.configuration import printing
-from runner.core import closing, secrets, signals
+from runner.core import closing, files, secrets, signals
 from runner.history import records
 from runner.reporting import tensorboard
 
@@ -34,7 +34,7 @@ class Session:
 
     def __init__(self, model_dir: Path, values: dict[str, bool | float | str]) -> None:
         for old in model_dir.glob(f"events.out.tfevents.*{_SUFFIX}"):
-            old.unlink()
+            files.remove(old)
         self._board = tensorboard.TensorBoard(model_dir, suffix=_SUFFIX)
         self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a group of its own
         self._board.flush()

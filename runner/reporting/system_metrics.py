@@ -41,6 +41,7 @@ def sampled(
             files.append_json_line(folder / layout.SYSTEM_ROWS, row)
             for board in boards:
                 board.write(at, {f"system/{name}": value for name, value in values.items()})
+                board.flush()
 
         with heartbeat.beating(beat, seconds=seconds, what="row of system.jsonl"):
             yield

@@ -1,5 +1,11 @@
 """TensorBoard's events: points, pictures, and what its plugins read."""
 
+import contextlib
+import io
+import itertools
+import os
+import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,18 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer import event_file_writer
+from tensorboard.summary.writer import record_writer
 
-from runner.core import closing
+from runner.core import closing, files
 from runner.errors import RunnerError
 from runner.reporting.writers import Writers
 
 # Train and validation loss share a tag, so that TensorBoard draws them on one chart.
 _TAGS = {"training_loss": "loss", "validation_loss": "loss"}
+_numbers = itertools.count()  # of this process's files
 
 
 class TensorBoard:
-    """A TensorBoard run, written by its own thread.
+    """A TensorBoard run: one file of events.
 
     Args:
         folder: The run's folder; None writes nothing.
@@ -30,11 +37,7 @@ class TensorBoard:
     def __init__(
         self, folder: Path | None, *, purge_from: int | None = None, suffix: str = ""
     ) -> None:
-        self._writer = (
-            event_file_writer.EventFileWriter(str(folder), filename_suffix=suffix)
-            if folder
-            else None
-        )
+        self._file = _EventFile(folder, suffix) if folder else None
         if purge_from is not None:
             self.purge(purge_from)
 
@@ -61,20 +64,73 @@ class TensorBoard:
         """Adds a finished summary."""
         self._add(event_pb2.Event(step=step, summary=summary))
 
+    def show(self) -> None:
+        """Everything written can be read by TensorBoard when this returns."""
+        if self._file:
+            self._file.show()
+
     def flush(self) -> None:
         """Everything written is on disk when this returns."""
-        if self._writer:
-            self._writer.flush()
+        if self._file:
+            self._file.flush()
 
     def close(self) -> None:
-        """Flushes, and ends the thread."""
-        if self._writer:
-            self._writer.close()
+        """Flushes, and closes the file."""
+        if self._file:
+            self._file.close()
 
     def _add(self, event: event_pb2.Event) -> None:
         event.wall_time = time.time()
-        if self._writer:
-            self._writer.add_event(event)
+        if self._file:
+            self._file.write(event)
+
+
+class _EventFile:
+    """A new file of events, whose name no other has. Several threads may write.
+
+    Args:
+        folder: Where; created if missing.
+        suffix: The end of its name.
+    """
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        files.make_folder(folder)
+        which = f"{int(time.time()):010}.{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
+        self.path = folder / f"events.out.tfevents.{which}{suffix}"
+        self._lock = threading.Lock()
+        self._waiting = io.BytesIO()
+        self._records = record_writer.RecordWriter(self._waiting)
+        with files.naming(self.path):
+            self._file = self.path.open("xb")
+        self.write(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self.flush()
+        files.flush_file(folder)
+
+    def write(self, event: event_pb2.Event) -> None:
+        """Adds an event, in memory."""
+        with self._lock:
+            self._records.write(event.SerializeToString())
+
+    def show(self) -> None:
+        """Hands everything over to the operating system."""
+        with self._lock, files.naming(self.path):
+            files.check(self.path)
+            self._file.write(self._waiting.getvalue())
+            self._file.flush()
+            self._waiting.seek(0)
+            self._waiting.truncate()
+
+    def flush(self) -> None:
+        """Everything written is on disk when this returns."""
+        self.show()
+        with files.naming(self.path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Flushes, and closes the file."""
+        if not self._file.closed:
+            with contextlib.closing(self._file):
+                self.flush()
 
 
 class Charts(NamedTuple):
@@ -119,7 +175,7 @@ class Boards:
             self._writers.write(step, each.points, name or "validation")
 
     def close(self) -> None:
-        """Flushes, and ends the threads."""
+        """Flushes, and closes the files."""
         closing.close(*self._boards.values(), self._writers)
 
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import orbit
 import tensorflow as tf
 
+from runner.core import files
+from runner.errors import LostError
 from runner.training import trainer
 
 _AT_A_TIME = 3  # steps
@@ -93,17 +95,29 @@ class Profiled(orbit.AbstractTrainer):
                 return logs
 
     def close(self) -> None:
-        """Writes the profile, if training ends within its steps."""
+        """Writes the profile, if training ends within its steps.
+
+        Raises:
+            LostError: the run's folder was moved, deleted or taken over.
+        """
         if self._span is None:
             return
         (first, last), self._span, self._over = self._span, None, not self._steps.every
         where = self._folder / "plugins" / "profile"
         before = _there(where)
         try:
+            files.check(where)
+        except LostError:
+            tf.profiler.experimental.stop(save=False)
+            raise
+        try:
             tf.test.experimental.sync_devices()
             tf.profiler.experimental.stop()
+            new = _there(where) - before
+            for made in new:
+                files.flush_all(made)
             if self._steps.every:
-                where = _keep(where, _there(where) - before, first, last)
+                where = _keep(where, new, first, last)
         except (tf.errors.OpError, OSError) as error:
             self._note(f"the profile could not be written: {getattr(error, 'message', error)}")
         else:

@@ -60,7 +60,7 @@ class TrainingLog:
         self._writer = background.Background()
         self._waiting: list[tuple[schedule.Loop, Mapping[str, float]]] = []
         self._handed = -math.inf  # when rows were last handed over
-        self._written = False  # whether a row may not be on disk yet
+        self._written = self._drew = False  # whether rows and points may not be on disk yet
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
 
@@ -114,20 +114,26 @@ class TrainingLog:
 
     def _draw(self, loop: schedule.Loop, pace: Mapping[str, float]) -> None:
         self._hand_over()  # points stay in the order of their steps
-        self._writer.do(
-            lambda: self._board.write(loop.step, {**scalars.scalars(loop.logs), **pace})
-        )
+        self._drew = True
+        self._writer.do(lambda: self._draw_now(loop, pace))
+
+    def _draw_now(self, loop: schedule.Loop, pace: Mapping[str, float]) -> None:
+        self._board.write(loop.step, {**scalars.scalars(loop.logs), **pace})
+        self._board.show()
 
     def do(self, work: Callable[[], None]) -> None:
         """Queues other work for the thread; it is done when `flush` returns."""
         self._writer.do(work)
 
     def flush(self) -> None:
-        """Every row is on disk when this returns."""
+        """Every row and every point of TensorBoard's is on disk when this returns."""
         self._finish()
         if self._written:
             files.flush_file(self._path)
             self._written = False
+        if self._drew:
+            self._board.flush()
+            self._drew = False
 
     def rewind(self, step: int) -> None:
         """Forgets what is newer than `step`: it is trained again."""
@@ -151,7 +157,7 @@ class TrainingLog:
         if self._waiting:
             rows, self._waiting = self._waiting, []
             self._handed = self._clock()
-            self._written = self._writes
+            self._written, self._drew = self._writes, True
             self._writer.do(lambda: self._record(rows))
 
     def _record(self, rows: Sequence[tuple[schedule.Loop, Mapping[str, float]]]) -> None:
@@ -162,6 +168,7 @@ class TrainingLog:
         for step, values, pace in found:
             self._board.write(step, {**values, **pace})
             self._writers.write(step, {**values, **pace}, "train")
+        self._board.show()
         self._newest = found[-1][1]
 
     def _drop_after(self, step: int) -> None:
