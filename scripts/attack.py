@@ -10,6 +10,8 @@ clocks  three evaluators of every checkpoint, two of them with clocks an hour of
 hosts   a trainer is suspended, taken over by another host without locks, and resumed (needs
         unshare, as root)
 streams runs whose stdin, stdout or stderr is closed, has no reader or is on a full disk
+moved   a run's directory is moved five times while it trains, and resumed in its new place
+params  a run that has lost params.yaml is started with another seed
 
 The exit code is 0 only if the run withstands every attack.
 """
@@ -186,6 +188,50 @@ def streams(folder: Path, _: Path | None) -> bool:
     return all(held)
 
 
+def moved(folder: Path, _: Path | None) -> bool:
+    """The old directory must not come back, and the run must equal one that was never moved."""
+    program = [
+        *(sys.executable, "-m", "runner", "--mode=train_and_eval", "--gin_file=digits.gin", EMA),
+        *every(1500, evaluation=500, checkpoint=20, summary=20),
+    ]
+    once, place, held = folder / "once", folder / "0", True
+    with child_run.ChildRun(program, once) as start:
+        start.finish()
+    for number in range(1, 6):
+        start, new = child_run.ChildRun(program, place), folder / str(number)
+        _wait(lambda at=place, step=250 * number: child_run.last_row(at) > step)
+        place.rename(new)
+        code, said = start.process.wait(), start.log.read_text().splitlines()[-1]
+        print(f"moved: exit code {code} ({said}); the old directory is back: {place.exists()}")
+        held = held and code == 1 and f"moved to {new}" in said and not place.exists()
+        place = new
+    with child_run.ChildRun(program, place) as start:
+        start.finish()
+    parts = comparison.compare(once, place)
+    print(comparison.render(parts))
+    return held and not comparison.differing(parts)
+
+
+def params(folder: Path, _: Path | None) -> bool:
+    """The start must be refused, and change nothing."""
+    run = folder / "run"
+    program = [
+        *(sys.executable, "-m", "runner", "--mode=train_and_eval", "--gin_file=digits.gin"),
+        *every(400, evaluation=200, checkpoint=200, summary=100),
+    ]
+    with child_run.ChildRun(program, run) as start:
+        start.finish()
+    (run / "params.yaml").unlink()
+    kept = {path: path.read_bytes() for path in run.rglob("ckpt-*")}
+    other = [*program, "--gin.RunConfig.seed=5", "--gin.TrainerConfig.train_steps=600"]
+    with child_run.ChildRun(other, run) as start:
+        code, said = start.process.wait(), start.log.read_text()
+    same = kept == {path: path.read_bytes() for path in run.rglob("ckpt-*")}
+    named = "params.yaml is missing" in said and "--allow_config_change" in said
+    print(f"params: exit code {code}, the file is named: {named}, the checkpoints are kept: {same}")
+    return code == 2 and named and same
+
+
 def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[str]) -> bool:
     print(f"\n{folder.name}: {kills} SIGKILL, {terms} SIGTERM, {stops} SIGSTOP", flush=True)
     counts = [f"--kills={kills}", f"--terms={terms}", f"--stops={stops}", f"--folder={folder}"]
@@ -224,7 +270,7 @@ def _wait(moment: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-ATTACKS = {each.__name__: each for each in (nan, clocks, hosts, streams, chaos)}
+ATTACKS = {each.__name__: each for each in (params, moved, nan, clocks, hosts, streams, chaos)}
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from runner.errors import ConfigError
 from runner.run_folder import begun
 
 _SETS = "run.evaluation_sets"
+_FINGERPRINT = "fingerprint"  # the field that identifies what `runner.fit` was given
 _LONGEST = 160
 
 
@@ -51,6 +52,10 @@ class Change:
     harmless: str
 
     def __str__(self) -> str:
+        owner, _, field = self.path.rpartition(".")
+        if field == _FINGERPRINT:
+            what = "the model" if owner == "task" else f"the data of {owner}"
+            return f"{self.path}: {what} changed"
         return f"{self.path}: {_shown(self.old)} -> {_shown(self.new)}"
 
 
@@ -81,7 +86,8 @@ def check(
 ) -> list[str]:
     """Compares `experiment` with the one that the run in `model_dir` was last started with.
 
-    Before its first checkpoint a run has nothing that depends on it, and anything may change.
+    Before its first checkpoint a run has nothing that depends on it, and anything may change. After
+    that, a missing or damaged params.yaml is refused: nothing would say what has changed.
 
     Args:
         model_dir: The run's folder.
@@ -93,15 +99,14 @@ def check(
         These changes, a line for each.
 
     Raises:
-        ConfigError: the run would become another experiment; a line for each change.
+        ConfigError: the run would become another experiment; a line for each change. Or what it
+            was cannot be read.
     """
     path = model_dir / layout.PARAMS
     if not have_begun(model_dir):
         return []
     try:
         found = compare(_read(path), experiment)
-    except FileNotFoundError:
-        return []
     except ConfigError as error:
         if not allow:
             raise
@@ -133,14 +138,18 @@ def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    wrong = "is damaged"
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        found = error
+    except FileNotFoundError:
+        found, wrong = None, "is missing"
+    except (UnicodeDecodeError, yaml.YAMLError):
+        found = None
     if not isinstance(found, Mapping):
         raise ConfigError(
-            f"{path} is damaged, so changes since the run was last started are unknown; go on with "
-            "--allow_config_change"
+            f"{path} {wrong}, so nothing says which configuration the checkpoints were trained "
+            "with.\nRestore a copy of the file, or pass --allow_config_change: the run then "
+            "resumes with this command's configuration, uncompared"
         )
     return found
 
@@ -213,7 +222,7 @@ def _places(experiment: config.Experiment) -> dict[str, str]:
 def _line(change: Change, now: config.Experiment, places: Mapping[str, str]) -> str:
     place = places.get(f"{change.path}.type") or places.get(change.path)
     if not place and _is_default(change, now):
-        place = "this version's default"
+        place = "default"
     return f"{change} ({place})" if place else str(change)
 
 
