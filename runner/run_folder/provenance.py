@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, installation, layout, secrets
+from runner.core import console, files, installation, layout, secrets
 from runner.errors import RunnerError
 
 _PACKAGES = (
@@ -28,6 +28,9 @@ _PACKAGES = (
     "tensorflow-datasets",
 )
 _LONGEST_DIFF = 1_000_000  # characters
+
+LOST = "ended without a word: killed, out of memory, or its folder was moved"
+"""How a start ended that could not say so itself, as far as the next one knows."""
 
 
 class Command(NamedTuple):
@@ -56,6 +59,9 @@ class RunRecord:
         command: What was started.
         lost: Facts about the start before, `pid` included, which count if it was killed.
         task: The module of the task, which is loaded.
+
+    Attributes:
+        was_lost: Whether the start before ended without a word.
     """
 
     def __init__(
@@ -73,7 +79,9 @@ class RunRecord:
             start.pop("reads", None)  # long, and about the same each time
             if start.get("ended") is None:  # this process has the folder now
                 start["state"] = "lost"
+                start.setdefault("reason", LOST)
         before = self._starts[-1] if self._starts else {"state": None}
+        self.was_lost = before["state"] == "lost"
         if lost and before["state"] == "lost" and before.get("pid") == lost.get("pid"):
             before.update(lost)
         self._start: dict[str, Any] = {
@@ -117,12 +125,16 @@ class RunRecord:
 
 
 def _starts(path: Path) -> list[dict[str, Any]]:
-    """The rows of the starts so far."""
-    before = files.read_json(path)
+    """The rows of the starts so far; a damaged record is kept aside, as no resume needs it."""
     try:
-        return [dict(start) for start in before["starts"]] if before else []
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunnerError(f"{path} is not the record of a run: remove it") from error
+        before = files.read_json(path)
+        return [dict(start) for start in before["starts"]] if before is not None else []
+    except (KeyError, RunnerError, TypeError, ValueError):
+        aside = path.parent / layout.DAMAGED / path.name
+        files.make_folder(aside.parent)
+        path.replace(aside)
+        console.say(f"{path} was damaged: it is written anew, and the old one is in {aside}")
+        return []
 
 
 def versions() -> dict[str, str]:

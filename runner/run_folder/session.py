@@ -135,6 +135,14 @@ class Session:
         if self._status and step is not None:
             self._status.beat(step)
 
+    @property
+    def lost(self) -> str:
+        """How the start before ended, if it could not say so itself; else empty."""
+        if not (self._record and self._record.was_lost):
+            return ""
+        at = f" at step {self._reached:,}" if self._reached else ""
+        return f"the attempt before{at} {provenance.LOST}"
+
     def note(self, **facts: Any) -> None:
         """Adds to this start's row of run.json what is found out later, such as the devices."""
         if self._record:
@@ -232,7 +240,7 @@ class Configuration(NamedTuple):
         files.write_text(folder / layout.PARAMS, self.params)
         path = folder / layout.GIN
         if self.gin is None:
-            path.unlink(missing_ok=True)
+            files.remove(path)
             console.say(f"{path} is not written: {self.why_not}")
         else:
             files.write_text(path, self.gin)

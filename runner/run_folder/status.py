@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from runner.core import console, files, heartbeat, layout, signals
 from runner.errors import DivergedError, RunnerError
@@ -56,16 +56,40 @@ def read(model_dir: Path) -> Status | None:
     path = model_dir / layout.STATUS
     value = files.read_json(path)
     try:
-        return None if value is None else Status(**value)
+        seen = None if value is None else Status(**value)
+        if seen and not _is_plausible(seen):
+            raise TypeError("a value of another type")
     except TypeError as error:
         raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
+    return seen
+
+
+def _is_plausible(seen: Status) -> bool:
+    numbers = isinstance(seen.step, int) and isinstance(seen.heartbeat, int | float)
+    known = seen.state in get_args(State) and isinstance(seen.spent, dict | None)
+    return numbers and known and isinstance(seen.pid, int)
+
+
+def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
+    """What the start before left, None if nothing; `note` is told if that is damaged.
+
+    Training does not need it, and will write it anew.
+    """
+    try:
+        return read(model_dir)
+    except RunnerError:
+        note(f"{model_dir / layout.STATUS} was damaged: it is written anew")
+        return None
 
 
 def reached(model_dir: Path) -> int:
     """The last training step that the newest start is known to have done, 0 if none."""
     with contextlib.suppress(OSError, ValueError):
         return int((model_dir / layout.STEP).read_bytes())
-    seen, row = read(model_dir), files.last_json_line(model_dir / layout.TRAINING_ROWS)
+    seen, row = (
+        before(model_dir, lambda _: None),
+        files.last_json_line(model_dir / layout.TRAINING_ROWS),
+    )
     logged = row.get("step") if isinstance(row, dict) else None
     return max(seen.step if seen else 0, logged if isinstance(logged, int) else 0)
 
@@ -107,7 +131,7 @@ class StatusFile:
         note: console.Note = console.say,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.before = read(model_dir)
+        self.before = before(model_dir, note)
         self.step = self.before.step if self.before else 0  # until this start knows its own
         self._path = model_dir / layout.STATUS
         self._step_file: int | None = None

@@ -75,7 +75,7 @@ def _train(
             request.model_dir, lambda: start.step, seconds=seconds, draws=draws
         )
         with closing.closing(run), sampled:
-            run.report()
+            run.report(start.lost)
             several = {"workers": team.current().size} if team.current().size > 1 else {}
             start.note(devices=run.devices, origins=places, **several)
             ending = user_actions.at_end(experiment)

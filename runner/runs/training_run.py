@@ -192,23 +192,35 @@ class TrainingRun:
             for newest in self.state.history.evaluations[-1:]:
                 self.line.resumed(newest, best)
 
-    def report(self) -> None:
-        """Prints what will be trained, from which step, and whether a resume would be exact."""
+    def report(self, lost: str = "") -> None:
+        """Prints what will be trained, from which step, and whether a resume would be exact.
+
+        Args:
+            lost: How the start before ended, if it could not say so itself.
+        """
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
         console.say(overview.render(self.costs.view, width=console.STDERR.width))
-        for text in self._announcements():
+        for text in self._announcements(lost):
             console.say(text)
 
-    def _announcements(self) -> Iterator[str]:
+    def _announcements(self, lost: str) -> Iterator[str]:
         state, config, trainer = self.state, self.state.config, self.state.trainer
         if self.costs.utilization:
             yield str(self.costs.utilization.peak)
         if not self.policies.grid.evaluations and (others := self._left_to_evaluators()):
             yield f"left to evaluators: {', '.join(others)}"
-        if state.source:
-            yield f"resumed at step {self.step:,} from {state.source}"
+        if state.source and self.step >= self.policies.grid.end:
+            longer = (
+                "EpochsConfig.train" if config.run.epochs.train else "TrainerConfig.train_steps"
+            )
+            yield (
+                f"already finished at step {self.step:,} ({state.source}); to train longer, raise "
+                f"the length: --gin.{longer}=N"
+            )
         else:
-            yield f"new run in {state.folder}"
+            begins = f"resumed at step {self.step:,} from {state.source}"
+            begins = begins if state.source else f"new run in {state.folder}"
+            yield f"{begins}; {lost}" if lost else begins
         commits = self.policies.grid.describe_commits()
         decides = bool(self.policies.best_folders and self.policies.grid.evaluations)
         yield f"checkpoints {commits}; {_kept(config, decides=decides)}"

@@ -177,7 +177,10 @@ def read(folder: Path) -> Trial:
         raise RunnerError(
             f"{folder / layout.TRIAL} does not describe a trial: remove it"
         ) from error
-    seen, attempts = status.read(folder), files.read_json_lines(folder / layout.ATTEMPTS)
+    seen, attempts = (
+        status.before(folder, lambda _: None),
+        files.read_json_lines(folder / layout.ATTEMPTS),
+    )
     rows = history.read(folder / layout.HISTORY)
     own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
     tests = _tests(folder, rows)

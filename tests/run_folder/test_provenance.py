@@ -4,7 +4,6 @@ import subprocess
 
 import pytest
 
-from runner.errors import RunnerError
 from runner.run_folder import provenance
 
 
@@ -36,10 +35,12 @@ def test_every_start_has_a_row_with_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("text", ['{"starts": [{', "[1]", "5", '{"starts": [1]}', '{"begun": 1}'])
-def test_a_damaged_record_is_named(tmp_path, text):
+def test_a_damaged_record_is_kept_aside(tmp_path, capsys, text):
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(RunnerError, match=r"run\.json is no.* remove it"):
-        provenance.RunRecord(tmp_path, command())
+    provenance.RunRecord(tmp_path, command())
+    assert len(starts(tmp_path)) == 1
+    assert (tmp_path / "damaged" / "run.json").read_text() == text
+    assert "run.json was damaged" in capsys.readouterr().err
 
 
 def test_the_code_is_told_by_commit_and_diff(tmp_path):
