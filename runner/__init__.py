@@ -90,7 +90,8 @@ def run(
     """Does what the command `runner --mode=...` does.
 
     Args:
-        config: What `load` returned; None for `ensemble`, whose runs have theirs.
+        config: What `load` returned; None for the configuration of the run in `model_dir`, and for
+            `ensemble`, whose runs have theirs.
         model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`.
         mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict`, `export`, `find_rate`
             or `ensemble`.
@@ -125,6 +126,7 @@ def run(
     """
     from runner import in_python, modes
     from runner.core import signals
+    from runner.run_folder import begun
     from runner.runs.request import Request
 
     if isinstance(config, str | Path):
@@ -132,6 +134,9 @@ def run(
     row = modes.MODES.get(mode)
     computes = row is not None and (row.configured or row.trains or row.evaluates)
     with in_python.called(loads_tensorflow=computes), signals.served() as stop:
+        if config is None and modes.needs_configuration(mode):
+            own = begun.configuration(model_dir)
+            config = load(own) if own else None
         request = Request(
             config,  # type: ignore[arg-type]
             Path(model_dir or ""),

@@ -296,7 +296,8 @@ def _add_configuration(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="repeatable, in order. Looked for in the working folder, then among the experiments "
-        "that come with the runner",
+        "that come with the runner. Without it, the run in --model_dir keeps its configuration "
+        "(config.gin)",
     )
     add(
         "--gin_params",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import command_line, modes
+from runner.core import layout
 from runner.devices import cluster
 from runner.errors import ConfigError
 from runner.help import completion, topics
@@ -16,7 +17,7 @@ from runner.internals import standard_library
 from runner.launch import bounds, launchers
 from runner.loggers import feed, log
 from runner.projects import create
-from runner.run_folder import overwrite
+from runner.run_folder import begun, overwrite
 from runner.studies import space
 
 _NOTHING = """\
@@ -79,9 +80,26 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if flags.mode and not modes.MODES[flags.mode].configured:
         return _without_experiment(flags)
     if not flags.gin_file and not flags.experiment:
-        raise ConfigError("nothing to run: give --gin_file or --experiment")
+        flags.gin_file = _of_run(flags)
     _check_folder(flags)
     return flags
+
+
+def _of_run(flags: argparse.Namespace) -> list[str]:
+    """The configuration of the run in --model_dir, for a command that names none.
+
+    Raises:
+        ConfigError: there is none, or the run is to be replaced.
+    """
+    if flags.mode and not modes.MODES[flags.mode].has_folder:
+        raise ConfigError("nothing to run: give --gin_file or --experiment")
+    if flags.overwrite and isinstance(flags.overwrite, str):
+        raise ConfigError(f"--overwrite={flags.overwrite}: give --gin_file or --experiment, too")
+    if found := begun.configuration(flags.model_dir):
+        return found
+    where = f", or --model_dir of a run that has {layout.GIN}" if not flags.model_dir else ""
+    lacks = f"; {flags.model_dir} has no {layout.GIN} of a run" if flags.model_dir else ""
+    raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
 
 
 def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:

@@ -377,10 +377,18 @@ def run(mode: str, request: Request) -> Outcome:
         return outcome._replace(results=elsewhere.named(outcome.results))
 
 
+def needs_configuration(mode: str) -> bool:
+    """Whether a mode is about one experiment."""
+    return mode in MODES and MODES[mode].configured and MODES[mode].has_folder
+
+
 def _prepare(mode: str, row: Mode, request: Request) -> None:
     """Validates the configuration, and completes it."""
     if request.config is None:
-        raise ConfigError(f"{mode} needs a configuration: give what runner.load returns")
+        raise ConfigError(
+            f"{mode} needs a configuration: give what runner.load returns, or the folder of a run "
+            f"that has {layout.GIN}"
+        )
     from runner import config
 
     if row.trains or request.config.trainer.optimizer_config.ema is not None:

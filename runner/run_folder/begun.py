@@ -1,4 +1,4 @@
-"""What a run that has begun keeps of the version that it began with. No TensorFlow."""
+"""What a run that has begun keeps of its configuration and of its version. No TensorFlow."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,12 @@ def has_checkpoints(model_dir: Path) -> bool:
     """Whether a run has committed anything; it may have kept only its best."""
     found = (any(model_dir.glob(where)) for where in ("ckpt-*.index", "*/ckpt-*.index"))
     return any(found)
+
+
+def configuration(model_dir: str | Path | None) -> list[str]:
+    """The gin file that describes the run in a folder, if there is one."""
+    path = Path(model_dir or "") / layout.GIN
+    return [str(path)] if model_dir and path.is_file() else []
 
 
 def bindings(model_dir: str | Path) -> list[str]:
