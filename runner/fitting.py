@@ -9,7 +9,7 @@ from typing import Any
 
 from runner import config, modes
 from runner.configuration import task_contract
-from runner.core import signals
+from runner.core import layout, signals
 from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
 from runner.run_folder import begun
@@ -65,6 +65,8 @@ def fit(
         else examples.read(validation, "runner.fit: validation"),
         lasting=not options.get("dry_run"),
     )
+    if made is model and not options.get("allow_config_change"):
+        _check_model(copies.text(model), Path(model_dir))
     params = [
         *begun.bindings(model_dir),
         *_of_model(copies, model, made, gin_params),
@@ -82,6 +84,29 @@ def fit(
         trained = outcome.evaluator.model
         copies.copy_weights(getattr(trained, "network", trained), model)
     return outcome.results
+
+
+def _check_model(text: str, model_dir: Path) -> None:
+    """Raises ConfigError if the run in a folder was trained with another model.
+
+    Args:
+        text: The model, from `copies.text`.
+        model_dir: The run's folder.
+    """
+    copies, differences = (
+        importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "differences")
+    )
+    path = model_dir / layout.MODEL
+    if not begun.has_checkpoints(model_dir) or not path.is_file():
+        return
+    before = path.read_text(encoding="utf-8")
+    if copies.fingerprint(before) != copies.fingerprint(text):
+        raise ConfigError(
+            f"runner.fit: the model changed since the run in {model_dir} was trained: "
+            f"{differences.between(before, text)}\n"
+            "give that model again, or begin in another --model_dir; --allow_config_change goes on "
+            "with the changed one, if its weights fit"
+        )
 
 
 def _compiled(copies: Any, model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:

@@ -114,6 +114,7 @@ def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys
         *((f"run/{name}", "file") for name in ("best", "train")),
         ("run", "file"),
         ("run", "link"),
+        ("run", "link that leads back"),
     ],
 )
 @pytest.mark.parametrize("mode", ["train", "eval"])
@@ -125,7 +126,7 @@ def test_what_is_in_the_way_is_named_and_left_as_it_is(capsys, name, kind, mode)
     elif kind == "file":
         path.write_text("mine")
     else:
-        path.symlink_to("/nowhere/at/all")
+        path.symlink_to("/nowhere/at/all" if kind == "link" else path.absolute())
     before = {*Path().rglob("*")}
     assert main.main([f"--mode={mode}", *DIGITS[1:]]) == 1
     out, err = capsys.readouterr()

@@ -1,5 +1,6 @@
 """The names of files and folders in a run's folder. Standard library only."""
 
+import errno
 from pathlib import Path
 
 from runner.errors import RunnerError
@@ -113,6 +114,8 @@ def check(folder: Path) -> None:
         RunnerError: there is a file where a folder is needed, or the other way round.
     """
     for path in (folder, *folder.absolute().parents):
+        if path.is_symlink() and _is_loop(path):
+            raise RunnerError(f"{path} is a link that leads back to itself: remove it")
         if path.is_symlink() and not path.exists():
             raise RunnerError(
                 f"{path} is a link to {path.readlink()}, which does not exist: create that folder, "
@@ -126,6 +129,14 @@ def check(folder: Path) -> None:
     for name in _FOLDERS:
         if (folder / name).is_file():
             raise RunnerError(_in_the_way(folder / name, "file", "folder"))
+
+
+def _is_loop(link: Path) -> bool:
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _in_the_way(path: Path, found: str, wanted: str) -> str:

@@ -1,0 +1,78 @@
+"""In which layers a Keras model differs from the one that a run was trained with."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_COMPILED = "compile_config"
+_SHOWN = 3
+_LONGEST = 60
+_NAMES = ("name", "shared_object_id")  # depend on what else the process has built
+
+
+def between(old: str, new: str) -> str:
+    """The differences between two models, in words.
+
+    Args:
+        old: What `copies.text` said of the model before.
+        new: What it says of the model now.
+    """
+    before, after = json.loads(old)["model"], json.loads(new)["model"]
+    lines = [*_layers(before, after), *_compiled(before, after)]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return "; ".join(lines[:_SHOWN]) + more or "its configuration is another one"
+
+
+def _layers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    old, new = (_list(each.get("config"), "layers") for each in (before, after))
+    if before["class_name"] != after["class_name"]:
+        yield f"it is a {after['class_name']}, and was a {before['class_name']}"
+    for was, now in zip(old, new, strict=False):
+        if was.get("class_name") != now.get("class_name"):
+            yield f"{_named(now)} is in the place of {_named(was)}"
+            return  # all that follows may merely be moved
+        if changes := list(_changes(was.get("config"), now.get("config"))):
+            yield f"{_named(now)}: {', '.join(changes)}"
+    for which, layers in (("new", new[len(old) :]), ("gone", old[len(new) :])):
+        yield from (f"{_named(each)} is {which}" for each in layers)
+
+
+def _compiled(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    old, new = (dict(each.get(_COMPILED) or {}) for each in (before, after))
+    for each in (old, new):
+        each.pop("optimizer", None)  # the configuration shows it
+    yield from _changes(old, new)
+
+
+def _changes(old: Any, new: Any) -> Iterator[str]:
+    """`units: 8 -> 16`."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    for key in {**old, **new}:
+        was, now = _plain(old.get(key)), _plain(new.get(key))
+        if key not in _NAMES and was != now:
+            yield f"{key}: {_short(was)} -> {_short(now)}"
+
+
+def _plain(value: Any) -> Any:
+    """A value without the names in it."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if key not in _NAMES}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict) and "class_name" in value:
+        value = value["class_name"]
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} ..."
+
+
+def _named(layer: Mapping[str, Any]) -> str:
+    name = (layer.get("config") or {}).get("name")
+    return f"layer {name!r} ({layer.get('class_name')})" if name else f"a {layer.get('class_name')}"
+
+
+def _list(config: Any, key: str) -> list[Mapping[str, Any]]:
+    held = config.get(key) if isinstance(config, dict) else None
+    return [each for each in held or () if isinstance(each, dict)]
