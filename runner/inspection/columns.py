@@ -3,6 +3,7 @@
 import collections
 import datetime
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,10 @@ def when(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+LEARNING_RATE = "learning_rate"
+"""The column of the scheduled learning rate, which each kind of schedule has elsewhere."""
+
+_RATE = re.compile(r"(?:.*\.)?learning_rate\.(?:\w+\.(?:initial_)?learning_rate|type)")
 _OF_A_PERSON = ("run.tags", "run.notes")  # not what makes a run what it is
 
 
@@ -65,6 +70,7 @@ class Columns:
         special: The paths of the configuration's values that are not the same in all runs, in the
             order of the file.
         short: For each of these a short name, which no other column has.
+        rates: The paths of the learning rate, if the runs have schedules of several kinds.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -76,8 +82,27 @@ class Columns:
         }
         differing = resolved.differing(self._configurations)
         self.special = [path for path in differing if not path.startswith(_OF_A_PERSON)]
+        self.rates = self._rates()
         taken = {*FACTS, *METRICS, *self.metrics["best"], *self.metrics["last"]}
+        taken |= {LEARNING_RATE} if self.rates else set()
         self.short = dict(_shortened(self.special, taken - {"seed"}))
+
+    @property
+    def shown(self) -> list[str]:
+        """The special columns, with one for the learning rate of all kinds of schedules."""
+        if not self.rates:
+            return self.special
+        kinds = {*self.rates}
+        first = next(n for n, path in enumerate(self.special) if _RATE.fullmatch(path))
+        before, after = self.special[:first], self.special[first:]
+        return [*before, LEARNING_RATE, *(path for path in after if path not in kinds)]
+
+    def _rates(self) -> list[str]:
+        if not any(_RATE.fullmatch(path) for path in self.special):
+            return []
+        found = [path for path in self.paths if _RATE.fullmatch(path)]
+        values = [path for path in found if not path.endswith(".type")]
+        return values if len(values) > 1 else []
 
     @property
     def paths(self) -> list[str]:
@@ -117,6 +142,8 @@ class Columns:
         """
         if name in FACTS:
             return FACTS[name]
+        if name == LEARNING_RATE and self.rates:
+            return lambda row: _first(row.configuration, self.rates)
         at, _, metric = name.partition(".")
         if metric in self.metrics.get(at, ()):
             of = METRICS[at]

@@ -40,7 +40,7 @@ def shown(columns: Columns, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     found += ["seconds", "steps_per_second"]
     found += ["goodput"] if any(row.goodput is not None for row in rows) else []
     last = [name for name in ("tags", "notes", "reason") if any(FACTS[name](row) for row in rows)]
-    return found, [*columns.special, *last]
+    return found, [*columns.shown, *last]
 
 
 def render(

@@ -8,6 +8,7 @@ Times are not compared, nor what `runner.verification.tensors` leaves out of che
 
 import collections
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,9 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
         old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
         if old != new:
-            what = f"{json.dumps(old)} in the first run, {json.dumps(new)} in the second"
+            found = list(_differing_fields(old, new))
+            fields = ({name: pair[n] for name, pair in found} for n in (0, 1))
+            what = "{} in the first run, {} in the second".format(*map(_shown, fields))
             yield tensors.Part(
                 f"{name} checkpoint", 1, (tensors.Difference(f"{name}/{layout.INFO}", what),)
             )
@@ -129,12 +132,29 @@ def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping
 def _fields(
     step: int, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tensors.Difference]:
-    values = _values(old), _values(new)
-    for name in dict.fromkeys([*values[0], *values[1]]):
-        one, other = (fields.get(name, _NOTHING) for fields in values)
+    for name, pair in _differing_fields(_values(old), _values(new)):
+        what = "{} in the first run, {} in the second".format(*map(_shown, pair))
+        yield tensors.Difference(f"step {step}, {name}", what, step)
+
+
+def _differing_fields(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """The names of the fields that are not the same, and their values in both runs.
+
+    Floats are rounded to as few digits as tell them apart, but to at least four.
+    """
+    for name in dict.fromkeys([*old, *new]):
+        one, other = (fields.get(name, _NOTHING) for fields in (old, new))
         if repr(one) != repr(other):  # equal text is equal bits
-            what = f"{_shown(one)} in the first run, {_shown(other)} in the second"
-            yield tensors.Difference(f"step {step}, {name}", what, step)
+            yield name, _rounded(one, other)
+
+
+def _rounded(one: Any, other: Any) -> tuple[Any, Any]:
+    if not all(isinstance(value, float) and math.isfinite(value) for value in (one, other)):
+        return one, other
+    pairs = ((float(f"{one:.{digits}g}"), float(f"{other:.{digits}g}")) for digits in range(4, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (one, other))  # 0.0 is not -0.0
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,4 +164,6 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {name: each for name, each in value.items() if each is not _NOTHING}
     return "nothing" if value is _NOTHING else json.dumps(value)

@@ -105,6 +105,14 @@ def test_the_first_step_that_differs_is_named_with_what_was_different_before(com
     assert set(last["differences"]) == {"code", "packages"}
 
 
+def test_numbers_have_as_many_digits_as_tell_them_apart(compared, tmp_path):
+    for name, accuracy in (("a", 0.7231249809265137), ("b", 0.8231249809265137)):
+        folders_of_runs.make(tmp_path / name, accuracy=(0.5, accuracy))
+    shown, _ = compared(tmp_path / "a", tmp_path / "b", code=5)
+    assert "0.7231 in the first run, 0.8231 in the second" in shown
+    assert "0.72312498" not in shown
+
+
 def test_packages_and_machines_alone_leave_runs_equal(compared, tmp_path):
     first = folders_of_runs.make(tmp_path / "a")
     second = folders_of_runs.make(tmp_path / "b", start={"host": "elsewhere"}, tags=["x"])

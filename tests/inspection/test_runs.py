@@ -91,6 +91,24 @@ def test_values_that_only_one_optimizer_has_are_not_special(shown, runs):
     assert [line[-1] for line in table[1:]] == ["adam", "sgd"]
 
 
+def test_schedules_of_several_kinds_share_a_column_of_the_learning_rate(shown, runs):
+    for name, kind, field, rate in (
+        ("a", "constant", "learning_rate", 0.1),
+        ("b", "cosine", "initial_learning_rate", 0.2),
+        ("c", "cosine", "initial_learning_rate", 0.3),
+    ):
+        folders_of_runs.make(runs / name, rate=rate)
+        path = runs / name / "params.yaml"
+        text = path.read_text().replace("constant", kind).replace("Constant", kind)
+        path.write_text(text.replace(f" learning_rate: {rate}", f" {field}: {rate}"))
+    table, _ = shown()
+    assert [name for name in table[0] if "rate" in name] == ["learning_rate", "learning_rate.type"]
+    at = table[0].index("learning_rate") - len(table[0])
+    assert [line[at] for line in table[1:]] == ["0.1", "0.2", "0.3"]
+    table, _ = shown("--columns=run,learning_rate", "--sort=-learning_rate")
+    assert names(table) == ["c", "b", "a"]
+
+
 def test_the_share_of_training_is_a_column_where_it_is_known(shown, runs):
     folders_of_runs.make(runs / "a", start={"spent": {"training": 45.0, "start": 15.0}})
     folders_of_runs.make(runs / "b")
