@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from evaluations import folded, rows
 from official.nlp.configs import encoders
 
 import runner
 from runner import config
 from runner.errors import ConfigError
+from runner.history import learning_rate_drops
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.gin"))
 NEED_FILES = [
@@ -26,6 +28,20 @@ def test_an_experiment_opens_with_command_duration_and_score(path):
     assert re.search(rf"runner --mode=\w+ --gin_file={path.name} --model_dir=\S+", header)
     assert re.search(r"\d+ (s|min|h) on ", header)
     assert re.search(r"(accuracy \d\.\d+|F1 \d+)", header)
+
+
+def test_match_lstm_has_intqas_settings_and_lets_one_evaluation_without_a_gain_pass(tmp_path):
+    (tmp_path / "file").touch()
+    files = [f"{name}={str(tmp_path / 'file')!r}" for name in ("TRAIN", "DEV", "GLOVE")]
+    experiment = config.load(["squad_match_lstm.gin"], files)
+    reader = experiment.task.model.match_lstm
+    assert (reader.units, reader.dropout) == (100, 0.2)
+    rule = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
+    scales = [
+        rule.scale(folded(rule, rows(*scores, name="f1")))
+        for scores in ((50, 49), (50, 49, 48), (50, 49, 51, 50), (50, 49, 48, 47, 46))
+    ]
+    assert scales == [1, 0.5, 1, 0.25]
 
 
 @pytest.mark.parametrize("path", WITHOUT_FILES, ids=lambda path: path.stem)
