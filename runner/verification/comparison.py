@@ -106,8 +106,8 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
         old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
         if old != new:
-            found = list(_differing_fields(old, new))
-            fields = ({name: pair[n] for name, pair in found} for n in (0, 1))
+            changed = dict(_differing_fields(old, new))
+            fields = ({field: pair[n] for field, pair in changed.items()} for n in (0, 1))
             what = "{} in the first run, {} in the second".format(*map(_shown, fields))
             yield tensors.Part(
                 f"{name} checkpoint", 1, (tensors.Difference(f"{name}/{layout.INFO}", what),)
