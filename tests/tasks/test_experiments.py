@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import questions
 import tensorflow as tf
 from evaluations import folded, rows
 from official.nlp.configs import encoders
@@ -31,9 +32,12 @@ def test_an_experiment_opens_with_command_duration_and_score(path):
 
 
 def test_match_lstm_has_intqas_settings_and_lets_one_evaluation_without_a_gain_pass(tmp_path):
-    (tmp_path / "file").touch()
-    files = [f"{name}={str(tmp_path / 'file')!r}" for name in ("TRAIN", "DEV", "GLOVE")]
-    experiment = config.load(["squad_match_lstm.gin"], files)
+    document = questions.document(("Rome fell.", [("What fell?", [("Rome", 0)])]))
+    data = questions.written(tmp_path / "data.json", document)
+    (tmp_path / "vectors.txt").write_text(f"rome{' 0.1' * 100}\n")
+    paths = {"TRAIN": data, "DEV": data, "GLOVE": str(tmp_path / "vectors.txt")}
+    params = [f"{name}={path!r}" for name, path in paths.items()]
+    experiment = config.load(["squad_match_lstm.gin"], params)
     reader = experiment.task.model.match_lstm
     assert (reader.units, reader.dropout) == (100, 0.2)
     rule = learning_rate_drops.PlateauRule.of(experiment.run.plateau)
