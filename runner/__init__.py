@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner import errors
 from runner.core import tasks_package
 
 if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import run_experiment
 
-__all__ = ["fit", "load", "run", "run_experiment"]
+__all__ = ["errors", "fit", "load", "run", "run_experiment"]
 
 tasks_package.install()
 
@@ -31,6 +32,11 @@ def __getattr__(name: str) -> Any:
 
         return model_garden.run_experiment
     raise AttributeError(f"module 'runner' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return __all__
 
 
 def load(
@@ -86,15 +92,20 @@ def run(
     runs: Sequence[str | Path] = (),
     select: int = 0,
     metric: str = "",
+    steps: tuple[int, int] | None = None,
+    like: str = "",
+    to: str = "",
 ) -> dict[str, Any]:
     """Does what the command `runner --mode=...` does.
 
     Args:
-        config: What `load` returned; None for the configuration of the run in `model_dir`, and for
-            `ensemble`, whose runs have theirs.
-        model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`.
-        mode: `train`, `eval`, `train_and_eval`, `continuous_eval`, `predict`, `export`, `find_rate`
-            or `ensemble`.
+        config: What `load` returned; None for the configuration of the run in `model_dir`. None also
+            for `init` and for modes that look at runs, which have theirs: `ensemble`, `runs`,
+            `compare`, `replay`, `status`, `report` and `log`.
+        model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`,
+            `find_batch` and `compare`.
+        mode: Any of `runner --help=modes` but `study` and `verify_resume`, which start processes:
+            run these as a command.
         checkpoint: What `eval` evaluates, `predict` uses and `export` exports: `latest`, `best`, a
             step, or a path; empty: the latest, and for `export` the best if there is one.
         data: What `predict` predicts: `validation` (the default), `train`, `test`, or the name of
@@ -112,8 +123,12 @@ def run(
         eval_actions: The same, with the results of each evaluation; but nothing stops `eval`
             before it has evaluated what it was asked to.
         runs: The folders of an ensemble's members; none: the trials of the study in `model_dir`.
+            For `compare`, the runs, two or more. For `report`, several runs on one page.
         select: How many members an ensemble chooses; 0: it averages all.
         metric: What it chooses them by, such as `brier_score:lower`.
+        steps: The first and the last step that `replay` trains again.
+        like: The kind of project that `init` writes in the new folder `model_dir`.
+        to: Where `log` logs: `mlflow`, `wandb`, `csv`, separated by commas.
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
@@ -134,6 +149,10 @@ def run(
     row = modes.MODES.get(mode)
     computes = row is not None and (row.configured or row.trains or row.evaluates)
     with in_python.called(loads_tensorflow=computes), signals.served() as stop:
+        modes.check(mode)
+        modes.check_taken(mode, "like", like)
+        modes.check_taken(mode, "to", to)
+        modes.check_model_dir(mode, model_dir)
         if config is None and modes.needs_configuration(mode):
             own = begun.configuration(model_dir)
             config = load(own) if own else None
@@ -153,6 +172,9 @@ def run(
             runs=[Path(each) for each in runs],
             select=select,
             metric=metric,
+            steps=steps,
+            like=like,
+            flags={"to": to} if to else {},
             stop=stop,
         )
         return modes.run(mode, request).results

@@ -126,7 +126,7 @@ def _run(
             dry_run=given.dry_run,
             stop=stop,
             like=given.like,
-            steps=flags.steps_of(given) if "steps" in row.takes else (0, 0),
+            steps=flags.steps_of(given) if "steps" in row.takes else None,
             runs=flags.runs_of(given),
             select=given.select or 0,
             metric=given.metric or "",

@@ -117,6 +117,7 @@ def ensemble(request: Request) -> Outcome:
 
 def replay(request: Request) -> Outcome:
     """Trains a few steps of a run again, and shows what each layer and each gradient does."""
+    check_steps(request.steps)
     from runner.runs import replay
 
     with _plainly():
@@ -160,6 +161,8 @@ def runs(request: Request) -> Outcome:
 
 def compare(request: Request) -> Outcome:
     """Says in what runs differ: `runner --mode=compare runs/a runs/b`; exit code 5 if they do."""
+    if len(request.runs) < 2:
+        raise ConfigError("compare needs two runs or more: --runs is missing or names only one")
     from runner.inspection import compare
 
     return Outcome(compare.compare(request.runs, request.output))
@@ -212,6 +215,11 @@ class Mode:
     begin: Callable[[Mapping[str, Any]], None] | None = None
     url: str = ""
     prints: bool = False
+
+    @property
+    def has_dry_run(self) -> bool:
+        """Whether it can be rehearsed."""
+        return self.configured or self.function in (ensemble, log)
 
     @property
     def summary(self) -> str:
@@ -282,7 +290,7 @@ MODES: Mapping[str, Mode] = {
         begin=_warm_up,
         url=elsewhere.WRITES,
     ),
-    "init": Mode(init, trains=False, evaluates=False, configured=False),
+    "init": Mode(init, trains=False, evaluates=False, configured=False, takes=("like",)),
     "ensemble": Mode(
         ensemble,
         trains=False,
@@ -365,13 +373,14 @@ def run(mode: str, request: Request) -> Outcome:
         ConfigError: an unknown mode, or a configuration that it cannot run.
     """
     streams.fill()
-    if mode not in MODES:
-        raise ConfigError(unknown(mode, f"mode = {mode!r}"))
+    check(mode)
     row = MODES[mode]
-    for flag in ("data", "output", "overwrite", "runs", "select", "metric"):
+    for flag in ("data", "output", "overwrite", "runs", "select", "metric", "steps"):
         check_taken(mode, flag, getattr(request, flag))
     if row.configured:
         _prepare(mode, row, request)
+    elif request.dry_run and not row.has_dry_run:
+        raise ConfigError(f"--dry_run has no effect with {mode}")
     with elsewhere.local(mode, row.url, request) as here:
         outcome = _run(row, here)
         return outcome._replace(results=elsewhere.named(outcome.results))
@@ -398,9 +407,12 @@ def _prepare(mode: str, row: Mode, request: Request) -> None:
     for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
     if request.profile_steps:
-        check_profile(mode, request.profile_steps, end=request.config.trainer.train_steps)
-        if request.dry_run:
-            raise ConfigError("--profile_steps and --dry_run: a dry run profiles nothing")
+        check_profile(
+            mode,
+            request.profile_steps,
+            end=request.config.trainer.train_steps,
+            dry_run=request.dry_run,
+        )
 
 
 def _run(row: Mode, request: Request) -> Outcome:
@@ -449,10 +461,31 @@ def _plainly() -> Iterator[None]:
         raise
 
 
+def check(mode: str) -> None:
+    """Raises ConfigError if there is no such mode."""
+    if mode not in MODES:
+        raise ConfigError(unknown(mode, f"mode = {mode!r}"))
+
+
+def check_model_dir(mode: str, model_dir: str | Path | None) -> None:
+    """Raises ConfigError if the directory that `mode` works in is missing."""
+    if MODES[mode].has_folder and not (model_dir and str(model_dir)):
+        whose = {"runs": "with the runs", "init": "for the new project"}.get(mode, "of the run")
+        raise ConfigError(f"--model_dir is missing: the directory {whose}")
+
+
+def check_steps(steps: tuple[int, int] | None) -> None:
+    """Raises ConfigError if there are no steps to train again, or they are no range."""
+    if steps is None:
+        raise ConfigError("--steps is missing: the first and the last step to train again")
+    first, last = steps
+    if not 1 <= first <= last:
+        raise ConfigError(f"--steps={first}:{last}: expected FIRST:LAST, both included, from 1")
+
+
 def unknown(mode: str, given: str, known: Sequence[str] = tuple(MODES)) -> str:
     """The message about an unknown mode, which was `given` in these words."""
-    modes = ", ".join(known)
-    return f"{given}: no such mode; the modes are {modes}{did_you_mean(mode, known)}"
+    return f"{given}: no such mode{did_you_mean(mode, known)} (modes: {', '.join(known)})"
 
 
 def check_taken(mode: str, flag: str, given: object) -> None:
@@ -470,8 +503,12 @@ def check_choice(select: int, metric: str) -> None:
         raise ConfigError("--metric is what --select chooses by: give --select, too")
 
 
-def check_profile(mode: str, steps: tuple[int, int], *, end: int | None = None) -> None:
+def check_profile(
+    mode: str, steps: tuple[int, int], *, end: int | None = None, dry_run: bool = False
+) -> None:
     """Refuses to profile anything but a range of steps that `mode` runs, up to `end`."""
+    if dry_run:
+        raise ConfigError("--profile_steps and --dry_run: a dry run profiles nothing")
     first, last = steps
     flag = f"--profile_steps={first}:{last}"
     if not MODES[mode].profiles:

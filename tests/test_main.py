@@ -183,5 +183,5 @@ def test_a_missing_gin_file_suggests_only_files_that_can_be_run(capsys):
 def test_an_unknown_mode_is_named_with_the_others_and_what_was_meant(capsys):
     code, _, err = run(capsys, "--mode=trian", "--model_dir=d", "--gin_file=digits.gin")
     assert code == 2
-    assert "--mode=trian: no such mode; the modes are train, eval, " in err
-    assert err.rstrip().endswith("; did you mean 'train'?")
+    assert "--mode=trian" in err
+    assert err.index("did you mean 'train'") < err.index("train_and_post_eval")

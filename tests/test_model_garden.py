@@ -110,10 +110,9 @@ def test_evaluating_without_a_checkpoint_is_refused_where_model_garden_scores_no
 def test_an_unknown_mode_is_answered_with_what_the_function_takes(tmp_path):
     with pytest.raises(ConfigError) as error:
         experiment(tmp_path / "run", "predict")
-    assert str(error.value) == (
-        "run_experiment(mode='predict'): no such mode; the modes are train, eval, train_and_eval, "
-        "continuous_eval, train_and_post_eval"
-    )
+    assert "mode='predict'" in str(error.value)
+    assert "continuous_eval" in str(error.value)
+    assert "find_rate" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
 

@@ -40,6 +40,7 @@ def replay(request: Request) -> dict[str, Any]:
     Raises:
         ConfigError: the folder holds no run, or not these steps.
     """
+    assert request.steps is not None
     first, last = request.steps
     experiment = _as_it_was(request.model_dir, first, last)
     output = request.output or request.model_dir / layout.REPLAY / f"{first}-{last}"

@@ -74,7 +74,7 @@ class Request:
         runs: The folders of an ensemble's members; none: the trials of a study in `model_dir`.
         select: How many members an ensemble chooses; 0: none.
         metric: What it chooses them by; empty: what their best checkpoints are chosen by.
-        steps: The first and the last step that `replay` trains again.
+        steps: The first and the last step that `replay` trains again; None: not given.
         like: Which kind of project `init` writes.
         watch: After how many seconds `report` writes its page again; 0: never.
         launched: When the command was started, in seconds since the epoch; None: unknown.
@@ -98,7 +98,7 @@ class Request:
     eval_actions: Sequence[schedule.Action] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
-    steps: tuple[int, int] = (0, 0)
+    steps: tuple[int, int] | None = None
     like: str = ""
     runs: Sequence[Path] = ()
     select: int = 0

@@ -1,0 +1,107 @@
+"""Each mode, called from Python: it does what the command does, or names what is missing."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import finished
+import pytest
+import toy
+
+import runner
+from runner import modes
+from runner.errors import ConfigError
+
+WITH = {  # what a mode needs besides an experiment and a folder
+    "compare": {"runs": ("run", "other")},
+    "replay": {"steps": (39, 40)},
+    "init": {"like": "images"},
+    "log": {"to": "csv"},
+}
+COMMANDS = ("study", "verify_resume")  # they start processes
+OF_TASKS = ("ensemble",)  # the toy task cannot be averaged; its own tests call it
+
+
+@pytest.fixture
+def run():
+    for name in ("run", "other"):
+        finished.run(toy.experiment(), Path(name))
+    return Path("run")
+
+
+@pytest.mark.parametrize(
+    "mode", [name for name in modes.MODES if name not in (*COMMANDS, *OF_TASKS)]
+)
+def test_a_mode_does_from_python_what_the_command_does(run, mode):
+    row = modes.MODES[mode]
+    folder = "new" if mode == "init" else run
+    dry_run = row.configured and mode not in ("train", "eval")  # others are tested one by one
+    results = runner.run(
+        toy.experiment() if row.configured else None,
+        folder if row.has_folder else None,
+        mode,
+        dry_run=dry_run,
+        **WITH.get(mode, {}),
+    )
+    assert isinstance(results, dict)
+    assert results
+
+
+@pytest.mark.parametrize("mode", COMMANDS)
+def test_a_mode_that_starts_processes_says_that_it_is_a_command(run, mode):
+    with pytest.raises(ConfigError, match="command"):
+        runner.run(toy.experiment(), run, mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "missing"),
+    [("compare", "runs"), ("replay", "steps"), ("init", "like"), ("log", "to")],
+)
+@pytest.mark.parametrize("configured", [True, False])
+def test_an_argument_that_is_missing_is_named_in_one_line(run, mode, missing, configured):
+    with pytest.raises(ConfigError) as error:
+        runner.run(toy.experiment() if configured else None, run, mode)
+    (line,) = str(error.value).splitlines()
+    assert f"{missing} is missing" in line
+    assert f"--{missing}" not in line
+
+
+@pytest.mark.parametrize("mode", [name for name, row in modes.MODES.items() if row.configured])
+def test_a_missing_experiment_is_named(mode):
+    with pytest.raises(ConfigError, match="configuration"):
+        runner.run(None, "new", mode)
+
+
+@pytest.mark.parametrize("mode", [name for name, row in modes.MODES.items() if row.has_folder])
+@pytest.mark.parametrize("folder", [None, ""])
+def test_a_missing_folder_is_named(mode, folder):
+    with pytest.raises(ConfigError, match="model_dir is missing"):
+        runner.run(toy.experiment(), folder, mode)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [{"like": "images"}, {"to": "csv"}, {"steps": (1, 2)}, {"runs": ["run"]}, {"dry_run": True}],
+)
+def test_an_argument_of_another_mode_is_refused(run, argument):
+    with pytest.raises(ConfigError, match=next(iter(argument))):
+        runner.run(None, run, "status", **argument)
+
+
+def test_steps_that_are_no_range_are_refused(run):
+    with pytest.raises(ConfigError, match="steps"):
+        runner.run(None, run, "replay", steps=(5, 3))
+
+
+def test_the_package_shows_what_is_public_and_nothing_else():
+    code = (
+        "import runner, sys\n"
+        "print(*dir(runner), runner.errors.__name__, 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *names, errors, loads_tensorflow = done.stdout.split()
+    assert names == sorted(runner.__all__)
+    assert "errors" in names
+    assert (errors, loads_tensorflow) == ("runner.errors", "False")
+    assert isinstance(runner.errors, types.ModuleType)
