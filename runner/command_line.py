@@ -1,12 +1,16 @@
 """The flags of the command: their names, their values and what `--help` says about each."""
 
 import argparse
+import difflib
+import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from runner import modes
 from runner.core import installation
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
+from runner.help import facts, other_tools
 from runner.internals import standard_library
 from runner.launch import launchers
 from runner.projects import create
@@ -403,10 +407,29 @@ def _truth(text: str) -> bool:
     return text.lower() in ("true", "t", "1")
 
 
-def unknown(argument: str) -> str:
-    """The message about an argument that no flag takes."""
+def unknown(rest: Sequence[str]) -> str:
+    """The message about the first of the arguments that no flag takes."""
+    argument, following = rest[0], [*rest[1:2], ""][0]
     if not argument.startswith("-"):
-        return f"{argument!r} is not a flag (flags start with --)"
+        return f"{argument!r} is not a flag{_flag_for(argument)}"
+    name, equals, value = argument.partition("=")
+    if not equals and not following.startswith("-"):
+        value = following
+    if instead := other_tools.instead(name, value):
+        return f"unknown flag {name}; {instead}"
+    field = name.lstrip("-").replace("-", "_")
+    if any(row.field == field for section in facts.table() for row in section.fields):
+        return f"unknown flag {name}; {field} is in the configuration: see --help={field}"
     known = standard_library.options(parser())
-    name = argument.split("=")[0]
     return f"unknown flag {name}{did_you_mean(name, known)}"
+
+
+def _flag_for(word: str) -> str:
+    """The flag that a word without one probably belongs to, as the end of a message."""
+    if word.endswith(".gin"):
+        return f"; did you mean --gin_file={word}?"
+    if re.fullmatch(r"[\w./]+\.\w+=.*", word):
+        flag = "--gin." if word.lstrip("_")[0].isupper() else "--params_override="
+        return f"; did you mean {flag}{word}?"
+    names = difflib.get_close_matches(word.lower(), modes.MODES, n=1, cutoff=0.75)
+    return f"; did you mean --mode={names[0]}?" if names else " (flags start with --)"

@@ -4,12 +4,13 @@ import argparse
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import command_line, modes
-from runner.core import layout
+from runner import command_line, elsewhere, modes
+from runner.configuration import gin_parser, yaml_files
+from runner.core import layout, output_file
 from runner.devices import cluster
 from runner.errors import ConfigError
 from runner.help import completion, topics
@@ -18,6 +19,7 @@ from runner.launch import bounds, launchers
 from runner.loggers import feed, log
 from runner.projects import create
 from runner.run_folder import begun, overwrite
+from runner.storage import urls
 from runner.studies import space
 
 _NOTHING = """\
@@ -64,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if flags.mode == "compare":
         rest = _take_folders(flags, rest)
     if rest:
-        raise ConfigError(command_line.unknown(rest[0]))
+        raise ConfigError(command_line.unknown(rest))
     if flags.mode is None and not flags.print_config:
         raise ConfigError(f"--mode is missing: {', '.join(modes.MODES)}")
     if flags.mode is not None and flags.mode not in modes.MODES:
@@ -74,7 +76,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if flags.workers is not None:
         bounds.Bounds.parse(flags.workers)
     if (steps := profile_steps(flags)) and flags.mode:
-        modes.check_profile(flags.mode, steps)
+        modes.check_profile(flags.mode, steps, dry_run=flags.dry_run)
     if flags.print_config == "reads":
         return _for_reads(flags)
     if flags.mode and not modes.MODES[flags.mode].configured:
@@ -82,6 +84,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if not flags.gin_file and not flags.experiment:
         flags.gin_file = _of_run(flags)
     _check_folder(flags)
+    _check_output(flags)
+    _check_configuration(flags)
     return flags
 
 
@@ -106,7 +110,7 @@ def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namesp
     """The flags of `init`: its kind of project, and the folder, with or without `--model_dir`."""
     unknown = [each for each in rest if each.startswith("-")]
     if unknown:
-        raise ConfigError(command_line.unknown(unknown[0]))
+        raise ConfigError(command_line.unknown(unknown))
     known = {"mode", "like", "model_dir"}
     idle = [name for name, value in vars(flags).items() if value and name not in known]
     if idle:
@@ -161,7 +165,7 @@ def _absolute(path: str | None) -> str | None:
 
 def _for_reads(flags: argparse.Namespace) -> argparse.Namespace:
     """The flags of `--print_config=reads`, which looks at a run."""
-    known = {"print_config", "model_dir"}
+    known = {"print_config", "model_dir", "mode"}
     if idle := [name for name, value in vars(flags).items() if value and name not in known]:
         raise ConfigError(f"--{idle[0]} has no effect with --print_config=reads")
     if not flags.model_dir:
@@ -182,7 +186,7 @@ def _take_folders(flags: argparse.Namespace, rest: Sequence[str]) -> list[str]:
 def _without_experiment(flags: argparse.Namespace) -> argparse.Namespace:
     """The flags of a mode that is about runs, which have their configuration."""
     known = {"mode", "model_dir", "alsologtostderr", *modes.MODES[flags.mode].takes}
-    known |= {"dry_run"} if flags.mode in ("ensemble", "log") else set()
+    known |= {"dry_run"} if modes.MODES[flags.mode].has_dry_run else set()
     known |= {"launch", "dry_run", "gin_file", "gin_params"} if flags.launch else set()
     if idle := [name for name, value in vars(flags).items() if value and name not in known]:
         raise ConfigError(
@@ -244,14 +248,67 @@ def _check_folder(given: argparse.Namespace) -> None:
     if given.runs_dir and not has_folder:
         raise ConfigError(f"--runs_dir has no effect with --mode={given.mode}")
     _check_overwrite(given)
-    if has_folder and not (given.model_dir or given.runs_dir):
-        what = "the folder with the runs" if given.mode == "runs" else "the run's folder"
-        raise ConfigError(f"--model_dir is missing: {what}")
+    modes.check_model_dir(given.mode, given.model_dir or given.runs_dir)
+    if given.model_dir and urls.is_url(given.model_dir):
+        writes = modes.MODES[given.mode].url == elsewhere.WRITES
+        urls.check(given.model_dir, "--model_dir=", writes=writes)
     if given.model_dir and not has_folder:
         raise ConfigError(
             f"--mode={given.mode} leaves nothing in a run's folder: leave --model_dir out "
             "(--output=FILE keeps the results)"
         )
+
+
+def _check_output(given: argparse.Namespace) -> None:
+    """Raises ConfigError if the mode cannot write a file of this name."""
+    if not given.output or urls.is_url(given.output):
+        return
+    output = Path(given.output)
+    if given.mode in output_file.ENDS:
+        output_file.check(given.mode, output)
+    elif given.mode == "predict":
+        from runner.prediction import writers  # it loads pyarrow
+
+        writers.of(output)
+
+
+def _check_configuration(given: argparse.Namespace) -> None:
+    """Raises ConfigError for mistakes in the configuration that are found without its classes.
+
+    Raises:
+        ConfigError: a file is missing or cannot be read, a value of a flag is not what it takes,
+            or nothing varies in a study.
+    """
+    values(given)
+    space.parse(given.vary or [])
+    statements: list[gin_parser.Statement] = []
+    layers: list[yaml_files.Layer] = []
+    problems = []
+    reads: list[Callable[[], object]] = [
+        lambda: statements.extend(gin_parser.read(given.gin_file, given.gin_params)),
+        lambda: layers.extend(yaml_files.read_file(Path(each)) for each in given.config_file),
+        lambda: layers.extend(map(yaml_files.read_override, given.params_override)),
+    ]
+    for read in reads:
+        try:
+            read()
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    if given.mode == "study" and not (given.seeds or given.folds or given.vary or given.experiment):
+        _check_varies(statements, layers)
+
+
+def _check_varies(
+    statements: Sequence[gin_parser.Statement], layers: Sequence[yaml_files.Layer]
+) -> None:
+    """Raises ConfigError if a configuration has no study."""
+    bound = [each for each in statements if isinstance(each, gin_parser.Binding)]
+    names = {name for each in bound for name in (each.target.rpartition(".")[2], each.parameter)}
+    places = {part for layer in layers for path in layer.places for part in path.split(".")}
+    if not {"StudyConfig", "study"} & (names | places):
+        raise ConfigError(space.NOTHING_VARIES)
 
 
 def _check_overwrite(given: argparse.Namespace) -> None:
@@ -354,10 +411,9 @@ def steps_of(given: argparse.Namespace) -> tuple[int, int]:
     """
     if given.steps is None:
         raise ConfigError("--steps is missing: the steps to train again, as in --steps=1190:1201")
-    first, last = _range("--steps", given.steps)
-    if not 1 <= first <= last:
-        raise ConfigError(f"--steps={given.steps}: expected FIRST:LAST, both included, from 1")
-    return first, last
+    steps = _range("--steps", given.steps)
+    modes.check_steps(steps)
+    return steps
 
 
 def _range(flag: str, text: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 
 _MEAN = "mean:"
+_LATEST = dict.fromkeys(("newest", "last", "final", "current", "most_recent"), "latest")
 
 _STEPS = re.compile(r"(\d+|\d*:\d*)(,(\d+|\d*:\d*))*")
 
@@ -91,8 +92,9 @@ def _at(path: Path) -> list[Path]:
 
 
 def _nothing(which: str, model_dir: Path, there: Iterable[int], best: Sequence[str]) -> str:
-    steps = ", ".join(map(str, there))
+    steps = list(map(str, there))
     folders = [name for name in best if _at(model_dir / name)]
-    known = f"there are {', '.join([steps, *folders])}" if steps else "there is none yet"
-    meant = did_you_mean(which, ["latest", layout.BEST, "all", *folders])
+    names = ["latest", "all", *folders]
+    known = f"there are {', '.join([*names, *steps])}" if steps else "there is none yet"
+    meant = did_you_mean(which, [*names, layout.BEST], _LATEST)
     return f"--checkpoint={which}: no such checkpoint in {model_dir}; {known}{meant}"

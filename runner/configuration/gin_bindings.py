@@ -116,9 +116,10 @@ class _Resolver:
             raise ConfigError(f"{named.name} has no parameter {binding.parameter!r}{meant}")
         value = self._value(binding.value, binding.source)
         if isinstance(value, gin_parser.Bare):
-            if not typecheck.is_text(parameter.hint):
+            if typecheck.is_text(parameter.hint) or not typecheck.may_be_text(parameter.hint):
+                value = str(value)
+            else:
                 raise ConfigError(value.refusal)
-            value = str(value)
         if value is not gin.REQUIRED:
             try:
                 value = typecheck.convert(value, parameter.hint)

@@ -142,6 +142,17 @@ def is_text(hint: Any) -> bool:
     return {*(typing.get_args(hint) or (hint,))} - {None, type(None)} == {str}
 
 
+def may_be_text(hint: Any) -> bool:
+    """Whether an annotation allows some strings; one that is no type allows everything."""
+    try:
+        convert("", hint)
+    except MismatchError:
+        return typing.Literal in (
+            typing.get_origin(each) for each in (hint, *typing.get_args(hint))
+        )
+    return True
+
+
 def classes(hint: Any) -> Iterable[type]:
     """The classes that an annotation names, including those in unions and sequences."""
     if isinstance(hint, type) and not typing.get_args(hint):

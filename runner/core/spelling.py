@@ -7,6 +7,7 @@ _RATE = (
     "; the learning rate is the schedule's, which LrConfig.type names: "
     "ConstantLrConfig.learning_rate, or initial_learning_rate of another one"
 )
+_SHORT = 3
 _ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_learning_rate"), _RATE)
 
 
@@ -29,7 +30,10 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
     names |= {name.lower(): name for name in known}
     if names.get(word.lower()) == word:
         return ""
-    near = difflib.get_close_matches(word.lower(), names, n=1)
+    cutoff = 0.6 if len(word) > _SHORT else 0.76  # of short words, too many are alike
+    near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    if not near and len(word) >= _SHORT:
+        near = sorted((name for name in names if name.startswith(word.lower())), key=len)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 

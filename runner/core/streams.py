@@ -101,7 +101,7 @@ def _text(descriptor: _Descriptor, stream: TextIO | None) -> TextIO:
         return io.TextIOWrapper(io.BufferedWriter(descriptor), errors="backslashreplace")
     unbuffered = getattr(stream, "write_through", False)  # PYTHONUNBUFFERED
     return io.TextIOWrapper(
-        descriptor if unbuffered else io.BufferedWriter(descriptor),  # type: ignore[arg-type]
+        descriptor if unbuffered else io.BufferedWriter(descriptor),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=getattr(stream, "line_buffering", False),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from runner.core import text
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.inspection import resolved
@@ -183,7 +184,9 @@ class Columns:
     def _near(self, name: str) -> str:
         ends = {path.rpartition(".")[2] for path in self.paths}
         metrics = {each for names in self.metrics.values() for each in names}
-        return did_you_mean(name, [*FACTS, *metrics, *self._metric_names(), *ends])
+        meant = did_you_mean(name, [*FACTS, *metrics, *self._metric_names(), *ends])
+        some = text.some([*self._metric_names(), *FACTS])
+        return meant or f"; there are {some}, and others: --columns='*' shows all"
 
 
 def _first(values: resolved.Values, paths: Sequence[str]) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich import cells
 
-from runner.core import aliases, console, files, layout
-from runner.errors import ConfigError, DifferError, RunnerError
+from runner.core import aliases, console, files, layout, output_file
+from runner.errors import DifferError, RunnerError
 from runner.history import history, records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
@@ -40,8 +40,8 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
         ConfigError: one is not the folder of a run.
         DifferError: they differ; it has the same results.
     """
-    if output and output.suffix != ".json":
-        raise ConfigError(f"--output={output}: its name must end in .json")
+    if output:
+        output_file.check("compare", output)
     found = [rows.of(folder) for folder in folders]
     sections = differences.sections(found)
     pairs = [parting.of(folders[0], other) for other in folders[1:]]

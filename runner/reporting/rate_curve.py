@@ -16,8 +16,6 @@ from matplotlib import figure
 from runner.core import files
 from runner.reporting import table
 
-PICTURES = (".png", ".svg", ".pdf")
-
 _ROWS = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST = 5  # points to tell a descent from

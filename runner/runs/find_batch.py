@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, files, text
+from runner.core import console, files, output_file, text
 from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
-from runner.runs import batch_trial, find_rate
+from runner.runs import batch_trial
 from runner.runs.request import Request
 from runner.verification import child_run
 
@@ -41,7 +41,7 @@ def find_batch(request: Request) -> dict[str, Any]:
     """
     options, output = request.config.run.find_batch, request.output
     if output is not None:
-        find_rate.check_output(output, (".json",))
+        output_file.check("find_batch", output)
     first = options.first or getattr(request.config.task.train_data, "global_batch_size", 0)
     if first < 1:
         raise ConfigError("task.train_data has no global_batch_size, which find_batch would change")

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from runner import config
 from runner.configuration import sections
-from runner.core import console, files, layout
-from runner.errors import ConfigError, DivergedError
+from runner.core import console, files, layout, output_file
+from runner.errors import DivergedError
 from runner.history import history
 from runner.optimizers import learning_rate
 from runner.reporting import rate_curve
@@ -37,7 +37,7 @@ def find_rate(request: Request) -> dict[str, Any]:
     options = request.config.run.find_rate
     output = request.output
     if output is not None:
-        check_output(output, (".json", *rate_curve.PICTURES))
+        output_file.check("find_rate", output)
     steps = min(options.steps, _REHEARSED_STEPS) if request.dry_run else options.steps
     swept = _swept(request.config, steps)
     compiled_model.bring_optimizer(swept)
@@ -56,15 +56,6 @@ def find_rate(request: Request) -> dict[str, Any]:
     if output is not None and not request.dry_run:
         _write(output, curve, found)
     return found
-
-
-def check_output(path: Path, suffixes: tuple[str, ...]) -> None:
-    """Raises ConfigError if results cannot be written there."""
-    if path.suffix not in suffixes:
-        raise ConfigError(f"--output={path}: must end with {', '.join(suffixes)}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise ConfigError(f"--output={path}: {why}")
 
 
 def _swept(experiment: config.Experiment, steps: int) -> config.Experiment:

@@ -191,10 +191,7 @@ def of(experiment: "config.Experiment") -> Plan:
     """
     options, trainer = experiment.run.study, experiment.trainer
     if options is None or not (options.vary or options.seeds or options.folds):
-        raise ConfigError(
-            "nothing varies: give --seeds or --vary, or in a gin file RunConfig.study = "
-            "@StudyConfig()"
-        )
+        raise ConfigError(space.NOTHING_VARIES)
     seeds = [int(each) for each in options.seeds] or [experiment.run.seed]
     _check_seeds("seeds", seeds)
     parameters = space.parse(options.vary)

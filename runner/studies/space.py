@@ -14,6 +14,10 @@ from runner.errors import ConfigError
 MOST = 10_000
 """A study has at most this many trials."""
 
+NOTHING_VARIES = (
+    "nothing varies: give --seeds or --vary, or in a gin file RunConfig.study = @StudyConfig()"
+)
+
 _NAME = re.compile(r"[A-Za-z_][\w./]*\.[A-Za-z_]\w*")
 _RANGES = ("uniform", "log", "int")
 _EXAMPLE = '--vary="CosineLrConfig.initial_learning_rate=0.001,0.01" or "...=log(1e-4, 0.1)"'

@@ -107,8 +107,8 @@ def test_a_sweep_that_there_is_not_is_refused(options, said):
     ("flags", "said"),
     [
         (["--model_dir=run"], "--mode=find_rate leaves nothing in a run's folder"),
-        (["--output=rate.jpeg"], "--output=rate.jpeg: must end with .json, .png"),
-        (["--output=nowhere/rate.png"], "--output=nowhere/rate.png: there is no folder nowhere"),
+        (["--output=rate.jpeg"], "--output=rate.jpeg: its name must end in .json, .png"),
+        (["--output=nowhere/rate.png"], "--output=nowhere/rate.png: there is no directory nowhere"),
     ],
 )
 def test_a_place_for_what_it_does_not_write_is_refused(capsys, flags, said):
