@@ -4,12 +4,12 @@ import argparse
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from runner import command_line, elsewhere, modes
-from runner.configuration import gin_parser, yaml_files
+from runner.configuration import gin_parser
 from runner.core import layout, output_file
 from runner.devices import cluster
 from runner.errors import ConfigError
@@ -273,42 +273,30 @@ def _check_output(given: argparse.Namespace) -> None:
 
 
 def _check_configuration(given: argparse.Namespace) -> None:
-    """Raises ConfigError for mistakes in the configuration that are found without its classes.
+    """Checks what can be checked of the configuration without its classes.
+
+    Mistakes in YAML files and in values are left to `config.load`, which names all of them at once.
 
     Raises:
-        ConfigError: a file is missing or cannot be read, a value of a flag is not what it takes,
-            or nothing varies in a study.
+        ConfigError: a flag's value is not what it takes, a gin file is missing or no gin, or
+            nothing varies in a study.
     """
     values(given)
     space.parse(given.vary or [])
-    statements: list[gin_parser.Statement] = []
-    layers: list[yaml_files.Layer] = []
-    problems = []
-    reads: list[Callable[[], object]] = [
-        lambda: statements.extend(gin_parser.read(given.gin_file, given.gin_params)),
-        lambda: layers.extend(yaml_files.read_file(Path(each)) for each in given.config_file),
-        lambda: layers.extend(map(yaml_files.read_override, given.params_override)),
-    ]
-    for read in reads:
-        try:
-            read()
-        except ConfigError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("\n".join(problems))
-    if given.mode == "study" and not (given.seeds or given.folds or given.vary or given.experiment):
-        _check_varies(statements, layers)
-
-
-def _check_varies(
-    statements: Sequence[gin_parser.Statement], layers: Sequence[yaml_files.Layer]
-) -> None:
-    """Raises ConfigError if a configuration has no study."""
-    bound = [each for each in statements if isinstance(each, gin_parser.Binding)]
-    names = {name for each in bound for name in (each.target.rpartition(".")[2], each.parameter)}
-    places = {part for layer in layers for path in layer.places for part in path.split(".")}
-    if not {"StudyConfig", "study"} & (names | places):
+    statements = list(gin_parser.read(given.gin_file, given.gin_params))
+    varies = given.seeds or given.folds or given.vary
+    may_vary = given.experiment or given.config_file or given.params_override
+    if given.mode == "study" and not (varies or may_vary or _has_study(statements)):
         raise ConfigError(space.NOTHING_VARIES)
+
+
+def _has_study(statements: Sequence[gin_parser.Statement]) -> bool:
+    """Whether gin configures a study."""
+    bound = [each for each in statements if isinstance(each, gin_parser.Binding)]
+    return any(
+        each.parameter == "study" or each.target.rpartition(".")[2] == "StudyConfig"
+        for each in bound
+    )
 
 
 def _check_overwrite(given: argparse.Namespace) -> None:

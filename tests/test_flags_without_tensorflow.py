@@ -13,8 +13,6 @@ CASES = [  # flags, and a word of the answer
     (["--mode=train", *DIGITS, "--task_index=x"], "--task_index=x"),
     (["--mode=train", "--gin_file=digit.gin", "--model_dir=run"], "digits.gin"),
     (["--mode=train", *DIGITS, "--gin.TrainerConfig.train_steps"], "train_steps"),
-    (["--mode=train", *DIGITS, "--config_file=no.yaml"], "no.yaml"),
-    (["--mode=train", *DIGITS, "--params_override=trainer"], "--params_override"),
     (["--mode=train", *DIGITS[:1], "--model_dir=s4://b/run"], "s3://"),
     (["--mode=train", *DIGITS, "--profile_steps=1:2", "--dry_run"], "--profile_steps"),
     (["--mode=predict", *DIGITS, "--output=a.txt"], ".parquet"),
