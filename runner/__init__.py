@@ -99,9 +99,9 @@ def run(
     """Does what the command `runner --mode=...` does.
 
     Args:
-        config: What `load` returned; None for the configuration of the run in `model_dir`. None also
-            for `init` and for modes that look at runs, which have theirs: `ensemble`, `runs`,
-            `compare`, `replay`, `status`, `report` and `log`.
+        config: What `load` returned; None for the configuration of the run in `model_dir`. None
+            also for `init` and for modes that look at runs, which have theirs: `ensemble`,
+            `runs`, `compare`, `replay`, `status`, `report` and `log`.
         model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`,
             `find_batch` and `compare`.
         mode: Any of `runner --help=modes` but `study` and `verify_resume`, which start processes:

@@ -66,7 +66,9 @@ def test_a_path_may_be_one_of_another_run(run):
     ["15", "10,15", "31:", "20:10", "newest", "1000:x", "ckpt-15", ".index", "/nowhere", ","],
 )
 def test_what_is_not_there_is_answered_with_what_is(run, which):
-    with pytest.raises(ConfigError, match="there are latest, all, best, best-f1, 5, 10, 20, 30") as error:
+    with pytest.raises(
+        ConfigError, match="there are latest, all, best, best-f1, 5, 10, 20, 30"
+    ) as error:
         selection.select(run, which, best=FOLDERS)
     assert f"--checkpoint={which}:" in str(error.value)
 
