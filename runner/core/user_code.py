@@ -49,9 +49,17 @@ _LONGEST = 8  # lines of an error's own message
 
 def loaded() -> list[str]:
     """The files of the user's modules that this process has imported."""
+    return list(modules().values())
+
+
+def modules() -> dict[str, str]:
+    """The user's modules that this process has imported: the file of each, by name."""
     libraries = tuple(f"{folder}{os.sep}" for folder in _OTHERS)
-    every = (getattr(each, "__dict__", {}).get("__file__") for each in list(sys.modules.values()))
-    return [file for file in every if file and not file.startswith(libraries)]
+    loaded_modules = list(sys.modules.items())
+    files = {
+        name: getattr(module, "__dict__", {}).get("__file__") for name, module in loaded_modules
+    }
+    return {name: file for name, file in files.items() if file and not file.startswith(libraries)}
 
 
 class Frame(NamedTuple):

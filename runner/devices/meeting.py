@@ -22,7 +22,10 @@ _AGAIN_SECONDS = 0.2
 _FIELD = "RunConfig.workers_timeout"
 
 Facts = Mapping[str, Mapping[str, str]]
-"""What has to be the same for all: by subject (such as `configuration`) and name."""
+"""What has to be the same for all: by subject (such as `configuration`) and name.
+
+An empty value is not known, and agrees with every other.
+"""
 
 
 def meet(cluster: Cluster, facts: Facts, *, seconds: float) -> None:
@@ -126,7 +129,11 @@ def _compare(cluster: Cluster, facts: Facts, came: Mapping[int, Facts]) -> None:
 
 
 def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[str]:
-    return [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
+    def differs(name: str) -> bool:
+        values = {mine.get(name), theirs.get(name)}
+        return len(values) > 1 and "" not in values
+
+    return [name for name in sorted({*mine, *theirs}) if differs(name)]
 
 
 def _call(cluster: Cluster, said: Mapping[str, Any], end: float, seconds: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import console, files, installation, layout, secrets
+from runner.core import console, files, installation, layout, secrets, user_code
 from runner.errors import RunnerError
 
 _PACKAGES = (
@@ -28,6 +28,8 @@ _PACKAGES = (
     "tensorflow-datasets",
 )
 _LONGEST_DIFF = 1_000_000  # characters
+_ROOT = Path(__file__).parents[2]
+_OURS = ("runner", "tasks")  # packages
 
 LOST = "ended without a word: killed, out of memory, or its folder was moved"
 """How a start ended that could not say so itself, as far as the next one knows."""
@@ -146,6 +148,30 @@ def versions() -> dict[str, str]:
     return found
 
 
+def sources() -> dict[str, str]:
+    """A digest of the source of each Python module that a result depends on, by the module's name.
+
+    All modules of the runner and of the tasks that come with it, and the user's that are imported.
+    """
+    paths = {
+        ".".join(path.relative_to(_ROOT).with_suffix("").parts): path
+        for package in _OURS
+        for path in (_ROOT / package).rglob("*.py")
+    }
+    imported = {name: Path(file) for name, file in user_code.modules().items()}
+    digests = {}
+    for name, path in {**paths, **imported}.items():
+        if path.suffix == ".py":
+            with contextlib.suppress(OSError):  # in a zip file, or removed since
+                digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digests
+
+
+def commit(folder: Path) -> str:
+    """The commit of the git repository around `folder`; empty if there is none, or no git."""
+    return (_git(folder, "rev-parse", "HEAD") or "").strip()
+
+
 def machine() -> dict[str, Any]:
     """What this machine computes with: its processor, cores and memory in bytes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -178,8 +204,10 @@ def _tracked(file: Path) -> dict[str, Any]:
     """The commit of a file in git, and whether its folder differs; empty if it is not in git."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return {}
-    commit = (_git(file.parent, "rev-parse", "HEAD") or "").strip()
-    return {"commit": commit, "changed": bool(_git(file.parent, "diff", "HEAD", "--stat", "."))}
+    return {
+        "commit": commit(file.parent),
+        "changed": bool(_git(file.parent, "diff", "HEAD", "--stat", ".")),
+    }
 
 
 def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
@@ -193,8 +221,7 @@ def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
         `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
         `untracked` files; None if there is no repository or no git.
     """
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    if not (head := commit(folder)):
         return None
     diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or ""
     diff = secrets.masked(diff, known)
@@ -202,7 +229,7 @@ def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
         diff = diff[:_LONGEST_DIFF] + f"\n[{len(diff) - _LONGEST_DIFF} more characters]\n"
     untracked = _git(folder, "ls-files", "--others", "--exclude-standard") or ""
     return {
-        "commit": commit.strip(),
+        "commit": head,
         "branch": (_git(folder, "rev-parse", "--abbrev-ref", "HEAD") or "").strip(),
         "diff": diff,
         "untracked": untracked.splitlines(),

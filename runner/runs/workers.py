@@ -151,6 +151,7 @@ def _facts(config: Experiment, mode: str) -> meeting.Facts:
     return {
         "flags": {"--mode": mode},
         "versions": {"python": platform.python_version(), **provenance.versions()},
+        "code": {**provenance.sources(), "git commit": provenance.commit(Path.cwd())},
         "configuration": dict(_digests(values)),
         "data": {name: str(facts) for name, facts in data_files.fingerprints(values).items()},
     }

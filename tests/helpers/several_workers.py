@@ -19,10 +19,16 @@ def addresses(count):
 
 
 class Workers:
-    """The same command `count` times; `processes[0]` is the chief."""
+    """The same command `count` times; `processes[0]` is the chief.
 
-    def __init__(self, log, mode, folder, *flags, count=2, each=None, digits=True):
-        hosts = ",".join(addresses(count))
+    `each` has more flags for some of them, `where` their working directories, `hosts` the addresses
+    of all.
+    """
+
+    def __init__(
+        self, log, mode, folder, *flags, count=2, each=None, digits=True, where=None, hosts=None
+    ):
+        hosts = ",".join(hosts or addresses(count))
         log.mkdir(exist_ok=True)
         self._logs = [log / f"{folder.name}-{index}.err" for index in range(count)]
         self.processes = []
@@ -34,6 +40,7 @@ class Workers:
             with path.open("a") as errors:
                 process = Popen(
                     [*command, *((each or {}).get(index, ()))],
+                    cwd=(where or {}).get(index, "."),
                     stdout=subprocess.PIPE,
                     stderr=errors,
                 )

@@ -112,6 +112,59 @@ def test_workers_of_other_configurations_do_not_begin(log, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+SCALED = """
+import dataclasses
+
+from official.core import task_factory
+from tasks import image_classification
+
+
+@dataclasses.dataclass
+class ScaledConfig(image_classification.ImageClassificationConfig):
+    pass
+
+
+@task_factory.register_task_cls(ScaledConfig)
+class ScaledTask(image_classification.ImageClassificationTask):
+    def build_losses(self, labels, model_outputs, aux_losses=None):
+        return SCALE * super().build_losses(labels, model_outputs, aux_losses)
+"""
+
+
+def copies_of_a_task(folder, *scales):
+    """A directory for each worker, with its copy of a task, by the worker's index."""
+    where = {index: folder / f"copy{index}" for index in range(len(scales))}
+    for index, scale in enumerate(scales):
+        where[index].mkdir()
+        (where[index] / "scaled.py").write_text(SCALED.replace("SCALE *", f"{scale} *"))
+        gin = own_task.digits_gin("scaled", "ScaledConfig", 4)
+        (where[index] / "scaled.gin").write_text(gin)
+    return where
+
+
+def train_copies(log, folder, where):
+    flags = ("--gin_file=scaled.gin", f"--gin.RuntimeConfig.distribution_strategy={MULTI!r}")
+    return Workers(log, "train", folder, *flags, digits=False, where=where)
+
+
+def test_workers_with_other_code_do_not_begin(log, tmp_path):
+    where = copies_of_a_task(tmp_path, 1, 3)
+    with train_copies(log, tmp_path / "other_code", where) as workers:
+        assert workers.wait() == [2, 2], workers.said(0) + workers.said(1)
+        for index in range(2):
+            (line,) = [each for each in workers.said(index).splitlines() if "other code" in each]
+            assert "worker 1 (localhost:" in line
+            assert "worker 0 (localhost:" in line
+            assert line.endswith(": scaled")
+    assert not (tmp_path / "other_code").exists()
+
+
+def test_workers_with_the_same_code_elsewhere_train(log, tmp_path):
+    where = copies_of_a_task(tmp_path, 1, 1)
+    with train_copies(log, tmp_path / "same_code", where) as workers:
+        assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
+
+
 def test_two_workers_evaluate_as_they_have_trained(once, log):
     folder, (chief, _), _ = once
     with Workers(log, "eval", folder, *SHORT) as workers:
