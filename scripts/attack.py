@@ -1,4 +1,4 @@
-"""Tests that nothing is lost by interruptions, wrong clocks, hosts without locks, lost streams.
+"""Tests that nothing is lost by interruptions, clocks, hosts without locks, streams, ports.
 
     python scripts/attack.py                       # all of them, an hour on two cores
     python scripts/attack.py --only=clocks,hosts
@@ -12,16 +12,20 @@ hosts   a trainer is suspended, taken over by another host without locks, and re
 streams runs whose stdin, stdout or stderr is closed, has no reader or is on a full disk
 moved   a run's directory is moved five times while it trains, and resumed in its new place
 params  a run that has lost params.yaml is started with another seed
+ports   two workers, of which one's port is taken, or one is killed or gets SIGTERM while TensorFlow
+        connects them: both end, each with a line that says why
 
 The exit code is 0 only if the run withstands every attack.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +39,7 @@ from sklearn import datasets
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
 
 from runner.core import files
+from runner.launch import ports as free_ports
 from runner.run_folder import status
 from runner.verification import child_run, comparison
 
@@ -232,6 +237,68 @@ def params(folder: Path, _: Path | None) -> bool:
     return code == 2 and named and same
 
 
+def ports(folder: Path, _: Path | None) -> bool:
+    """Both workers must end by themselves, with the right codes and no traceback."""
+    gone = (1, -signal.SIGKILL)
+    return all(
+        [
+            _connected(folder / "port0", (1, 1), "worker 0", taken=0),
+            _connected(folder / "port1", (1, 1), "worker 1", taken=1),
+            _connected(folder / "killed", gone, "worker 1", number=signal.SIGKILL, struck=1),
+            _connected(folder / "chief", (143, 143), "SIGTERM", number=signal.SIGTERM, struck=0),
+            _connected(folder / "other", (143, 143), "SIGTERM", number=signal.SIGTERM, struck=1),
+        ]
+    )
+
+
+def _connected(
+    folder: Path,
+    expected: Sequence[int],
+    word: str,
+    *,
+    taken: int | None = None,
+    number: int = 0,
+    struck: int = 0,
+) -> bool:
+    """Starts two workers; whether they end as expected, and each says this word at its end.
+
+    Args:
+        folder: What they print goes beside it.
+        expected: Their exit codes.
+        word: What the last line must contain of each that is not killed.
+        taken: Whose port another program has.
+        number: The signal that one gets when TensorFlow has begun to connect the chief.
+        struck: Which one.
+    """
+    found = free_ports.free(2)
+    hosts = ",".join(f"localhost:{port}" for port in found)
+    logs = [folder.with_name(f"{folder.name}-{index}.err") for index in range(2)]
+    command = [sys.executable, "-m", "runner", "--mode=train", "--gin_file=digits.gin"]
+    command += [f"--model_dir={folder}", f"--worker_hosts={hosts}"]
+    command += ["--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'"]
+    command += ["--gin.RunConfig.workers_timeout=60"]
+    with contextlib.ExitStack() as stack:
+        if taken is not None:
+            stack.enter_context(socket.create_server(("", found[taken])))
+        workers = []
+        for index, log in enumerate(logs):
+            with log.open("w") as errors:
+                own = [*command, f"--task_index={index}"]
+                workers.append(subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=errors))
+            stack.callback(workers[index].kill)
+        if number:
+            _wait(lambda: "Started server" in logs[0].read_text())
+            workers[struck].send_signal(number)
+        codes = tuple(worker.wait(600) for worker in workers)
+    said = [log.read_text() for log in logs]
+    held = codes == tuple(expected) and not any("Traceback" in text for text in said)
+    for code, text in zip(codes, said, strict=True):
+        last = text.splitlines()[-1]
+        print(f"ports: {folder.name}: {code}: {last}", flush=True)
+        held &= code < 0 or word in last
+    return held
+
+
 def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[str]) -> bool:
     print(f"\n{folder.name}: {kills} SIGKILL, {terms} SIGTERM, {stops} SIGSTOP", flush=True)
     counts = [f"--kills={kills}", f"--terms={terms}", f"--stops={stops}", f"--folder={folder}"]
@@ -270,7 +337,9 @@ def _wait(moment: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-ATTACKS = {each.__name__: each for each in (params, moved, nan, clocks, hosts, streams, chaos)}
+ATTACKS = {
+    each.__name__: each for each in (params, moved, nan, clocks, hosts, streams, ports, chaos)
+}
 
 
 def main() -> int:

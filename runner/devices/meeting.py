@@ -1,8 +1,10 @@
-"""The workers of a run meet before TensorFlow connects them, and see that they belong together.
+"""The workers of a run meet before TensorFlow connects them, and check that they belong together.
 
-TensorFlow waits for a missing worker without a word, and finds out about different configurations
-by hanging or by training nonsense. So the others call on the chief's port first: each says what it
-would train with, and the chief tells all of them whether they can go on. Standard library only.
+TensorFlow waits silently for a missing worker. Workers with different configurations hang or train
+nonsense. So each worker first checks that its port is free and calls the chief. It says what it
+would train with, and the chief tells all of them whether to go on. These connections stay open
+until TensorFlow has connected the workers, so that a worker that ends before is noticed at once.
+Standard library only.
 """
 
 import contextlib
@@ -13,13 +15,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.core import signals
 from runner.devices.cluster import Cluster
 from runner.errors import ConfigError, RunnerError
 
-_TAKEN_SECONDS = 10.0  # an earlier start of this run may still be leaving its port
+_TAKEN_SECONDS = 10.0  # an earlier attempt of this run may still be leaving its port
 _CALL_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
-_FIELD = "RunConfig.workers_timeout"
+_PROBE_SECONDS = 1.0
+_LONGEST = 1 << 24  # bytes that a worker says
+FIELD = "RunConfig.workers_timeout"
+"""The field that says how long workers wait for each other."""
+
+_FORMED = {"formed": True}
 
 Facts = Mapping[str, Mapping[str, str]]
 """What has to be the same for all: by subject (such as `configuration`) and name.
@@ -28,8 +36,55 @@ An empty value is not known, and agrees with every other.
 """
 
 
-def meet(cluster: Cluster, facts: Facts, *, seconds: float) -> None:
-    """Returns when all workers are there and have the same `facts`.
+class Lines:
+    """The open lines of a worker: the chief's to all others, another's to the chief.
+
+    Args:
+        cluster: The workers.
+        lines: The lines by the number of the worker at the other end.
+    """
+
+    def __init__(self, cluster: Cluster, lines: Mapping[int, "_Line"]) -> None:
+        self._cluster = cluster
+        self._lines = dict(lines)
+
+    def check(self) -> None:
+        """Does not wait.
+
+        Raises:
+            RunnerError: another worker has gone before TensorFlow had connected it, or has failed.
+            signals.Interrupted: another worker was stopped by a signal.
+        """
+        for index, line in list(self._lines.items()):
+            try:
+                said = line.heard()
+            except (OSError, ValueError) as error:
+                raise RunnerError(
+                    f"{self._cluster.name(index)} has gone before all workers were connected; "
+                    "start the same command again, for all workers"
+                ) from error
+            _raise_told(said or {})
+            if said:  # TensorFlow has connected it, and it may leave
+                del self._lines[index]
+
+    def unreachable(self) -> list[str]:
+        """The names of the other workers on whose ports nobody takes a call."""
+        others = (index for index in range(self._cluster.size) if index != self._cluster.index)
+        return [self._cluster.name(index) for index in others if not _answers(self._cluster, index)]
+
+    def tell(self, said: Mapping[str, Any]) -> None:
+        """Tells those at the other ends."""
+        for line in self._lines.values():
+            with contextlib.suppress(OSError):
+                line.say(said)
+
+
+@contextlib.contextmanager
+def met(cluster: Cluster, facts: Facts, *, seconds: float) -> Iterator[Lines]:
+    """A block for TensorFlow to connect the workers: all are there and have the same `facts`.
+
+    The end of the block tells the others that this worker is connected, or why it is not. The port
+    of this worker is free from the beginning of the block on.
 
     Args:
         cluster: The workers.
@@ -38,46 +93,117 @@ def meet(cluster: Cluster, facts: Facts, *, seconds: float) -> None:
 
     Raises:
         ConfigError: workers differ, or two say that they are the same one.
-        RunnerError: one did not come in time; all that came are told which.
+        RunnerError: one did not come in time, or its port is taken; all that came are told which.
+        signals.Interrupted: one was stopped by a signal.
     """
     end = time.monotonic() + seconds
-    if not cluster.is_chief:
-        _call(cluster, {"index": cluster.index, "size": cluster.size, "facts": facts}, end, seconds)
-        return
-    with contextlib.ExitStack() as lines:
-        door = lines.enter_context(_listener(cluster))
-        calls: list[socket.socket] = []
-        answer: dict[str, Any] = {"error": f"{cluster.name(0)} was stopped", "code": 1}
+    with contextlib.ExitStack() as stack:
+        if cluster.is_chief:
+            lines = Lines(cluster, _gathered(cluster, facts, stack, end, seconds))
+        else:
+            lines = Lines(cluster, {0: _called(cluster, facts, stack, end, seconds)})
         try:
-            came: dict[int, Facts] = {}
-            for call, said in _arrivals(cluster, door, lines, end, seconds):
-                calls.append(call)
-                came[_index(cluster, said, came)] = said["facts"]
-            _compare(cluster, facts, came)
-            answer = {}
-        except RunnerError as error:
-            answer = {"error": str(error), "code": error.exit_code}
+            yield lines
+        except BaseException as error:
+            lines.tell(_told(cluster, error))
             raise
-        finally:
-            for call in calls:
-                with contextlib.suppress(OSError):
-                    call.sendall(json.dumps(answer).encode() + b"\n")
+        lines.tell(_FORMED)
 
 
-def _listener(cluster: Cluster) -> socket.socket:
-    """The chief's port."""
-    port = int(cluster.hosts[0].rpartition(":")[2])
+class _Line:
+    """A connection on which each message is a line of JSON."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._rest = b""
+
+    def say(self, said: Mapping[str, Any]) -> None:
+        self._connection.settimeout(_CALL_SECONDS)
+        self._connection.sendall(json.dumps(said).encode() + b"\n")
+
+    def hear(self, seconds: float) -> Mapping[str, Any]:
+        """What the other end says next, which is waited for.
+
+        Raises:
+            OSError: it said nothing in time, or is closed.
+            ValueError: no worker would say this.
+        """
+        end = time.monotonic() + seconds
+        while (said := self._whole()) is None:
+            self._connection.settimeout(max(end - time.monotonic(), 0.001))
+            self._receive()
+        return said
+
+    def heard(self) -> Mapping[str, Any] | None:
+        """What the other end has said by now, None if it has not; as `hear` otherwise."""
+        self._connection.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while (said := self._whole()) is None:
+                self._receive()
+            return said
+        return None
+
+    def _receive(self) -> None:
+        more = self._connection.recv(1 << 16)
+        if not more:
+            raise ConnectionResetError(errno.ECONNRESET, "the other end is closed")
+        self._rest += more
+
+    def _whole(self) -> Mapping[str, Any] | None:
+        """The first whole message, None if there is none yet."""
+        text, ended, rest = self._rest.partition(b"\n")
+        if not ended:
+            if len(text) > _LONGEST:
+                raise ValueError("this is too long for what a worker says")
+            return None
+        self._rest = rest
+        said = json.loads(text)
+        if not isinstance(said, dict):
+            raise ValueError(f"{said!r} is not what a worker says")
+        return said
+
+
+def _gathered(
+    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, end: float, seconds: float
+) -> Mapping[int, _Line]:
+    """The chief's lines to the others, once all have come and may go on."""
+    calls: list[_Line] = []
+    try:
+        with _port(cluster) as door:
+            lines, theirs = _arrivals(cluster, door, stack, calls, end, seconds)
+        _compare(cluster, facts, theirs)
+    except BaseException as error:
+        for call in calls:
+            with contextlib.suppress(OSError):
+                call.say(_told(cluster, error))
+        raise
+    for line in lines.values():  # the door is closed: they may call TensorFlow there now
+        with contextlib.suppress(OSError):
+            line.say({})
+    return lines
+
+
+def _port(cluster: Cluster) -> socket.socket:
+    """The port of this worker, which TensorFlow will listen on.
+
+    Raises:
+        RunnerError: it is taken.
+    """
+    own = cluster.name(cluster.index)
+    port = int(cluster.hosts[cluster.index].rpartition(":")[2])
     end = time.monotonic() + _TAKEN_SECONDS
     while True:
         try:
             return socket.create_server(("", port), backlog=cluster.size)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise RunnerError(f"{cluster.name(0)} cannot listen: {error.strerror}") from error
+                raise RunnerError(
+                    f"{own} cannot listen on port {port}: {error.strerror}"
+                ) from error
             if time.monotonic() > end:
                 raise RunnerError(
-                    f"{cluster.name(0)}: port {port} is taken on this machine: by another chief, "
-                    "or by another program"
+                    f"{own}: port {port} is taken on its machine: by another worker of this "
+                    "number, or by another program"
                 ) from error
         time.sleep(_AGAIN_SECONDS)
 
@@ -85,36 +211,56 @@ def _listener(cluster: Cluster) -> socket.socket:
 def _arrivals(
     cluster: Cluster,
     door: socket.socket,
-    lines: contextlib.ExitStack,
+    stack: contextlib.ExitStack,
+    calls: list[_Line],
     end: float,
     seconds: float,
-) -> Iterator[tuple[socket.socket, Mapping[str, Any]]]:
-    """The calls of the others, with what each says, until all have come."""
-    missing = set(range(1, cluster.size))
-    while missing:
-        door.settimeout(max(end - time.monotonic(), 0.001))
-        try:
-            call, _ = door.accept()
-        except TimeoutError as error:
+) -> tuple[Mapping[int, _Line], Mapping[int, Facts]]:
+    """The lines of the others and their facts, once all have come; `calls` gets every line."""
+    lines: dict[int, _Line] = {}
+    facts: dict[int, Facts] = {}
+    while True:
+        _forget_gone(lines)
+        missing = set(range(1, cluster.size)) - set(lines)
+        if not missing:
+            return lines, facts
+        if time.monotonic() > end:
             names = ", ".join(map(cluster.name, sorted(missing)))
-            raise RunnerError(f"{names} did not come within {seconds:g} s ({_FIELD})") from error
-        lines.enter_context(call)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a stranger
-            said = _read(call)
-            missing.discard(int(said["index"]))
-            yield call, said
+            raise RunnerError(f"{names} did not come within {seconds:g} s ({FIELD})")
+        door.settimeout(_AGAIN_SECONDS)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # none, or a stranger
+            connection, _ = door.accept()
+            call = _Line(stack.enter_context(connection))
+            said = call.hear(_CALL_SECONDS)
+            index, size, theirs = int(said["index"]), said["size"], said["facts"]
+            calls.append(call)
+            _raise_told(said)
+            _forget_gone(lines)
+            _check_index(cluster, index, size, lines)
+            lines[index], facts[index] = call, theirs
 
 
-def _index(cluster: Cluster, said: Mapping[str, Any], came: Mapping[int, Facts]) -> int:
-    """Which worker a call is of."""
-    index, size = int(said["index"]), said["size"]
+def _forget_gone(lines: dict[int, _Line]) -> None:
+    """Removes the lines at which nobody is any more: those workers may come again.
+
+    Raises:
+        signals.Interrupted: one was stopped by a signal.
+    """
+    for index, line in list(lines.items()):
+        try:
+            _raise_told(line.heard() or {})
+        except (OSError, ValueError):
+            del lines[index]
+
+
+def _check_index(cluster: Cluster, index: int, size: int, lines: Mapping[int, _Line]) -> None:
+    """Raises ConfigError unless a call is of one of the others that has not come."""
     if size != cluster.size:
         raise ConfigError(
             f"worker {index} expects {size} workers, and {cluster.name(0)} {cluster.size}"
         )
-    if index in came or not 0 < index < size:
+    if index in lines or not 0 < index < size:
         raise ConfigError(f"two processes say that they are {cluster.name(index)}")
-    return index
 
 
 def _compare(cluster: Cluster, facts: Facts, came: Mapping[int, Facts]) -> None:
@@ -136,31 +282,85 @@ def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[s
     return [name for name in sorted({*mine, *theirs}) if differs(name)]
 
 
-def _call(cluster: Cluster, said: Mapping[str, Any], end: float, seconds: float) -> None:
+def _called(
+    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, end: float, seconds: float
+) -> _Line:
+    """The line to the chief, once it has said that all can go on.
+
+    A worker whose port is taken calls as well, so that the others need not wait for it.
+    """
+    said: dict[str, Any] = {"index": cluster.index, "size": cluster.size, "facts": facts}
+    try:
+        port = _port(cluster)
+    except RunnerError as error:
+        _call(cluster, {**said, **_told(cluster, error)}, stack, end, seconds)
+        raise
+    with port:
+        return _call(cluster, said, stack, end, seconds)
+
+
+def _call(
+    cluster: Cluster,
+    said: Mapping[str, Any],
+    stack: contextlib.ExitStack,
+    end: float,
+    seconds: float,
+) -> _Line:
     """Calls on the chief until it answers."""
     host, _, port = cluster.hosts[0].rpartition(":")
+    address = (host.strip("[]"), int(port))
+    somebody = ""
     while True:
+        left = max(end - time.monotonic(), 0.001)
         with contextlib.suppress(OSError, ValueError):  # nobody is there yet, or not the chief
-            left = max(end - time.monotonic(), 0.001)
-            address = (host.strip("[]"), int(port))
-            with socket.create_connection(address, timeout=min(left, _CALL_SECONDS)) as line:
-                line.sendall(json.dumps(said).encode() + b"\n")
-                answer = _read(line, seconds=left + _CALL_SECONDS)  # it waits for others, too
-                break
+            connection = socket.create_connection(address, timeout=min(left, _CALL_SECONDS))
+            line = _Line(stack.enter_context(connection))
+            somebody = "; another program may have its port"
+            answer = _answered(cluster, line, said, left)
+            break
         if time.monotonic() > end:
             raise RunnerError(
-                f"{cluster.name(0)}, the chief, did not answer within {seconds:g} s ({_FIELD})"
+                f"{cluster.name(0)}, the chief, did not answer within {seconds:g} s ({FIELD})"
+                f"{somebody}"
             )
         time.sleep(_AGAIN_SECONDS)
-    if "error" in answer:
-        kind = ConfigError if answer.get("code") == ConfigError.exit_code else RunnerError
-        raise kind(answer["error"])
+    _raise_told(answer)
+    return line
 
 
-def _read(line: socket.socket, *, seconds: float = _CALL_SECONDS) -> Mapping[str, Any]:
-    line.settimeout(seconds)
-    with line.makefile("rb") as file:
-        said = json.loads(file.readline())
-    if not isinstance(said, dict):
-        raise ValueError(f"{said!r} is not what a worker says")
-    return said
+def _answered(
+    cluster: Cluster, line: _Line, said: Mapping[str, Any], left: float
+) -> Mapping[str, Any]:
+    """What the chief answers; it is told if a signal ends the waiting."""
+    line.say(said)
+    try:
+        return line.hear(left + _CALL_SECONDS)  # the chief waits for others, too
+    except signals.Interrupted as error:
+        with contextlib.suppress(OSError):
+            line.say(_told(cluster, error))
+        raise
+
+
+def _answers(cluster: Cluster, index: int) -> bool:
+    host, _, port = cluster.hosts[index].rpartition(":")
+    with contextlib.suppress(OSError):
+        address = (host.strip("[]"), int(port))
+        socket.create_connection(address, timeout=_PROBE_SECONDS).close()
+        return True
+    return False
+
+
+def _told(cluster: Cluster, error: BaseException) -> Mapping[str, Any]:
+    """What the other workers are told of an error of this one."""
+    known = isinstance(error, RunnerError | signals.Interrupted)
+    text = str(error) if known else f"{cluster.name(cluster.index)} has failed: {error!r}"
+    return {"error": text, "code": getattr(error, "exit_code", RunnerError.exit_code)}
+
+
+def _raise_told(said: Mapping[str, Any]) -> None:
+    """Raises the error that another worker tells of, if it does."""
+    if "error" in said:
+        code = int(said.get("code", RunnerError.exit_code))
+        if code > 128:
+            raise signals.Interrupted(code - 128, saved=False)
+        raise (ConfigError if code == ConfigError.exit_code else RunnerError)(said["error"])

@@ -7,7 +7,9 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +20,7 @@ from official.modeling import performance
 from official.utils.misc import keras_utils
 
 from runner.core import garbage
-from runner.devices import cluster, cross_entropy, team
+from runner.devices import cluster, cross_entropy, meeting, team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
@@ -32,6 +34,9 @@ _IMPLEMENTATIONS = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
 }
 _TPU_SECONDS = 10
+_HTTP2_SETTINGS = b"\4"  # the kind of a frame, which follows its length of three bytes
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _HTTP2_SETTINGS + bytes(5)
+_LOOK_SECONDS = 0.01  # a SIGTERM is lost from when TensorFlow takes it until it is taken back
 
 
 def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None:
@@ -57,33 +62,74 @@ def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None
 
 
 def build_together(
-    runtime: config_definitions.RuntimeConfig, own: cluster.Cluster, *, seconds: float
+    runtime: config_definitions.RuntimeConfig,
+    own: cluster.Cluster,
+    lines: meeting.Lines,
+    *,
+    seconds: float,
+    serve: Callable[[], object],
 ) -> tf.distribute.Strategy:
     """The strategy of a worker, once TensorFlow has connected all of them.
 
     Args:
         runtime: All-reduce.
         own: The workers.
-        seconds: How long they may take to come.
+        lines: Those to the others, which end with them.
+        seconds: How long they may take to connect.
+        serve: Takes signals back from TensorFlow, which serves SIGTERM itself while it connects.
 
     Raises:
-        RunnerError: they did not.
+        RunnerError: they did not connect.
         ConfigError: this process has run something with TensorFlow before.
+        signals.Interrupted: a signal came, to this worker or to another.
     """
     implementation = _implementation(runtime)
     os.environ["TF_CONFIG"] = own.tf_config()
-    tf_internals.form_within(seconds, workers=own.size)
     try:
+        _connect(own, lines, seconds, serve)
         options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        with tf_internals.connected_before():
+            return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except tf.errors.OpError as error:
         said = tf_internals.short_message(error.message)
-        raise RunnerError(f"TensorFlow could not connect {own}: {said}") from error
+        name = own.name(own.index)
+        raise RunnerError(f"TensorFlow could not connect {name}: {said}") from error
     except RuntimeError as error:
         raise ConfigError(
             f"{own}: TensorFlow connects workers only before it has run anything ({error}): make no"
             " model and no tensor before. For runner.fit, use a gin file that names its functions"
         ) from error
+
+
+def _connect(
+    own: cluster.Cluster, lines: meeting.Lines, seconds: float, serve: Callable[[], object]
+) -> None:
+    """Connects the workers. TensorFlow would wait for one that has gone for ever."""
+    connect = tf_internals.connecting(seconds)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            connect()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="connecting the workers")
+    thread.start()
+    end = time.monotonic() + seconds
+    while thread.is_alive():
+        thread.join(_LOOK_SECONDS)
+        serve()
+        lines.check()
+        if thread.is_alive() and time.monotonic() > end:
+            names = lines.unreachable()
+            where = f"; nobody answers at {', '.join(names)}" if names else ""
+            raise RunnerError(
+                f"{own.name(own.index)}: TensorFlow did not connect all workers within "
+                f"{seconds:g} s ({meeting.FIELD}){where}"
+            )
+    if errors:
+        raise errors[0]
 
 
 def build(
@@ -142,6 +188,9 @@ def build(
         raise ConfigError(f"RuntimeConfig.distribution_strategy = {name!r}: {error}") from error
     except tf.errors.NotFoundError as error:
         raise ConfigError(f"RuntimeConfig.tpu = {runtime.tpu!r}: no TPU was found there") from error
+    except tf.errors.OpError as error:
+        said = tf_internals.short_message(error.message)
+        raise RunnerError(f"RuntimeConfig.distribution_strategy = {name!r}: {said}") from error
 
 
 def _implementation(
@@ -197,11 +246,24 @@ def _reach_tpu(address: str | None) -> None:
     try:
         master = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address).master()
         host, _, port = master.removeprefix("grpc://").rpartition(":")
-        socket.create_connection((host, int(port))).close()
-    except OSError as error:
+        with socket.create_connection((host.strip("[]"), int(port))) as connection:
+            if not _speaks_grpc(connection):
+                raise RunnerError(
+                    f"RuntimeConfig.tpu = {address!r}: what answers at {host}:{port} is no TPU"
+                )
+    except (OSError, ValueError) as error:
         raise RunnerError(f"RuntimeConfig.tpu = {address!r} does not answer: {error}") from error
     finally:
         socket.setdefaulttimeout(before)
+
+
+def _speaks_grpc(connection: socket.socket) -> bool:
+    """Whether a server of gRPC is at the other end: as all of HTTP/2, it begins with settings."""
+    with contextlib.suppress(OSError):
+        connection.sendall(_HTTP2_GREETING)
+        with connection.makefile("rb") as stream:
+            return stream.read(4)[3:] == _HTTP2_SETTINGS
+    return False
 
 
 def name(strategy: tf.distribute.Strategy) -> str:

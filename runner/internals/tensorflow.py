@@ -5,7 +5,9 @@ Only this package uses them. tests/internals reports those that a new version of
 
 import atexit
 import contextlib
+import ctypes
 import functools
+import logging
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +15,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
-from tensorflow.core.protobuf import trackable_object_graph_pb2
+from tensorflow.core.protobuf import tensorflow_server_pb2, trackable_object_graph_pb2
+from tensorflow.python import _pywrap_tfe
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.eager import context
@@ -97,19 +100,123 @@ def is_initialized() -> bool:
     return bool(context.context()._initialized)
 
 
-def form_within(seconds: float, *, workers: int) -> None:
-    """Makes a strategy for several workers give up if they do not all come; else it never does.
+def connecting(seconds: float) -> Callable[[], None]:
+    """What connects this process with the other workers that TF_CONFIG names; it may never return.
 
-    Call it before anything has run. TensorFlow notices after ten seconds that a worker is gone.
+    TensorFlow's own way to connect them holds Python's lock, so that no other thread runs and no
+    signal is handled while it waits. This one leaves the lock to others: call it in a thread. The
+    strategy is made once it has returned.
+
+    Args:
+        seconds: How long TensorFlow waits for a worker to register.
+
+    Returns:
+        The function; it raises a `tf.errors.OpError`.
+
+    Raises:
+        RuntimeError: this process has run something with TensorFlow before.
     """
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    workers, device = resolver.cluster_spec(), f"/job:worker/task:{resolver.task_id}"
     there = context.context()
-    there.coordination_service  # noqa: B018, fails if it is gone
+    there.configure_collective_ops(
+        collective_leader="/job:worker/replica:0/task:0", device_filters=(device,)
+    )
     there.configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
         cluster_register_timeout_in_ms=int(seconds * 1000),
-        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)],
+        coordinated_jobs=[
+            coordination_config_pb2.CoordinatedJob(
+                name="worker", num_tasks=workers.num_tasks("worker")
+            )
+        ],
     )
+    there.ensure_initialized()
+    server = tensorflow_server_pb2.ServerDef(
+        cluster=workers.as_cluster_def(),
+        default_session_config=there.config,
+        job_name="worker",
+        task_index=resolver.task_id,
+        protocol="grpc",
+    ).SerializeToString()
+    library, handle = _c_api(), _pointer(there._context_handle)
+
+    def connect() -> None:
+        status = library.TF_NewStatus()
+        try:
+            library.TFE_EnableCollectiveOps(handle, server, len(server), status)
+            if code := library.TF_GetCode(status):
+                said = library.TF_Message(status).decode(errors="replace")
+                raise tf.errors.OpError(None, None, said, code)
+        finally:
+            library.TF_DeleteStatus(status)
+
+    return connect
+
+
+_LOST = (
+    *(tf.errors.UnavailableError, tf.errors.AbortedError),
+    *(tf.errors.DeadlineExceededError, tf.errors.CancelledError),
+)
+_CONNECTION = re.compile(
+    r"Collective ops is aborted|CoordinationService|coordination (service|agent)|[Hh]eartbeat"
+    r"|RPC: /tensorflow|Socket closed|Connection reset|failed to connect to all addresses"
+)
+
+
+def has_lost_worker(error: BaseException) -> bool:
+    """Whether TensorFlow raised this in one of several workers because it cannot reach another."""
+    if not isinstance(error, tf.errors.OpError):
+        return False
+    return isinstance(error, _LOST) or bool(_CONNECTION.search(error.message))
+
+
+def lost_workers(error: tf.errors.OpError) -> set[int]:
+    """The numbers of the workers that such an error names; the first if the group as such is gone.
+
+    It may name the worker in which it was raised, too.
+    """
+    named = {int(number) for number in re.findall(r"task:(\d+)", error.message)}
+    return named or ({0} if "CoordinationService" in error.message else set())
+
+
+@contextlib.contextmanager
+def connected_before() -> Iterator[None]:
+    """Within the block, TensorFlow does not warn that `connecting` has come before the strategy."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        return "Enabling collective ops after program startup" not in record.getMessage()
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(keeps)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keeps)
+
+
+def _c_api() -> Any:
+    """TensorFlow's interface for C. A call of it leaves Python's lock to other threads."""
+    library = ctypes.CDLL(_pywrap_tfe.__file__)
+    library.TF_NewStatus.restype = ctypes.c_void_p
+    library.TF_Message.restype = ctypes.c_char_p
+    for function in (library.TF_Message, library.TF_GetCode, library.TF_DeleteStatus):
+        function.argtypes = [ctypes.c_void_p]
+    library.TF_DeleteStatus.restype = library.TFE_EnableCollectiveOps.restype = None
+    library.TFE_EnableCollectiveOps.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_char_p),
+        *(ctypes.c_size_t, ctypes.c_void_p),
+    ]
+    return library
+
+
+def _pointer(capsule: Any) -> int:
+    """What a capsule of Python's, which has no name, points to."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer(capsule, None)
+    return address
 
 
 def is_deterministic() -> bool:

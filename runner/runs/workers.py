@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import os
 import platform
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from runner.devices import meeting, strategy, team
 from runner.devices.cluster import Cluster
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import weight_mean
+from runner.internals import tensorflow as tf_internals
 from runner.run_folder import data_files, provenance
 from runner.runs import build
 from runner.runs.request import Given, Request
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
 _ENDS = {2: ConfigError, 3: DivergedError}  # by exit code
-_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)  # what is raised without a worker
 
 
 class GoneError(RunnerError):
@@ -36,8 +35,8 @@ class GoneError(RunnerError):
         who = " and ".join(names) or "a worker"
         has = "have" if len(names) > 1 else "has"
         super().__init__(
-            f"{who} {has} gone; the same command, for all workers, goes on from the newest "
-            "checkpoint"
+            f"{who} {has} gone, or cannot be reached; start the same command again, for all "
+            "workers, to continue from the newest checkpoint"
         )
 
 
@@ -77,13 +76,13 @@ def plainly(stop: signals.Stop) -> Iterator[None]:
     """Within the block, an error because another worker has gone becomes one that says so."""
     try:
         yield
-    except (*_LOST, RunnerError) as error:
+    except (tf.errors.OpError, RunnerError) as error:
         lost = error.__cause__ if isinstance(error, RunnerError) else error  # as by a commit
-        if team.current().size == 1 or not isinstance(lost, _LOST):
+        if team.current().size == 1 or lost is None or not tf_internals.has_lost_worker(lost):
             raise
         if stop.number and team.current().follows:  # it came to all, and the chief has ended first
             raise signals.Interrupted(stop.number, saved=False) from error
-        raise GoneError(_names(lost.message)) from error
+        raise GoneError(_names(lost)) from error
 
 
 def as_chief(facts: Mapping[str, Any]) -> None:
@@ -115,10 +114,10 @@ def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
         raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
     console.say(f"{own}: waiting for the others")
-    meeting.meet(own, _facts(config, mode), seconds=seconds)
-    build.prepare(config)
-    devices = strategy.build_together(config.runtime, own, seconds=seconds)
-    request.stop.serve_again()  # TensorFlow takes SIGTERM for itself
+    with meeting.met(own, _facts(config, mode), seconds=seconds) as lines:
+        build.prepare(config)
+        serve = request.stop.serve_again
+        devices = strategy.build_together(config.runtime, own, lines, seconds=seconds, serve=serve)
     return team.Team(own, devices, on_stop=request.stop.hear)
 
 
@@ -192,8 +191,8 @@ def _redirect(targets: Mapping[int, int]) -> None:
         os.dup2(target, number)
 
 
-def _names(message: str) -> list[str]:
+def _names(lost: tf.errors.OpError) -> list[str]:
     """The workers that an error of TensorFlow's names, other than this one."""
     own = team.current().cluster
-    named = {int(each) for each in re.findall(r"task:(\d+)", message)} - {own.index}
-    return [own.name(each) for each in sorted(named) if each < own.size]
+    others = tf_internals.lost_workers(lost) - {own.index}
+    return [own.name(number) for number in sorted(others) if number < own.size]

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -79,6 +80,23 @@ def test_a_tpu_that_does_not_answer_is_named_soon(address):
             strategy.build(runtime)
     with pytest.raises(ConfigError, match="'tpu' needs the TPU's name or address"):
         strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_something_else_at_the_address_of_a_tpu_is_no_tpu(answer, monkeypatch):
+    monkeypatch.setattr(strategy, "_TPU_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def reply():
+            line, _ = door.accept()
+            line.sendall(answer)
+            taken.append(line)  # stays open
+
+        taken = []
+        threading.Thread(target=reply, daemon=True).start()
+        address = f"grpc://127.0.0.1:{door.getsockname()[1]}"
+        with pytest.raises(RunnerError, match=f"RuntimeConfig.tpu = '{address}': .* is no TPU"):
+            strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu", tpu=address))
 
 
 def test_a_tpu_of_several_hosts_is_refused(monkeypatch):

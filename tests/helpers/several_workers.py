@@ -22,17 +22,29 @@ class Workers:
     """The same command `count` times; `processes[0]` is the chief.
 
     `each` has more flags for some of them, `where` their working directories, `hosts` the addresses
-    of all.
+    of all. `only` is the number of the one that is started, if the others are not.
     """
 
     def __init__(
-        self, log, mode, folder, *flags, count=2, each=None, digits=True, where=None, hosts=None
+        self,
+        log,
+        mode,
+        folder,
+        *flags,
+        count=2,
+        each=None,
+        digits=True,
+        where=None,
+        hosts=None,
+        only=None,
     ):
         hosts = ",".join(hosts or addresses(count))
         log.mkdir(exist_ok=True)
         self._logs = [log / f"{folder.name}-{index}.err" for index in range(count)]
         self.processes = []
         for index, path in enumerate(self._logs):
+            if only not in (None, index):
+                continue
             command = [sys.executable, "-m", "runner", f"--mode={mode}", *flags]
             command += DIGITS if digits else ()
             command.append("--gin.RunConfig.system_seconds=0")
