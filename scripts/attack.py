@@ -14,6 +14,8 @@ moved   a run's directory is moved five times while it trains, and resumed in it
 params  a run that has lost params.yaml is started with another seed
 ports   two workers, of which one's port is taken, or one is killed or gets SIGTERM while TensorFlow
         connects them: both end, each with a line that says why
+hostile buckets whose names lead out of the local copy, on the disk and in S3 (needs moto): the
+        modes that only read refuse them, and write nothing outside
 
 The exit code is 0 only if the run withstands every attack.
 """
@@ -30,11 +32,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from sklearn import datasets
+
+import s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
 
@@ -299,6 +303,60 @@ def _connected(
     return held
 
 
+HOSTILE = ("../escaped", "train/../../escaped", "/{outside}/escaped", "a//b", "..\\escaped", "e\0")
+READING = ("report", "status", "runs", "compare")
+
+
+def hostile(folder: Path, _: Path | None) -> bool:
+    """No file may appear outside the copy, and each refusal is one line."""
+    (folder / "outside").mkdir()
+    content = "harm"
+    held = []
+    with s3_server.running() as server:
+        for number, name in enumerate(HOSTILE):
+            name = name.format(outside=folder / "outside")
+            listing = {"files": {name: [len(content), None, 1]}, "texts": {name: content}}
+            local = folder / f"bucket-{number}" / "run"
+            local.mkdir(parents=True)
+            (local / "mirror.json").write_text(json.dumps(listing))
+            urls = [f"file://{local}", f"s3://{server.bucket}/{number}/run"]
+            _put(server, f"{number}/run/mirror.json", json.dumps(listing))
+            for url, mode in zip(
+                urls, (READING[number % 4], READING[-1 - number % 4]), strict=True
+            ):
+                held.append(_refused(folder, mode, url, server.environment, "mirror.json"))
+        _put(server, "keys/run/a/../../../escaped", content)
+        url = f"s3://{server.bucket}/keys/run"
+        held += [_refused(folder, mode, url, server.environment, "escaped") for mode in READING]
+    escaped = [path for path in folder.rglob("*") if path.name == "escaped"]
+    print(f"hostile: {len(held)} readings, {held.count(True)} refused; files outside: {escaped}")
+    return all(held) and not escaped
+
+
+def _put(server: s3_server.Server, key: str, content: str) -> None:
+    """Writes an object with exactly this key, as whoever owns a bucket can."""
+    code = (
+        "import boto3, sys; boto3.client('s3').put_object("
+        "Bucket=sys.argv[1], Key=sys.argv[2], Body=sys.argv[3].encode())"
+    )
+    command = [sys.executable, "-c", code, server.bucket, key, content]
+    subprocess.run(command, env={**os.environ, **server.environment}, check=True)
+
+
+def _refused(folder: Path, mode: str, url: str, environment: Mapping[str, str], word: str) -> bool:
+    """Whether a mode that only reads refuses a bucket in one line that has this word."""
+    own = {**os.environ, **environment, "XDG_CACHE_HOME": str(folder / "cache")}
+    where = [f"--runs={url},{url}"] if mode == "compare" else [f"--model_dir={url}"]
+    where += ["--output=page.html"] if mode == "report" else []
+    command = [sys.executable, "-m", "runner", f"--mode={mode}", *where]
+    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True)
+    line = done.stderr.strip().rpartition("\n")[2]
+    if done.returncode in (1, 2) and "Traceback" not in done.stderr and word in line:
+        return True
+    print(f"hostile: {mode} {url}: exit code {done.returncode}\n{done.stderr}")
+    return False
+
+
 def _struck(folder: Path, kills: int, terms: int, stops: int, flags: Sequence[str]) -> bool:
     print(f"\n{folder.name}: {kills} SIGKILL, {terms} SIGTERM, {stops} SIGSTOP", flush=True)
     counts = [f"--kills={kills}", f"--terms={terms}", f"--stops={stops}", f"--folder={folder}"]
@@ -338,7 +396,8 @@ def _wait(moment: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 ATTACKS = {
-    each.__name__: each for each in (params, moved, nan, clocks, hosts, streams, ports, chaos)
+    each.__name__: each
+    for each in (params, moved, nan, clocks, hosts, streams, ports, hostile, chaos)
 }
 
 
