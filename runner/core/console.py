@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from runner.core import aliases
+from runner.core import text as words
 
 if TYPE_CHECKING:
     import rich.console
@@ -59,23 +60,24 @@ class Console:
         return 0.2 if self.is_live else 30.0
 
     def say(self, line: "str | text.Text", *, style: str = "") -> None:
-        """Prints a line, above the live one.
+        """Prints a line, above the live one; a terminal's control codes in it are spelled out.
 
         Args:
             line: One line or more; a Text has its own styles.
             style: A rich style such as "bold red", for terminals.
         """
         if isinstance(line, str):
-            line = aliases.used(line)
+            line = words.visible(aliases.used(line))
         with self._writing():
             styled = style or not isinstance(line, str)
             if self._live or (styled and self.is_live):
                 from rich import text
 
                 shown = text.Text(line, style=style) if isinstance(line, str) else line
+                shown.plain = words.visible(shown.plain)
                 self._rich().print(shown, soft_wrap=True)
             else:
-                print(line, file=self._file(), flush=True)
+                print(words.visible(str(line)), file=self._file(), flush=True)
 
     def announce(self, line: str) -> None:
         """On a terminal, announces something that will take seconds."""
@@ -100,7 +102,9 @@ class Console:
                     redirect_stderr=self._stream is None,  # lines of others go above it, too
                 )
                 self._live.start()
-            self._live.update(text.Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._live.update(
+                text.Text(words.visible(line), no_wrap=True, overflow="ellipsis"), refresh=True
+            )
 
     def end(self, *, keep: bool = True) -> None:
         """Ends the live line; what is printed next comes below it, or in its place."""
