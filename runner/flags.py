@@ -11,6 +11,7 @@ from typing import Any
 from runner import command_line, elsewhere, modes
 from runner.configuration import gin_parser
 from runner.core import layout, output_file
+from runner.core import text as words
 from runner.devices import cluster
 from runner.errors import ConfigError
 from runner.help import completion, topics
@@ -53,6 +54,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """
     if not arguments:
         raise ConfigError(_NOTHING)
+    for each in arguments:
+        _check_text(each)
     if arguments[0] == "help":
         arguments = [f"--help={topic}" for topic in arguments[1:2]] or ["--help"]
     _help_on_topic(arguments)
@@ -104,6 +107,14 @@ def _of_run(flags: argparse.Namespace) -> list[str]:
     where = f", or --model_dir of a run that has {layout.GIN}" if not flags.model_dir else ""
     lacks = f"; {flags.model_dir} has no {layout.GIN} of a run" if flags.model_dir else ""
     raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
+
+
+def _check_text(argument: str) -> None:
+    """Raises ConfigError for an argument that no file of text could hold, such as params.yaml."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{words.quoted(argument)} is not UTF-8") from error
 
 
 def _for_init(flags: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:

@@ -8,8 +8,10 @@ from typing import Any
 import gin
 
 from runner.configuration import gin_names, gin_parser, typecheck
-from runner.core import spelling
+from runner.core import sizes, spelling, text
 from runner.errors import ConfigError
+
+_MOST_PROBLEMS = 100  # a file with more is no configuration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,8 @@ def resolve(
     bound = []
     problems: dict[str, str] = {}
     for each in statements:
+        if len(problems) > _MOST_PROBLEMS:
+            break
         if isinstance(each, gin_parser.Binding) and each.parameter:
             try:
                 bound.append(resolver.bound(each))
@@ -113,8 +117,15 @@ class _Resolver:
         if parameter is None:
             meant = spelling.did_you_mean(binding.parameter, known)
             meant = meant or self._elsewhere(binding.parameter)
-            raise ConfigError(f"{named.name} has no parameter {binding.parameter!r}{meant}")
-        value = self._value(binding.value, binding.source)
+            unknown = text.quoted(binding.parameter)
+            raise ConfigError(f"{named.name} has no parameter {unknown}{meant}")
+        self._expanded = 0
+        try:
+            value = self._value(binding.value, binding.source)
+            sizes.check(value)
+        except (sizes.TooLargeError, RecursionError) as error:
+            why = "too many macros in macros" if isinstance(error, RecursionError) else error
+            raise ConfigError(f"{named.name}.{binding.parameter}: {why}") from None
         if isinstance(value, gin_parser.Bare):
             if typecheck.is_text(parameter.hint) or not typecheck.may_be_text(parameter.hint):
                 value = str(value)
@@ -136,6 +147,8 @@ class _Resolver:
 
     def _value(self, value: Any, source: gin_parser.Source, within: tuple[str, ...] = ()) -> Any:
         """A value, or part of one, with references resolved; `within` are the enclosing macros."""
+        self._expanded += 1
+        sizes.check_count(self._expanded, 2 * sizes.MOST)
         match value:
             case gin_parser.Reference():
                 # As in gin, a macro's value is built in a scope with the macro's name.
@@ -169,7 +182,7 @@ class _Resolver:
             return gin.query_parameter(name)
         except (KeyError, ValueError):
             meant = spelling.did_you_mean(name, self._macros)
-            raise ConfigError(f"nothing defines %{name}{meant}") from None
+            raise ConfigError(f"nothing defines %{text.shortened(name)}{meant}") from None
 
 
 def _macro(definition: gin_parser.Binding) -> str:

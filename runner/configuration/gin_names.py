@@ -16,7 +16,7 @@ from official.modeling import optimization
 from official.modeling.hyperparams import base_config, oneof
 
 from runner.configuration import gin_parser, optimizer_kinds, typecheck
-from runner.core import spelling, tasks_package, user_code
+from runner.core import spelling, tasks_package, text, user_code
 from runner.errors import ConfigError
 
 _EXTENDED = {optimization.OptimizerConfig: optimizer_kinds.OptimizerConfig}
@@ -141,14 +141,16 @@ class Names:
 
     def _unknown(self, name: str) -> str:
         head, _, rest = name.partition(".")
+        shown = text.shortened(name)
         if not rest:
             known = {each.name for each in self._known.values()}
             meant = spelling.did_you_mean(name, known, dict(self._choices()))
-            return f"unknown name {name}{meant}"
+            return f"unknown name {shown}{meant}"
         modules = {name for table in self._tables.values() for name in table}
         if head not in modules:
-            return f"{name}: no file imports {head}{spelling.did_you_mean(head, modules)}"
-        return f"unknown name {name}{spelling.did_you_mean(name, self._known)}"
+            missing = f"{text.shortened(head)}{spelling.did_you_mean(head, modules)}"
+            return f"{shown}: no file imports {missing}"
+        return f"unknown name {shown}{spelling.did_you_mean(name, self._known)}"
 
 
 def _attribute(module: types.ModuleType, path: str) -> Named:
@@ -161,7 +163,7 @@ def _attribute(module: types.ModuleType, path: str) -> Named:
                 part, [name for name in dir(target) if not name.startswith("_")]
             )
             hidden = tasks_package.hidden(target.__name__)
-            raise ConfigError(f"{target.__name__} has no {part}{near}{hidden}")
+            raise ConfigError(f"{target.__name__} has no {text.shortened(part)}{near}{hidden}")
         target = getattr(target, part)
         if isinstance(target, types.ModuleType):
             module, path = target, ".".join(parts[index + 1 :])
@@ -182,8 +184,9 @@ def _imported(statement: gin_parser.Import) -> types.ModuleType:
             near = [Path.cwd(), statement.source.folder]
             raise ConfigError(f"{statement.place}: {_missing(missing, near)}") from None
         raise ConfigError(
-            f"{statement.place}: {name} cannot be imported: {user_code.blame(error)}: "
-            f"{type(error).__name__}: {getattr(error, 'msg', error)}{_hidden_task(error)}"
+            f"{statement.place}: {text.shortened(name)} cannot be imported: "
+            f"{user_code.blame(error)}: {type(error).__name__}: "
+            f"{getattr(error, 'msg', error)}{_hidden_task(error)}"
         ) from error
 
 
@@ -217,7 +220,7 @@ def _missing(name: str, near: Sequence[Path]) -> str:
     known += [] if parent else ["official", "runner", "tasks"]
     where = f", neither installed nor in {' or '.join(map(str, dict.fromkeys(near)))}"
     meant = spelling.did_you_mean(leaf, known)
-    return f"there is no module {name}{meant or ('' if parent else where)}"
+    return f"there is no module {text.shortened(name)}{meant or ('' if parent else where)}"
 
 
 def _hidden(name: str, near: Sequence[Path]) -> str:

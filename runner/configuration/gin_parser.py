@@ -16,13 +16,17 @@ from typing import Any
 
 from gin import config_parser
 
-from runner.core import spelling
+from runner.core import sizes, spelling
+from runner.core import text as words
 from runner.errors import ConfigError
 from runner.internals import gin as gin_internals
 
 PACKAGE = Path(__file__).parents[1]
 EXPERIMENTS = PACKAGE.parent / "experiments"
 
+_MOST_STATEMENTS = 5_000
+_LONGEST_LABEL = 300
+_LONGEST_LINE = 1000
 _BARE = re.compile(r"[A-Za-z_./~][\w./:~+*-]*")
 _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
@@ -69,6 +73,13 @@ class Source:
     label: str
     folder: Path
     is_file: bool
+
+    @classmethod
+    def flag(cls, text: str) -> "Source":
+        """That of one `--gin_params`."""
+        quote = "'" if '"' in text else '"'
+        label = f"--gin_params {quote}{words.shortened(text, _LONGEST_LABEL)}{quote}"
+        return cls(label, Path.cwd(), is_file=False)
 
     def place(self, line: int) -> str:
         """The place of a line in messages: `digits.gin:7`, or the flag."""
@@ -145,16 +156,18 @@ def find(name: str, including_folder: Path | None = None) -> Path:
     if path.is_absolute():
         searched = [path.parent]
     folders = list(dict.fromkeys(folder for folder in searched if folder))
-    for folder in folders:
-        if (folder / path).is_file():
-            return folder / path
-    near = [file for folder in folders for file in folder.glob("*.gin")]
-    near += [file for folder in folders for file in (folder / path.parent).glob("*.gin")]
+    near: list[Path] = []
+    with contextlib.suppress(OSError, ValueError):  # of a name that is too long, or no path at all
+        for folder in folders:
+            if (folder / path).is_file():
+                return folder / path
+        near += [file for folder in folders for file in folder.glob("*.gin")]
+        near += [file for folder in folders for file in (folder / path.parent).glob("*.gin")]
     if including_folder is None:  # what is there to be included cannot be run
         near = [file for file in near if file.parent != PACKAGE]
     meant = spelling.did_you_mean(f"{path.stem}.gin", [file.name for file in near])
     raise ConfigError(
-        f"no gin file {name!r} in {', '.join(str(folder) for folder in folders)}{meant}"
+        f"no gin file {words.quoted(name)} in {', '.join(str(folder) for folder in folders)}{meant}"
     )
 
 
@@ -164,14 +177,20 @@ def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statem
     An `include` is replaced by the file's statements; including a file again adds nothing.
 
     Raises:
-        ConfigError: a file is missing, or a line is not gin.
+        ConfigError: a file is missing, includes itself or is too large, or a line is not gin.
     """
+    for number, statement in enumerate(_read(gin_files, gin_params), start=1):
+        if number > _MOST_STATEMENTS:
+            raise ConfigError(f"{statement.place}: more than {_MOST_STATEMENTS:,} lines of gin")
+        yield statement
+
+
+def _read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statement]:
     included: set[Path] = set()
     for name in gin_files:
         yield from _from_file(find(str(name)), included)
     for text in gin_params:
-        quote = "'" if '"' in text else '"'
-        source = Source(f"--gin_params {quote}{text}{quote}", Path.cwd(), is_file=False)
+        source = Source.flag(text)
         key, _, word = (part.strip() for part in text.partition("="))
         try:
             yield from _from_text(text, source, included)
@@ -185,17 +204,23 @@ def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statem
                 yield dataclasses.replace(statement, value=value)
 
 
-def _from_file(path: Path, included: set[Path]) -> Iterator[Statement]:
+def _from_file(
+    path: Path, included: set[Path], above: tuple[Path, ...] = ()
+) -> Iterator[Statement]:
+    """The statements of a file that others, `above`, include."""
     included.add(path.resolve())
     label = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = sizes.read(path, "utf-8-sig")
+    except (OSError, UnicodeDecodeError, sizes.TooLargeError) as error:
         raise ConfigError(f"{label}: cannot be read: {error}") from error
-    yield from _from_text(text, Source(str(label), path.parent, is_file=True), included)
+    source = Source(str(label), path.parent, is_file=True)
+    yield from _from_text(text, source, included, (*above, path))
 
 
-def _from_text(text: str, source: Source, included: set[Path]) -> Iterator[Statement]:
+def _from_text(
+    text: str, source: Source, included: set[Path], above: tuple[Path, ...] = ()
+) -> Iterator[Statement]:
     for statement in _parse(text, source):
         place = source.place(statement.location.line_num)
         match statement:
@@ -212,8 +237,23 @@ def _from_text(text: str, source: Source, included: set[Path]) -> Iterator[State
                     path = find(filename, source.folder)
                 except ConfigError as error:
                     raise ConfigError(f"{place}: {error}") from None
+                _check_include(path, above, place)
                 if path.resolve() not in included:
-                    yield from _from_file(path, included)
+                    yield from _from_file(path, included, above)
+
+
+def _check_include(path: Path, above: tuple[Path, ...], place: str) -> None:
+    """Raises ConfigError if a file includes itself, or others without end."""
+    names = [each.name for each in above]
+    starts = [number for number, each in enumerate(above) if each.resolve() == path.resolve()]
+    if starts:
+        cycle = " -> ".join([*names[starts[0] :], path.name])
+        raise ConfigError(f"{place}: a file cannot include itself: {cycle}; remove this include")
+    if len(above) >= sizes.DEEPEST:
+        last = " -> ".join(names[-3:])
+        raise ConfigError(
+            f"{place}: files include each other more than {sizes.DEEPEST} deep: ... -> {last}"
+        )
 
 
 class _Names(config_parser.ParserDelegate):
@@ -229,7 +269,11 @@ class _Names(config_parser.ParserDelegate):
 
 def _parse(text: str, source: Source) -> list[Any]:
     try:
-        return list(config_parser.ConfigParser(text, _Names()))
+        sizes.check_written(text)
+        statements = list(config_parser.ConfigParser(text, _Names()))
+        for each in statements:
+            sizes.check(getattr(each, "value", None))
+        return statements
     except tokenize.TokenError as error:
         place = source.place(_opened(text) or error.args[1][0])
         raise ConfigError(f"{place}: a bracket or quote is not closed") from None
@@ -239,6 +283,17 @@ def _parse(text: str, source: Source) -> list[Any]:
         raise ConfigError(
             f"{source.place(line)}: {_meaning(written, str(error), source)}"
         ) from None
+    except sizes.TooLargeError as error:
+        raise ConfigError(f"{source.label}: {error}") from None
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"{source.label}: has a value that cannot be: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Why Python could not make a value, such as a key of a dict that is a list."""
+    if isinstance(error, RecursionError | MemoryError):
+        return "brackets or signs are nested too deeply"
+    return words.shortened(str(error), _LONGEST_LABEL)
 
 
 def _opened(text: str) -> int:
@@ -260,6 +315,8 @@ def _meaning(line: str, error: str, source: Source) -> str:
     key, equals, value = (part.strip() for part in line.partition("#")[0].partition("="))
     token = gin_internals.REFUSED_TOKEN.search(error)
     word = value if re.fullmatch(r"[\w./:~+*-]+", value) else token and token.group(1)
+    if len(line) > _LONGEST_LINE:
+        return f"cannot read {words.quoted(line.strip())}; expected Name.parameter = value"
     if equals and not value:
         return f"{key} has no value"
     if word and word.lower() in _LITERALS:

@@ -6,7 +6,7 @@ from typing import Any
 from official.modeling.hyperparams import base_config
 
 from runner.configuration import typecheck, yaml_files
-from runner.core import spelling
+from runner.core import spelling, text
 from runner.errors import ConfigError
 
 
@@ -41,7 +41,7 @@ def _override(
         if name not in fields and (fields or type(section) is not base_config.Config):
             what = type(section).__name__
             meant = spelling.did_you_mean(name, fields) or spelling.elsewhere(name)
-            yield f"{place}: {what} has no {name!r}{meant}"
+            yield f"{place}: {what} has no {text.quoted(name)}{meant}"
         elif isinstance(known, base_config.Config) and isinstance(value, Mapping):
             yield from _override(known, value, below, places)
         else:

@@ -3,6 +3,7 @@
 import collections.abc
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from typing import Any
 
 from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
-from runner.core import spelling
+from runner.core import spelling, text
 
 # Values that official itself assigns to fields with other annotations.
 _DOCUMENTED = {
@@ -23,6 +24,8 @@ _DOCUMENTED = {
 # Every official Config's constructor takes these, which would bypass all checks.
 _INHERITED = ("default_params", "restrictions")
 _NO_DEFAULT = (inspect.Parameter.empty, dataclasses.MISSING)
+_BEYOND = 2**63  # what TensorFlow and files of numbers do not hold
+_HALF = re.compile(r"[\ud800-\udfff]")  # half of a character in UTF-16, which no file can hold
 _SEQUENCES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
 
 
@@ -172,7 +175,7 @@ def _widened(hint: Any, default: Any) -> Any:
 
 
 def _mismatch(value: Any, hint: Any) -> MismatchError:
-    got = repr(value) if value is None else f"{type(value).__name__} {value!r}"
+    got = repr(value) if value is None else f"{type(value).__name__} {text.quoted(value, 200)}"
     return MismatchError(f"expected {describe(hint)}, got {got}")
 
 
@@ -218,15 +221,18 @@ def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:
 def _convert_sequence(value: Any, hint: Any, expected: type, arguments: tuple[Any, ...]) -> Any:
     fixed = expected is tuple and arguments and arguments[-1] is not ...
     if fixed and len(value) != len(arguments):
-        raise MismatchError(f"expected {len(arguments)} values, got {len(value)}: {value!r}")
+        raise MismatchError(
+            f"expected {len(arguments)} values, got {len(value)}: {text.quoted(value)}"
+        )
     item_hints = arguments if fixed else (arguments[0] if arguments else Any,) * len(value)
     try:
         items = [convert(item, each) for item, each in zip(value, item_hints, strict=True)]
     except MismatchError as error:
-        raise MismatchError(f"expected {describe(hint)}; in {value!r}: {error}") from None
+        within = text.quoted(value, 200)
+        raise MismatchError(f"expected {describe(hint)}; in {within}: {error}") from None
     links = {item.by_name is None for item in items if isinstance(item, Pending)}
     if len(links) > 1:  # official takes sections or dicts, and not both
-        raise MismatchError(f"give all of {describe(hint)} in one way, not {value!r}")
+        raise MismatchError(f"give all of {describe(hint)} in one way, not {text.quoted(value)}")
     return expected(items) if expected in (list, tuple) else type(value)(items)
 
 
@@ -237,13 +243,18 @@ def _convert_fields(value: dict[str, Any], expected: type) -> dict[str, Any]:
     for name in value if known else ():
         if name not in known:
             raise MismatchError(
-                f"{expected.__name__} has no {name!r}{spelling.did_you_mean(name, known)}"
+                f"{expected.__name__} has no {text.quoted(name)}"
+                f"{spelling.did_you_mean(str(name), known)}"
             )
     return {name: convert(item, hints.get(name, Any)) for name, item in value.items()}
 
 
 def _convert_plain(value: Any, expected: type, hint: Any) -> Any:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and not -_BEYOND < value < _BEYOND and (expected is int or isinstance(value, int)):
+        raise MismatchError(f"expected {describe(hint)} below 2^63, got {text.quoted(value)}")
+    if isinstance(value, str) and _HALF.search(value):
+        raise MismatchError(f"expected valid Unicode, got str {text.quoted(value)}")
     if expected is float and number:
         return float(value)
     if expected is int and number and float(value).is_integer():

@@ -1,12 +1,15 @@
 """YAML files and `--params_override`: plain values, each with its place."""
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import yaml
 
+from runner.core import sizes
+from runner.core import text as words
 from runner.errors import ConfigError
 
 
@@ -35,6 +38,37 @@ class _Loader(yaml.SafeLoader):
         first: [(tag, rule) for tag, rule in rules if tag.rpartition(":")[2] not in _OURS]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._composed = self._expanded = self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """A node, unless there are too many, or they are nested too deeply."""
+        self._composed += 1
+        sizes.check_count(self._composed)
+        with self.within():
+            node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Replaces `<<`, unless that makes too many values of a few aliases."""
+        with self.within():
+            super().flatten_mapping(node)
+        sizes.check_count(len(node.value))
+
+    def expand(self) -> None:
+        """Counts a value, each time that an alias stands for it."""
+        self._expanded += 1
+        sizes.check_count(self._expanded)
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """Inside, values are one level deeper."""
+        self._depth += 1
+        sizes.check_depth(self._depth)
+        yield
+        self._depth -= 1
 
 
 _Loader.add_implicit_resolver(
@@ -70,14 +104,16 @@ def read_file(path: Path) -> Layer:
     """The values of a YAML or JSON file.
 
     Raises:
-        ConfigError: there is no such file, or it is not a mapping; the message says where.
+        ConfigError: it does not exist, is no mapping, or is too large; the message says where.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = sizes.read(path)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not text: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+    except sizes.TooLargeError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:  # ValueError: no path at all
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', error)}") from error
     return _read(text, str(path), lambda line: f"{path}:{line}")
 
 
@@ -100,7 +136,7 @@ def read_override(text: str) -> Layer:
 def _is_file(text: str) -> bool:
     try:
         return "\n" not in text and Path(text).is_file()
-    except OSError:  # too long for a file name
+    except (OSError, ValueError):  # too long for a file's name, or none
         return False
 
 
@@ -114,6 +150,7 @@ def single(path: str, value: Any, place: str) -> Layer:
 
 def _read(text: str, name: str, place: Callable[[int], str]) -> Layer:
     try:
+        sizes.check_written(text)
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
@@ -128,36 +165,54 @@ def _read(text: str, name: str, place: Callable[[int], str]) -> Layer:
         mark = error.problem_mark or error.context_mark
         where = place(mark.line + 1) if mark else name
         raise ConfigError(f"{where}: not YAML: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
+    except sizes.TooLargeError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a character that there is not
         raise ConfigError(f"{name}: not YAML: {error}") from error
     return Layer(values, places)
 
 
 def _values(
-    loader: yaml.SafeLoader,
+    loader: _Loader,
     node: yaml.Node,
     path: str,
     place: Callable[[int], str],
     places: dict[str, str],
 ) -> Any:
     """The values of a node; notes the places of everything in it."""
+    loader.expand()
     if path:
         places[path] = place(node.start_mark.line + 1)
-    if isinstance(node, yaml.SequenceNode):
-        return [
-            _values(loader, item, f"{path}[{index}]", place, places)
-            for index, item in enumerate(node.value)
-        ]
-    if not isinstance(node, yaml.MappingNode):
+    if not isinstance(node, yaml.CollectionNode):
+        return _scalar(loader, node, place)
+    with loader.within():
+        if isinstance(node, yaml.SequenceNode):
+            return [
+                _values(loader, item, f"{path}[{index}]", place, places)
+                for index, item in enumerate(node.value)
+            ]
+        assert isinstance(node, yaml.MappingNode)
+        _refuse_doubles(node, path, place)
+        loader.flatten_mapping(node)
+        values = {}
+        for key, value in node.value:
+            name = str(_scalar(loader, key, place))
+            below = f"{path}.{name}".removeprefix(".")
+            values[name] = _values(loader, value, below, place, places)
+        return values
+
+
+def _scalar(loader: _Loader, node: yaml.Node, place: Callable[[int], str]) -> Any:
+    """The value of a node that holds no others."""
+    where = place(node.start_mark.line + 1)
+    if not isinstance(node, yaml.ScalarNode):
+        raise ConfigError(f"{where}: expected a name, not a list or a section")
+    try:
         return loader.construct_object(node, deep=True)
-    _refuse_doubles(node, path, place)
-    loader.flatten_mapping(node)
-    found = {}
-    for key, value in node.value:
-        name = str(loader.construct_object(key))
-        below = f"{path}.{name}".removeprefix(".")
-        found[name] = _values(loader, value, below, place, places)
-    return found
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # whatever a tag such as !!int makes of a text that does not fit it
+        raise ConfigError(f"{where}: {words.quoted(node.value)} is not a value") from error
 
 
 def _refuse_doubles(node: yaml.MappingNode, path: str, place: Callable[[int], str]) -> None:
@@ -174,7 +229,7 @@ def _refuse_doubles(node: yaml.MappingNode, path: str, place: Callable[[int], st
 
 
 def _flag(text: str) -> str:
-    short = " ".join(text.split())
+    short = " ".join(text[:1000].split())
     return f'--params_override "{short if len(short) < 80 else short[:76] + " ..."}"'
 
 
@@ -182,21 +237,25 @@ def _pairs(text: str) -> Layer:
     """`a.b=1,c[0]=2,c[1]=3`, with values in YAML."""
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
+    if len(text) > sizes.LONGEST:
+        raise ConfigError(f"{_flag(text)}: longer than {sizes.LONGEST:,} characters")
     for pair in _split(text):
         place = _flag(pair)
         match = _PAIR.fullmatch(pair)
         if match is None:
-            raise ConfigError(f"{place}: {pair.strip()!r} is not of the form name=value")
-        try:
-            value = yaml.load(match["value"].strip(), _Loader)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{place}: {match['value']!r} is not a value") from error
+            raise ConfigError(
+                f"{place}: {words.quoted(pair.strip())} is not of the form name=value"
+            )
+        value = _value(match["value"].strip(), place)
         *above, name = match["path"].split(".")
+        if len(above) > sizes.DEEPEST:
+            raise ConfigError(f"{place}: more than {sizes.DEEPEST} names in one another")
         section = values
         for part in above:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise ConfigError(f"{place}: {match['path']} is given as a value and as a section")
+                path = words.shortened(match["path"])
+                raise ConfigError(f"{place}: {path} is given as a value and as a section")
         if match["index"] is None:
             section[name] = value
         else:
@@ -207,6 +266,19 @@ def _pairs(text: str) -> Layer:
     return Layer(values, places)
 
 
+def _value(text: str, place: str) -> Any:
+    """A value in YAML."""
+    try:
+        sizes.check_written(text)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return None if node is None else _values(loader, node, "", lambda _: place, {})
+    except sizes.TooLargeError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{place}: {words.quoted(text)} is not a value") from error
+
+
 def _put(items: Any, index: int, value: Any, where: str) -> None:
     if not isinstance(items, list) or index > len(items):
         raise ConfigError(f"{where}: the values before it are missing")
@@ -215,18 +287,4 @@ def _put(items: Any, index: int, value: Any, where: str) -> None:
 
 def _split(text: str) -> list[str]:
     """Splits `text` at commas, except those in brackets or quotes."""
-    parts, depth, quote = [""], 0, ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char in "[{(":
-            depth += 1
-        elif char in "]})":
-            depth -= 1
-        if char == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part for part in parts if part.strip()]
+    return [part for part in words.parts(text) if part.strip()]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner.core import aliases, open_folder
+from runner.core import aliases, open_folder, sizes
+from runner.core import text as words
 from runner.errors import RunnerError
 
 _LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
@@ -146,6 +147,18 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
+def loads(content: str | bytes) -> Any:
+    """A value from JSON.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def read_json(path: Path) -> Any | None:
     """The JSON value in `path`, or None if there is no such file.
 
@@ -153,7 +166,9 @@ def read_json(path: Path) -> Any | None:
         RunnerError: it is damaged.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if (size := path.stat().st_size) > sizes.LONGEST_STORED:
+            raise RunnerError(f"{path} has {words.size(size)}, more than any such file: remove it")
+        return loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -239,7 +254,7 @@ def last_json_line(path: Path) -> Any | None:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return None
-    whole = (json.loads(line) for line in reversed(lines) if _is_json(line))
+    whole = (loads(line) for line in reversed(lines) if _is_json(line))
     return next(whole, None)
 
 
@@ -251,13 +266,13 @@ def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
     """
     written = [line for line in lines if line.strip()]
     with contextlib.suppress(ValueError):  # all at once takes a third of the time
-        rows = json.loads(b"[" + b",".join(written) + b"]")
+        rows = loads(b"[" + b",".join(written) + b"]")
         if len(rows) == len(written):
             return list(rows)
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows += [json.loads(line)] if line.strip() else []
+            rows += [loads(line)] if line.strip() else []
         except ValueError as error:
             raise ValueError(f"{name}:{number}: not a line of JSON") from error
     return rows
@@ -265,7 +280,7 @@ def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line)
+        loads(line)
     except ValueError:
         return False
     return True

@@ -8,6 +8,7 @@ _RATE = (
     "ConstantLrConfig.learning_rate, or initial_learning_rate of another one"
 )
 _SHORT = 3
+_LONGEST = 200
 _ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_learning_rate"), _RATE)
 
 
@@ -26,6 +27,8 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
         known: The valid names.
         aliases: Other names that people write, and the valid names that they mean.
     """
+    if len(word) > _LONGEST:  # which nobody meant, and to compare it takes long
+        return ""
     names = {name.lower(): meant for name, meant in (aliases or {}).items()}
     names |= {name.lower(): name for name in known}
     if names.get(word.lower()) == word:

@@ -77,3 +77,21 @@ def visible(words: str) -> str:
     make a line look like another one.
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
+
+
+def parts(words: str) -> list[str]:
+    """What stands between the commas of a text that are in no brackets or quotes."""
+    cuts, depth, quote = [-1], 0, ""
+    for place, each in enumerate(words):
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in "'\"":
+            quote = each
+        elif each in "([{":
+            depth += 1
+        elif each in ")]}":
+            depth -= 1
+        elif each == "," and not depth:
+            cuts.append(place)
+    ends = [*cuts[1:], len(words)]
+    return [words[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)]

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runner.core import sizes
 from runner.errors import ConfigError
 
 Lookup = Callable[[str], Any]
@@ -50,8 +51,10 @@ class Expression:
             if len(text) > _LONGEST:
                 raise self._wrong(f"longer than {_LONGEST:,} characters")
             self._tree = ast.parse(text.strip(), mode="eval").body
+            _check_depth(self._tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             said = getattr(error, "msg", None) or "cannot be read"
+            said = error if isinstance(error, sizes.TooLargeError) else said
             raise self._wrong(str(said)) from None
         self.names: list[str] = []
         self._check(self._tree)
@@ -126,6 +129,14 @@ class Expression:
                 return all(_compared(op, one, other) for op, one, other in pairs)
         name = self._name(node)
         return _CONSTANTS[name] if name in _CONSTANTS else lookup(name)
+
+
+def _check_depth(tree: ast.AST) -> None:
+    """Raises TooLargeError for a tree that is too deep to be worked out."""
+    depth, level = 0, [tree]
+    while level:
+        sizes.check_depth(depth)
+        depth, level = depth + 1, [part for node in level for part in ast.iter_child_nodes(node)]
 
 
 def _computed(function: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:

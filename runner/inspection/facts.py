@@ -4,7 +4,6 @@ Each file is read on its own: where one is damaged, the others still count.
 """
 
 import contextlib
-import json
 import math
 import re
 import statistics
@@ -180,4 +179,4 @@ def tail(path: Path, size: int = _TAIL) -> list[dict[str, Any]]:
     lines = text.split(b"\n")[(1 if len(text) < end else 0) : -1]
     if not lines and len(text) < end:
         return tail(path, 8 * size)
-    return [json.loads(line) for line in lines]
+    return [files.loads(line) for line in lines]

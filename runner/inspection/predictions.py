@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pyarrow import parquet
 
-from runner.core import layout
+from runner.core import files, layout
 
 _ROWS = 50_000  # read at most
 _SAMPLES = 12
@@ -73,7 +73,7 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
         found = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
         return list(itertools.islice(found, _ROWS + 1))
     with path.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in itertools.islice(file, _ROWS + 1)]
+        rows = [files.loads(line) for line in itertools.islice(file, _ROWS + 1)]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path.name} is not a file of predictions")
     return rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from runner.core import layout
+from runner.core import layout, plain_yaml
 from runner.errors import ConfigError, RunnerError
 from runner.inspection import differences
 
@@ -31,7 +31,7 @@ def render(folder: Path) -> str:
         )
     path = folder / layout.PARAMS
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = plain_yaml.load(path.read_text(encoding="utf-8"))
         return "\n".join(_lines(values, counts, "", ""))
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise RunnerError(f"{path} cannot be read: {error}") from error

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from runner.core import plain_yaml
+
 Values = Mapping[str, Any]
 """A configuration, or a section of it: names to values and sections. Its texts are not changed."""
 
@@ -36,7 +38,10 @@ def parse(text: str) -> Values:
     """
     if "&" in text and _ALIAS.search(text):
         return _loaded(text)
-    return _parsed(text)
+    try:
+        return _parsed(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _parsed(text: str) -> Values:
@@ -62,7 +67,7 @@ def _section(part: str) -> Values:
 @functools.lru_cache(maxsize=50_000)
 def _loaded(text: str) -> Values:
     try:
-        found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        found = plain_yaml.load(text)
     except yaml.YAMLError as error:
         raise ValueError("not YAML") from error
     if not isinstance(found, Mapping):

@@ -4,7 +4,6 @@ A run may be writing, and files may be damaged: what cannot be read is left out 
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import yaml
 
-from runner.core import files, layout
+from runner.core import files, layout, plain_yaml
 from runner.core.spelling import metric_name
 from runner.errors import RunnerError
 from runner.history import best_evaluation, records
@@ -173,8 +172,7 @@ def read(folder: Path, *, rows: bool = True) -> RunData:
 def _yaml(path: Path) -> Any:
     if not path.exists():
         return {}
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(encoding="utf-8"), fast)
+    return plain_yaml.load(path.read_text(encoding="utf-8"))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -203,7 +201,7 @@ def _rows(path: Path, problems: list[str]) -> list[dict[str, Any]]:
         problems.append(str(error))
         return []
     try:  # a file with its usual last line, whole: in one go
-        rows = json.loads(b"[" + b",".join(line for line in lines if line.strip()) + b"]")
+        rows = files.loads(b"[" + b",".join(line for line in lines if line.strip()) + b"]")
     except ValueError:
         rows = [row for row in map(_parsed, lines[:-1]) if row is not None]
         if damaged := len([line for line in lines[:-1] if line.strip()]) - len(rows):
@@ -218,7 +216,7 @@ def _rows(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 
 def _parsed(line: bytes) -> Any | None:
     try:
-        return json.loads(line)
+        return files.loads(line)
     except ValueError:
         return None
 

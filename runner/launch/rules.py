@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import yaml
 
-from runner.core import layout, text
+from runner.core import layout, plain_yaml, text
 
 _HOUR = 3600.0
 
@@ -41,7 +41,7 @@ class Rules:
     def of(cls, folder: Path) -> Self:
         """Those of the run in `folder`, as its chief has written them; the defaults before that."""
         try:
-            run = yaml.safe_load((folder / layout.PARAMS).read_text(encoding="utf-8"))["run"]
+            run = plain_yaml.load((folder / layout.PARAMS).read_text(encoding="utf-8"))["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
             found = {name: given[name] for name in _FIELDS if name in given}
             return cls(

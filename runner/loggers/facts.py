@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from runner.core import files, layout, secrets
+from runner.core import files, layout, plain_yaml, secrets
 from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
 
@@ -147,7 +147,7 @@ def holder(folder: Path) -> claim_file.Holder | None:
 
 def _configuration(path: Path) -> Mapping[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = plain_yaml.load(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise RunnerError(f"{path} is damaged") from error
     if not isinstance(values, Mapping):

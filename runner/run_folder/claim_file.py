@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, Self, TextIO
 
+from runner.core import files
+
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
@@ -111,7 +113,7 @@ def abandoned(path: Path) -> bool:
 def read(file: TextIO) -> Seen:
     """The claim in an open file; a damaged one counts as an unknown process's."""
     try:
-        holder = Holder(**json.load(file))
+        holder = Holder(**files.loads(file.read()))
     except (ValueError, TypeError):
         holder = Holder()
     return Seen(holder, os.fstat(file.fileno()).st_mtime)

@@ -16,7 +16,7 @@ from official.modeling.hyperparams import base_config, oneof
 from runner import config
 from runner.configuration import fields, origins, printing, schedules
 from runner.configuration.settings import Resume
-from runner.core import layout
+from runner.core import layout, plain_yaml
 from runner.errors import ConfigError
 from runner.run_folder import begun
 
@@ -140,7 +140,7 @@ def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
 def _read(path: Path) -> Mapping[str, Any]:
     wrong = "is damaged"
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = plain_yaml.load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         found, wrong = None, "is missing"
     except (UnicodeDecodeError, yaml.YAMLError):

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from runner.core import console
+from runner.core import console, files
 from runner.errors import LostError, RunnerError
 from runner.storage import manifest
 from runner.storage.bucket import Bucket
@@ -210,7 +210,7 @@ def _look(bucket: Bucket, number: int) -> _Seen | None:
     if content is None:
         return None
     try:
-        return _Seen(**json.loads(content))
+        return _Seen(**files.loads(content))
     except (ValueError, TypeError):  # damaged: an unknown process's
         return _Seen()
 

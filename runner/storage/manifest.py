@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, Self
 
-from runner.core import layout
+from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.storage import names
 from runner.storage.bucket import Bucket
@@ -68,14 +68,15 @@ class Manifest:
             ValueError: it is something else, or names what cannot be a file.
         """
         try:
-            found: dict[str, Any] = json.loads(content)
-            files = {names.check(name): _entry(*each) for name, each in found.pop("files").items()}
+            found: dict[str, Any] = files.loads(content)
+            entries = found.pop("files").items()
+            held = {names.check(name): _entry(*each) for name, each in entries}
             texts = {name: str(each) for name, each in found.pop("texts", {}).items()}
             for name in texts:
                 names.check(name)
             claim, serial = int(found.pop("claim", 0)), int(found.pop("serial", 0))
-            return cls(files, texts, claim, serial, **found)
-        except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+            return cls(held, texts, claim, serial, **found)
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(str(error)) from error
 
 
@@ -104,10 +105,10 @@ def read(bucket: Bucket, *, mine: str = "") -> Manifest:
     """
     content = bucket.read(NAME)
     if content is None:
-        files = {name: Entry(size, None, time) for name, (size, time) in bucket.objects().items()}
-        if any(name.startswith(f"{CLAIMS}/") and name != mine for name in files):
+        held = {name: Entry(size, None, time) for name, (size, time) in bucket.objects().items()}
+        if any(name.startswith(f"{CLAIMS}/") and name != mine for name in held):
             return Manifest({})
-        return Manifest({name: entry for name, entry in files.items() if not is_ours(name)})
+        return Manifest({name: entry for name, entry in held.items() if not is_ours(name)})
     try:
         return Manifest.loads(content)
     except ValueError as error:
@@ -124,15 +125,15 @@ def read_with_parts(bucket: Bucket) -> Manifest:
         RunnerError: a `mirror.json` is damaged.
     """
     found = read(bucket)
-    files, texts = dict(found.files), dict(found.texts)
+    held, texts = dict(found.files), dict(found.texts)
     for name in bucket.names():
-        if layout.is_part(name) and f"{name}/{NAME}" not in files:
+        if layout.is_part(name) and f"{name}/{NAME}" not in held:
             part = bucket.part(name)
             if part.read(NAME) is not None:
-                held = read(part)
-                files |= {f"{name}/{path}": entry for path, entry in held.files.items()}
-                texts |= {f"{name}/{path}": text for path, text in held.texts.items()}
-    return dataclasses.replace(found, files=files, texts=texts)
+                inner = read(part)
+                held |= {f"{name}/{path}": entry for path, entry in inner.files.items()}
+                texts |= {f"{name}/{path}": text for path, text in inner.texts.items()}
+    return dataclasses.replace(found, files=held, texts=texts)
 
 
 def is_ours(path: str) -> bool:

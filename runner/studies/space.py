@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.core import sizes
+from runner.core import text as words
 from runner.errors import ConfigError
 
+_BEYOND = 2**63  # what an int of a configuration cannot be
 MOST = 10_000
 """A study has at most this many trials."""
 
@@ -80,9 +83,10 @@ def parse(texts: Sequence[str]) -> list[Parameter]:
     found, problems = [], []
     for text in texts:
         try:
+            sizes.check_length(text)
             found.append(_parameter(text))
-        except ConfigError as error:
-            problems.append(f"--vary={text}: {error}")
+        except (ConfigError, sizes.TooLargeError) as error:
+            problems.append(f"--vary={words.shortened(text)}: {error}")
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems))
@@ -155,7 +159,7 @@ def _parameter(text: str) -> Parameter:
     kind, numbers = _range(values.strip())
     if kind:
         return Parameter(name, kind, numbers, when, text)
-    listed = tuple(_value(part) for part in _parts(values))
+    listed = tuple(_value(part) for part in words.parts(values))
     if len({repr(each) for each in listed}) < len(listed):
         raise ConfigError("names a value twice")
     return Parameter(name, "list", listed, when, text)
@@ -164,7 +168,9 @@ def _parameter(text: str) -> Parameter:
 def _condition(text: str) -> tuple[str, Any]:
     name, equals, value = text.replace("==", "=").partition("=")
     if not equals or not _NAME.fullmatch(name.strip()):
-        raise ConfigError(f"after `if`, expected Name.parameter=value instead of {text.strip()!r}")
+        raise ConfigError(
+            f"after `if`, expected Name.parameter=value instead of {words.quoted(text.strip())}"
+        )
     return name.strip(), _value(value)
 
 
@@ -173,33 +179,19 @@ def _range(text: str) -> tuple[str, tuple[Any, ...]]:
     match = re.fullmatch(r"(\w+)\((.*)\)", text)
     if not match:
         return "", ()
-    kind, ends = match[1], [_value(part) for part in _parts(match[2])]
+    kind, ends = match[1], [_value(part) for part in words.parts(match[2])]
     if kind not in _RANGES:
-        raise ConfigError(f"{kind}(...) is not known; there are {', '.join(_RANGES)}")
+        raise ConfigError(
+            f"{words.shortened(kind)}(...) is not known; there are {', '.join(_RANGES)}"
+        )
     wanted = (int,) if kind == "int" else (int, float)
     if len(ends) != 2 or any(type(end) not in wanted for end in ends):
         raise ConfigError(f"{kind}(a, b) takes two {'integers' if kind == 'int' else 'numbers'}")
-    if not ends[0] < ends[1] or not all(map(math.isfinite, ends)):
+    if not ends[0] < ends[1] or not all(-_BEYOND < end < _BEYOND for end in ends):
         raise ConfigError(f"{kind}(a, b): a must be below b, both finite")
     if kind == "log" and ends[0] <= 0:
         raise ConfigError("log(a, b): a must be above 0")
     return kind, tuple(ends) if kind == "int" else tuple(map(float, ends))
-
-
-def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets or quotes."""
-    parts, depth, quote = [""], 0, ""
-    for each in text:
-        if quote:
-            quote = "" if each == quote else quote
-        elif each in "'\"":
-            quote = each
-        depth += (each in "([{") - (each in ")]}") if not quote else 0
-        if each == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += each
-    return parts
 
 
 def _value(text: str) -> Any:
@@ -207,10 +199,13 @@ def _value(text: str) -> Any:
     if is_reference(text):
         return text
     try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
+        value = ast.literal_eval(text)
+        sizes.check(value)
+        json.dumps(value)  # which trial.json holds: neither bytes nor sets
+        return value
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         hint = f" (text needs quotes: '{text}')" if re.fullmatch(r"[\w-]+", text) else ""
-        raise ConfigError(f"{text!r} is not a value{hint}") from None
+        raise ConfigError(f"{words.quoted(text)} is not a value{hint}") from None
 
 
 def _contradictions(parameters: Sequence[Parameter]) -> Iterator[str]:

@@ -1,0 +1,26 @@
+"""YAML that a run has stored, read as data: nothing in it is executed, and it cannot grow."""
+
+from typing import Any
+
+import yaml
+
+from runner.core import sizes
+
+
+def load(words: str) -> Any:
+    """The plain values of a text.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, has a value that cannot be, or is too large.
+    """
+    try:
+        sizes.check_length(words, sizes.LONGEST_STORED)
+        sizes.check_brackets(words)
+        value = yaml.load(words, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        sizes.check(value, sizes.MOST_STORED)
+    except yaml.YAMLError:
+        raise
+    # What its constructors raise for values such as `!!int x`, and the limits of Python.
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise yaml.YAMLError(str(error)) from error
+    return value
