@@ -10,6 +10,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from runner.core import typed
+
 PACE = ("steps_per_second", "mfu", "input_wait", "seconds", "epoch_seconds")
 """What a training row holds besides the metrics; it differs from run to run."""
 
@@ -216,7 +218,9 @@ def parse(row: dict[str, Any]) -> Record:
     fields["step"] = operator.index(fields["step"])
     if not isinstance(fields.get("checkpoint", ""), str):
         raise TypeError(f"checkpoint = {fields['checkpoint']}")
-    return KINDS[kind](**fields)
+    record = KINDS[kind](**fields)
+    typed.check(record)
+    return record
 
 
 def nested(metrics: Mapping[str, float]) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from runner.history import best_evaluation, history, policies, records
 from runner.inspection import goodput, resolved
 from runner.inspection.folders import Found
 from runner.run_folder import status
+from runner.studies import trial
 
 _DAMAGE = (RunnerError, OSError, ValueError, TypeError, KeyError, AttributeError, LookupError)
 _TASK = re.compile(r"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
+_SECTIONS = ("trainer", "run")
 _TAIL = 1 << 16  # bytes of train.jsonl
 _RECENT = 20  # rows whose pace counts
 
@@ -36,7 +38,10 @@ def configuration(folder: Path, problems: list[str]) -> resolved.Values:
     with _noting(problems):
         path = folder / layout.PARAMS
         try:
-            return resolved.parse(path.read_text(encoding="utf-8"))
+            values = resolved.parse(path.read_text(encoding="utf-8"))
+            if not all(isinstance(values.get(name, {}), Mapping) for name in _SECTIONS):
+                raise ValueError(f"{' or '.join(_SECTIONS)} is no section")
+            return values
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -65,7 +70,7 @@ def read(found: Found, values: resolved.Values) -> dict[str, Any]:
         facts["status"] = seen and [seen.state, int(seen.step), seen.reason, seen.heartbeat]
     with _noting(problems):
         facts["trial"] = _trial(folder)
-        facts["attempts"] = files.read_json_lines(folder / layout.ATTEMPTS)
+        facts["attempts"] = trial.attempts(folder)
     with _noting(problems):
         facts["starts"] = _starts(files.read_json(folder / layout.RUN) or {"starts": []})
     rows: list[records.Record] = []

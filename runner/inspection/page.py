@@ -41,7 +41,7 @@ def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values
         refresh: After how many seconds a browser loads it again; 0: never.
         values: What the template names.
     """
-    return (
+    made: str = (
         _environment()
         .get_template(template)
         .render(
@@ -54,6 +54,7 @@ def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values
             **values,
         )
     )
+    return made.encode(errors="backslashreplace").decode()  # half a character cannot be written
 
 
 def time_rows(ledger: goodput.Ledger) -> dict[str, Any]:

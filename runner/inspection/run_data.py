@@ -87,14 +87,17 @@ class RunData:
         if not metric or not isinstance(metric, str):
             return None
         higher = self.param("trainer.best_checkpoint_metric_comp") == "higher"
-        retention = self.param("run.retention") or {}
+        retention = _mapping(self.param("run.retention"))
         more = {
-            name: tuple(metric_name(str(each)) for each in retention.get(name) or ())
+            name: tuple(metric_name(str(each)) for each in _list(retention.get(name)))
             for name in ("or_higher", "or_lower")
         }
-        start = retention.get("from_step") or 0
+        start = retention.get("from_step")
         return best_evaluation.BestRule(
-            metric_name(metric), higher=higher, from_step=int(start), **more
+            metric_name(metric),
+            higher=higher,
+            from_step=start if isinstance(start, int) else 0,
+            **more,
         )
 
     @property
@@ -105,7 +108,7 @@ class RunData:
     @property
     def sets(self) -> list[str]:
         """The names of its further evaluation sets."""
-        found = self.param("run.evaluation_sets") or ()
+        found = _list(self.param("run.evaluation_sets"))
         return [str(each.get("name")) for each in found if isinstance(each, Mapping)]
 
     @property
@@ -173,6 +176,10 @@ def _yaml(path: Path) -> Any:
     if not path.exists():
         return {}
     return plain_yaml.load(path.read_text(encoding="utf-8"))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

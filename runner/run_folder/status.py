@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from runner.core import console, files, heartbeat, layout, signals
+from runner.core import console, files, heartbeat, layout, signals, typed
 from runner.errors import DivergedError, RunnerError
 from runner.run_folder import spent as times
 
@@ -56,18 +56,15 @@ def read(model_dir: Path) -> Status | None:
     path = model_dir / layout.STATUS
     value = files.read_json(path)
     try:
-        seen = None if value is None else Status(**value)
-        if seen and not _is_plausible(seen):
+        if value is None:
+            return None
+        seen = Status(**value)
+        typed.check(seen)
+        if seen.state not in get_args(State) or not isinstance(seen.spent, dict | None):
             raise TypeError("a value of another type")
     except TypeError as error:
         raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
     return seen
-
-
-def _is_plausible(seen: Status) -> bool:
-    numbers = isinstance(seen.step, int) and isinstance(seen.heartbeat, int | float)
-    known = seen.state in get_args(State) and isinstance(seen.spent, dict | None)
-    return numbers and known and isinstance(seen.pid, int)
 
 
 def before(model_dir: Path, note: console.Note = console.say) -> Status | None:

@@ -1,6 +1,7 @@
 """`workers/supervisor.json`: who takes part in a run of several workers. No TensorFlow."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,24 @@ def read(model_dir: Path) -> dict[str, Any] | None:
     """
     with contextlib.suppress(OSError, RunnerError):
         found = files.read_json(model_dir / layout.WORKERS / layout.SUPERVISOR)
-        if not isinstance(found, dict) or not all(isinstance(found.get(x), list) for x in _LISTS):
-            return None  # damaged
+        if not isinstance(found, dict) or not _is_whole(found):
+            return None
         seen = status.read(model_dir)
         if found.get("state") == "running" and seen and seen.ended:  # and it could not say so here
             found["state"] = "ended"
         return found
     return None
+
+
+def _is_whole(found: Mapping[str, Any]) -> bool:
+    """Whether everything that is shown is there."""
+    if not all(isinstance(found.get(name), list) for name in _LISTS):
+        return False
+    texts = [found.get("state"), *found["hosts"], *found["slow"]]
+    rows = found["restarts"]
+    return all(isinstance(each, str) for each in texts) and all(
+        isinstance(row, dict) and isinstance(row.get("reason"), str) for row in rows
+    )
 
 
 def lines(model_dir: Path) -> list[str]:

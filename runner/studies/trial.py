@@ -162,6 +162,24 @@ def note(folder: Path, code: int, reason: str, host: str) -> None:
     files.append_json_line(folder / layout.ATTEMPTS, row)
 
 
+def attempts(folder: Path) -> list[dict[str, Any]]:
+    """The attempts of a trial that failed: the rows of attempts.jsonl.
+
+    Raises:
+        RunnerError: they are damaged.
+    """
+    path = folder / layout.ATTEMPTS
+    try:
+        rows = files.read_json_lines(path)
+    except ValueError as error:
+        raise RunnerError(f"{path} is damaged ({error}): remove it") from error
+    for row in rows:
+        known = isinstance(row, dict) and isinstance(row.get("exit_code"), int)
+        if not known or not isinstance(row.get("reason"), str):
+            raise RunnerError(f"{path} has a row that is no attempt: remove it")
+    return rows
+
+
 def read(folder: Path) -> Trial:
     """The trial in a folder.
 
@@ -173,18 +191,19 @@ def read(folder: Path) -> Trial:
         number, parameters, seed = facts["number"], facts["parameters"], facts["seed"]
         fold, objective = facts.get("fold"), Objective(*facts.get("objective") or ())
         lineage = Lineage(*facts["lineage"]) if facts.get("lineage") else None
+        if not isinstance(parameters, dict) or {type(number), type(seed)} != {int}:
+            raise TypeError("a number, or what varies, is of another kind")
+        if not isinstance(fold, int | None):
+            raise TypeError("the fold is no number")
     except (AttributeError, KeyError, TypeError) as error:
         raise RunnerError(
             f"{folder / layout.TRIAL} does not describe a trial: remove it"
         ) from error
-    seen, attempts = (
-        status.before(folder, lambda _: None),
-        files.read_json_lines(folder / layout.ATTEMPTS),
-    )
+    seen, failed = status.before(folder, lambda _: None), attempts(folder)
     rows = history.read(folder / layout.HISTORY)
     own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
     tests = _tests(folder, rows)
-    state, reason = state_of(folder, seen, attempts)
+    state, reason = state_of(folder, seen, failed)
     best = _best(own, objective)
     return Trial(
         number=number,
@@ -201,8 +220,8 @@ def read(folder: Path) -> Trial:
         test=tests[-1].metrics if tests else {},
         tests=len(tests),
         objective=objective,
-        failures=sum(row["exit_code"] == RunnerError.exit_code for row in attempts),
-        kills=sum(row["exit_code"] < 0 for row in attempts),
+        failures=sum(row["exit_code"] == RunnerError.exit_code for row in failed),
+        kills=sum(row["exit_code"] < 0 for row in failed),
         lineage=lineage,
         more={name: facts[name] for name in facts.keys() - _FACTS},
     )
