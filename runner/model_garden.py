@@ -1,5 +1,6 @@
 """Model Garden's `run_experiment`, on this runner: the same parameters, the same return value."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ def run_experiment(
         logs: Mapping[str, Any] = {}
         if run_post_eval or mode == "train_and_post_eval":
             logs = _evaluated(request)
+            for action in eval_actions or ():
+                action(logs)
             logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held.model, logs
 
@@ -127,8 +130,11 @@ def _evaluated(request: Request) -> Mapping[str, Any]:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     built = build.build_evaluator(request, model_dir)
     built.restore(newest)
-    logs = built.evaluate(tf.constant(limits.validation_batches(request.config)))
-    return tf.nest.map_structure(orbit.utils.get_value, logs)
+    batches = limits.validation_batches(request.config)
+    began = time.monotonic()
+    logs = built.evaluate(tf.constant(batches))
+    speed = {"steps_per_second": batches / (time.monotonic() - began)} if batches > 0 else {}
+    return {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
 
 
 def _best(

@@ -180,3 +180,27 @@ def test_a_call_leaves_the_callers_settings(call, chosen, tmp_path):
     tf_keras.utils.set_random_seed(5)
     call(tmp_path)
     assert chosen() == expected
+
+
+def test_the_callers_handler_of_a_signal_is_called_once_all_is_saved(tmp_path):
+    seen = []
+
+    def handler(number, frame):
+        seen.append((number, sorted(path.name for path in (tmp_path / "run").glob("ckpt-*.index"))))
+
+    def preempt(logs):
+        signals.signal.raise_signal(signals.signal.SIGTERM)
+
+    before = signals.signal.signal(signals.signal.SIGTERM, handler)
+    try:
+        with pytest.raises(signals.Interrupted):
+            runner.run(
+                toy.experiment({"trainer": {"steps_per_loop": 3}}),
+                tmp_path / "run",
+                "train",
+                train_actions=[preempt],
+            )
+        assert signals.signal.getsignal(signals.signal.SIGTERM) is handler
+    finally:
+        signals.signal.signal(signals.signal.SIGTERM, before)
+    assert seen == [(signals.signal.SIGTERM, ["ckpt-3.index"])]

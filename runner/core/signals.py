@@ -199,7 +199,10 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def served() -> Iterator[Stop]:
-    """Handles signals within the block; outside the main thread Python cannot, so none is noted."""
+    """Handles signals within the block; outside the main thread Python cannot, so none is noted.
+
+    A handler of the caller's is called after the block, once for the signal that ended it.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -223,6 +226,9 @@ def served() -> Iterator[Stop]:
         for number, handler in before.items():
             signal.signal(number, handler)
         writing.close()  # ends the thread
+        own = before.get(signal.Signals(stop.number)) if stop.number else None
+        if callable(own) and own is not signal.default_int_handler:
+            signal.raise_signal(stop.number)
 
 
 def _watch(reading: socket.socket, stop: Stop) -> None:
