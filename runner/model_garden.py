@@ -85,7 +85,10 @@ def run_experiment(
         console.say(_OWN_LOOP.format(what=what))
         copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
         return train_lib.run_experiment(**given | copies)
-    run = {"async_checkpoints": enable_async_checkpointing, "tensorboard": save_summary}
+    run: dict[str, Any] = {
+        "async_checkpoints": enable_async_checkpointing,
+        "tensorboard": save_summary,
+    }
     if not isinstance(params, config.Experiment) and tf_internals.seed() is not None:
         run["seed"] = tf_internals.seed()
     experiment = config.from_official(params).replace(run=run)

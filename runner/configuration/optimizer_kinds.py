@@ -68,9 +68,9 @@ def extend(config: base_config.Config) -> None:
     for _, section in list(sections.walk(config)):
         for name, value in vars(section).items():
             if type(value) is optimization.OptimizerConfig:
-                extended = OptimizerConfig()
-                vars(extended).update(vars(value))
-                vars(section)[name] = extended
+                made = OptimizerConfig()
+                made.__dict__.update(vars(value))
+                vars(section)[name] = made
 
 
 def optimization_config() -> optimization.OptimizationConfig:

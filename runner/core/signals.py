@@ -226,9 +226,10 @@ def served() -> Iterator[Stop]:
         for number, handler in before.items():
             signal.signal(number, handler)
         writing.close()  # ends the thread
-        own = before.get(signal.Signals(stop.number)) if stop.number else None
-        if callable(own) and own is not signal.default_int_handler:
-            signal.raise_signal(stop.number)
+        for number, handler in before.items():
+            own = callable(handler) and handler is not signal.default_int_handler
+            if own and number == stop.number:
+                signal.raise_signal(number)
 
 
 def _watch(reading: socket.socket, stop: Stop) -> None:
