@@ -42,10 +42,11 @@ def test_a_moved_run_is_not_created_again_and_resumes_bit_exactly(
 ):
     run, moved = tmp_path / "run", tmp_path / "moved"
     at_the_second_save(monkeypatch, lambda: run.rename(moved))
-    with pytest.raises(LostError, match=rf"moved to {moved}\b") as error:
+    with pytest.raises(LostError) as error:
         runner.run(experiment(async_checkpoints=asynchronous), run, "train_and_eval")
-    assert "\n" not in str(error.value)
     assert not run.exists()
+    assert f"moved to {moved} " in str(error.value)
+    assert "\n" not in str(error.value)
     runner.run(experiment(async_checkpoints=asynchronous), moved, "train_and_eval")
     assert state(moved, 40) == state(undisturbed, 40)
     for name in ("train.jsonl", "history.jsonl"):
@@ -56,9 +57,10 @@ def test_a_moved_run_is_not_created_again_and_resumes_bit_exactly(
 def test_a_deleted_run_is_not_created_again(tmp_path, monkeypatch, asynchronous):
     run = tmp_path / "run"
     at_the_second_save(monkeypatch, lambda: shutil.rmtree(run))
-    with pytest.raises(LostError, match="moved or deleted"):
+    with pytest.raises(LostError) as error:
         runner.run(experiment(async_checkpoints=asynchronous), run, "train_and_eval")
     assert not run.exists()
+    assert "moved or deleted" in str(error.value)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
