@@ -13,9 +13,10 @@ from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import spelling, text
 
-# Values that official itself assigns to fields with other annotations.
+# Values that official itself assigns, or its builders take, for fields with other annotations.
 _DOCUMENTED = {
     "continuous_eval_timeout": int | None,
+    "global_clipnorm": float | None,
     "include_in_weight_decay": list[str] | str | None,
     "exclude_from_weight_decay": list[str] | str | None,
     "input_size": list[int | None],

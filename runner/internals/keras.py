@@ -124,6 +124,13 @@ def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
     return optimizer.learning_rate  # reading it turns a constant into a variable
 
 
+def schedule(optimizer: Any) -> Any:
+    """The schedule that an optimizer of either Keras has; what it has instead, if it has none."""
+    if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
+        return optimizer._hyper["learning_rate"]
+    return optimizer._learning_rate
+
+
 def set_schedule(
     optimizer: tf_keras.optimizers.Optimizer,
     schedule: tf_keras.optimizers.schedules.LearningRateSchedule,

@@ -10,7 +10,9 @@ import tf_keras
 from official.modeling import optimization
 
 from runner.configuration import optimizer_kinds
+from runner.core import user_code
 from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
 
 _TYPES = {
     "SGD": "sgd_experimental",
@@ -52,8 +54,9 @@ def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
     Raises:
         ConfigError: official's configuration cannot express it.
     """
+    given = _config(optimizer)
     optimizer = _unscaled(optimizer)
-    name, given = type(optimizer).__name__, optimizer.get_config()
+    name = type(optimizer).__name__
     old = averaged or isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
     kind = (_LEGACY if old else {}).get(name) or _TYPES.get(name)
     if kind is None:
@@ -68,7 +71,7 @@ def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
 
 def rate(optimizer: Any) -> dict[str, Any]:
     """The learning rate, or its schedule, in the same way."""
-    given = _unscaled(optimizer).get_config()["learning_rate"]
+    given = _config(optimizer)["learning_rate"]
     if not isinstance(given, Mapping):
         return {
             "learning_rate.type": "constant",
@@ -98,11 +101,25 @@ def _unscaled(optimizer: Any) -> Any:
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
+def _config(optimizer: Any) -> dict[str, Any]:
+    optimizer = _unscaled(optimizer)
+    try:
+        config: dict[str, Any] = optimizer.get_config()
+    except NotImplementedError as error:  # of a schedule
+        schedule = type(keras_internals.schedule(optimizer))
+        raise ConfigError(
+            f"{user_code.place(schedule)}: the model's learning rate is a {schedule.__name__}, "
+            "which has no get_config(): compile the model with one of Keras's schedules, or with a "
+            f"constant, and set LrConfig.type to one of {', '.join(_names(optimization.LrConfig))}"
+        ) from error
+    return config
+
+
 def _fields(choice: str, kind: str, values: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = getattr(getattr(optimizer_kinds.optimization_config(), choice), kind)
     known = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
     for key, value in values.items():
-        if key not in known and value not in (None, False, 0, 1.0):
+        if key not in known and value not in (None, False, 0):
             raise ConfigError(
                 f"{name}({key}={value}) of the compiled model is not in the configuration: compile "
                 "without it, or set OptimizerConfig.type and LrConfig.type"
