@@ -182,7 +182,7 @@ def run(
 
 def fit(
     model: Any,
-    train: Any,
+    train: Any = None,
     validation: Any = None,
     *,
     model_dir: str | Path,
@@ -219,7 +219,8 @@ def fit(
         epochs: The same in epochs.
         batch_size: 32, or that of the dataset, unless given.
         gin_params: As for `load`; they override what the model was compiled with.
-        options: Of `run`: `allow_config_change`, `train_actions` and so on.
+        options: Of `run`: `allow_config_change`, `allow_lost_history`, `dry_run`, `eval_actions`,
+            `overwrite`, `profile_steps` and `train_actions`.
 
     Returns:
         What `run` returns.
@@ -227,7 +228,10 @@ def fit(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import fitting, in_python
+    from runner import fit_arguments, in_python
+
+    fit_arguments.check(options, fit)
+    from runner import fitting  # loads TensorFlow
 
     with in_python.called():
         return fitting.fit(

@@ -1,0 +1,142 @@
+"""The arguments of Keras's `fit` and `compile` that `runner.fit` takes, or names the place of."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+import tf_keras
+
+import runner
+from runner import fit_arguments
+from runner.errors import ConfigError
+
+X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+Y = X.sum(axis=1)
+SHORT = {"train_steps": 3, "batch_size": 40}
+LIBRARIES = ["tf_keras", "keras"]
+
+
+def network(keras=tf_keras, optimizer="sgd"):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.set_weights([np.full((3, 1), 0.5), np.zeros(1)])
+    model.compile(optimizer, "mse")
+    return model
+
+
+def told(**arguments):
+    with pytest.raises(ConfigError) as caught:
+        runner.fit(network(), model_dir="run", **SHORT, **arguments)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def of_keras():
+    for kind in (tf_keras.Model, pytest.importorskip("keras").Model):
+        yield from inspect.signature(kind.fit).parameters
+        yield from inspect.signature(kind.compile).parameters
+
+
+OURS = {"self", "kwargs", *inspect.signature(runner.fit).parameters}
+ODD = {"auto_scale_loss", "pss_evaluation_shards"}  # of compile; nothing here is like them
+
+
+def test_every_argument_of_keras_is_named_with_its_replacement():
+    for name in {*of_keras()} - OURS - ODD:
+        line = told(**{name: [1]})
+        assert name in line
+        assert "did you mean" not in line
+        assert ":" in line
+
+
+def test_an_unknown_argument_gets_the_name_that_was_meant():
+    assert "'overwrite'" in told(overwite="run")
+    assert "'callbacks'" in told(callback=[])
+    assert "nonsense" in told(nonsense=3)
+
+
+@pytest.mark.parametrize("name", ["EarlyStopping", "ReduceLROnPlateau", "Own"])
+def test_a_callback_is_named_with_its_replacement(name):
+    class Own(tf_keras.callbacks.Callback):
+        pass
+
+    line = told(callbacks=[getattr(tf_keras.callbacks, name, Own)()])
+    wanted = {"EarlyStopping": "EarlyStoppingConfig", "ReduceLROnPlateau": "PlateauConfig"}
+    assert f"{name}: " in line
+    assert wanted.get(name, "train_actions") in line
+
+
+def settings():
+    """What the messages tell to set in gin_params."""
+    texts = [*fit_arguments._INSTEAD.values(), *fit_arguments._CALLBACKS.values()]
+    quoted = [each for text in texts for each in re.findall(r"'([\w/.]+ = [^']+)'", text)]
+    return [each.replace("...", "2") for each in quoted]
+
+
+def test_the_settings_that_messages_name_are_taken():
+    folds, *_ = chosen = [each for each in settings() if "folds" in each]
+    rest = [each for each in settings() if each not in chosen]
+    assert len(rest) > 8
+    with_epochs = {"epochs": 2, "batch_size": 40, "dry_run": True}
+    eager = "RuntimeConfig.run_eagerly = True"
+    for params in ([folds], [each for each in rest if each != eager], [eager]):
+        data = () if params == [folds] else ((X, Y),)
+        fitted = runner.fit(
+            network(), (X, Y, np.ones(40)), *data, model_dir="run", gin_params=params, **with_epochs
+        )
+        assert fitted["status"] == "rehearsed"
+
+
+CONFIGURED = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"]
+MORE = [
+    ("AdamW", {"weight_decay": 0.1, "clipnorm": 0.5}),
+    ("AdamW", {"weight_decay": 0.1, "clipvalue": 0.5}),
+    ("AdamW", {"weight_decay": 0.1, "global_clipnorm": 0.5}),
+    ("SGD", {"momentum": 0.9, "nesterov": True, "global_clipnorm": 0.5}),
+]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [*((name, None) for name in CONFIGURED), *((name, {}) for name in CONFIGURED), *MORE],
+)
+def test_an_optimizer_trains_as_in_keras(library, name, arguments, tmp_path):
+    keras = pytest.importorskip(library)
+
+    def optimizer():
+        if arguments is None:
+            return name.lower()
+        return getattr(keras.optimizers, name)(learning_rate=0.01, **arguments)
+
+    plain, model = network(keras, optimizer()), network(keras, optimizer())
+    for _ in range(3):
+        plain.train_on_batch(X, Y)
+    runner.fit(model, (X, Y), model_dir=tmp_path / "run", **SHORT)
+    for ours, theirs in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_optimizer_that_the_configuration_lacks_is_named(library):
+    keras = pytest.importorskip(library)
+    bases = {"LossScaleOptimizer", "MultiOptimizer", "Optimizer", "OptimizerMap"}
+    kinds = {name: kind for name, kind in vars(keras.optimizers).items() if inspect.isclass(kind)}
+    assert {"Nadam", "Lion", "Ftrl"} <= kinds.keys()
+    for name in kinds.keys() - bases - {*CONFIGURED}:
+        with pytest.raises(ConfigError, match=rf"{name}.*OptimizerConfig\.type"):
+            runner.fit(network(keras, kinds[name]()), (X, Y), model_dir="run", **SHORT)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_schedule_that_cannot_be_stored_is_named(library):
+    keras = pytest.importorskip(library)
+
+    class Own(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.1
+
+    model = network(keras, keras.optimizers.SGD(Own()))
+    with pytest.raises(ConfigError, match=r"Own.*get_config.*LrConfig\.type") as caught:
+        runner.fit(model, (X, Y), model_dir="run", **SHORT)
+    assert len(str(caught.value).splitlines()) == 1
