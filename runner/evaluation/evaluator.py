@@ -1,7 +1,8 @@
 """Evaluates a model: official's Trainer, with every example counted once."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ class Evaluator(base_trainer.Trainer):
             )
         # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
         iterator = self._evaluated.begin(dataset)
-        with self.averages_in_force():
+        with self.state_kept(), self.averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)
@@ -294,6 +295,35 @@ class Evaluator(base_trainer.Trainer):
         aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
         rest = num_steps >= 0 and bool(iterator.get_next_as_optional().has_value())
         return found, rest, aggregated
+
+    @contextlib.contextmanager
+    def state_kept(self) -> Iterator[None]:
+        """A context after which all state of a checkpoint has the values it had before.
+
+        Some layers change state when they are called without training, too: recurrent layers of
+        Keras 3 advance their seeds, stateful ones their states. A copy of a variable shares its
+        memory until the variable changes.
+        """
+        values = [tf.identity(variable) for variable in self._state]
+        try:
+            yield
+        finally:
+            for variable, value in zip(self._state, values, strict=True):
+                variable.assign(value)
+
+    @functools.cached_property
+    def _state(self) -> list[tf.Variable]:
+        """Of each replica, the variables in a checkpoint that a call of the model could change."""
+        trained = [*self.model.trainable_variables, *optimizers.variables(self._optimizer)]
+        excluded = {id(variable) for variable in trained}
+        tracked = tf.train.TrackableView(self.checkpoint).descendants()
+        local = self.strategy.experimental_local_results
+        return [
+            part
+            for each in tracked
+            if isinstance(each, tf.Variable) and id(each) not in excluded
+            for part in local(each)
+        ]
 
     def averages_in_force(self) -> contextlib.AbstractContextManager[None]:
         """A context in which the model has the averaged weights, if there are any."""

@@ -102,11 +102,17 @@ def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None
             layer._non_trainable_weights.extend(moved)
 
 
-def generators(model: tf_keras.Model) -> list[tf.random.Generator]:
-    """The layers' random generators; Keras leaves them out of its checkpoints."""
-    owners = (getattr(layer, "_random_generator", None) for layer in layers(model))
-    found = (getattr(owner, "_generator", None) for owner in owners)
-    return [each for each in found if isinstance(each, tf.random.Generator)]
+def hidden_state(model: tf_keras.Model) -> list[tf.random.Generator | tf.Variable]:
+    """The state of layers that Keras leaves out of its checkpoints.
+
+    It is that of random generators, and that of stateful recurrent layers.
+    """
+    owners = [getattr(layer, "_random_generator", None) for layer in layers(model)]
+    generators = [getattr(owner, "_generator", None) for owner in owners]
+    recurrent = [layer for layer in layers(model) if isinstance(layer, tf_keras.layers.RNN)]
+    states = tf.nest.flatten([layer.states for layer in recurrent])
+    kinds = (tf.random.Generator, tf.Variable)
+    return [each for each in (*generators, *states) if isinstance(each, kinds)]
 
 
 def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:

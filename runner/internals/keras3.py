@@ -34,6 +34,15 @@ def average_over_replicas(variables: Iterable[Any]) -> None:
             )
 
 
+def recurrent_states(model: Any) -> list[Any]:
+    """The variables of a model's stateful recurrent layers, which Keras 3 does not track."""
+    import keras
+
+    layers = [each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN)]
+    states = tf.nest.flatten([layer.states for layer in layers])
+    return [each for each in states if isinstance(each, keras.Variable)]
+
+
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
     """Inside, layers without a name are numbered as in a new process, if Keras 3 was imported."""

@@ -1,8 +1,9 @@
 """Official's Trainer, with metrics read in the graph and a brake."""
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class Trainer(evaluator.Evaluator):
             model=model,
             optimizer=optimizer,
             train_metrics=self._metrics,
-            generators=keras_internals.generators(model),
+            generators=keras_internals.hidden_state(model),
             **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
@@ -287,24 +288,17 @@ class Trainer(evaluator.Evaluator):
         self.brake.sound.assign(tf.reduce_all(reports[:, 1] == 0))
         return self._read_metrics(), reports
 
-    def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> evaluator.Logs:
-        """Evaluates, and keeps training's values of metrics that validation shares.
+    @contextlib.contextmanager
+    def state_kept(self) -> Iterator[None]:
+        """The same, also for metrics that validation shares with training.
 
-        Statistics of which each replica has its own, as of batch normalization, are replaced by
-        their mean meanwhile, which is what the checkpoint holds and is evaluated later.
+        Inside, statistics of which each replica has its own, as of batch normalization, are their
+        mean, which is what the checkpoint holds and is evaluated later.
         """
-        both = [metric for metric in self._metrics if metric in self.validation_metrics]
-        local = self.strategy.experimental_local_results
-        own = [*(v for metric in both for v in metric.variables), *self._statistics]
-        parts = [part for variable in own for part in local(variable)]
-        kept = [tf.identity(part) for part in parts]
-        for variable in self._statistics:
-            variable.assign(variable.read_value())
-        try:
-            return super()._evaluate(dataset, num_steps, why_none)
-        finally:
-            for part, value in zip(parts, kept, strict=True):
-                part.assign(value)
+        with super().state_kept():
+            for variable in self._statistics:
+                variable.assign(variable.read_value())
+            yield
 
     def train_step(self, iterator: Any) -> None:
         """One step on the next batch; see `orbit.StandardTrainer`."""

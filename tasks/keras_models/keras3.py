@@ -1,7 +1,7 @@
 """A Keras 3 model as a tf_keras one, whose weights are the TensorFlow variables behind its own.
 
-So optimizers, averages, checkpoints and tables see the variables that they know. What Keras 3 keeps
-beside its weights, the state of seed generators, goes into checkpoints as well.
+So optimizers, averages, checkpoints and tables see the variables that they know. Checkpoints also
+hold what Keras 3 keeps beside its weights: the state of seed generators and recurrent layers.
 """
 
 import contextlib
@@ -40,7 +40,8 @@ class Network(tf_keras.Model):
             new = [variable for variable in layer.weights if id(variable) not in seen]
             seen |= {id(variable) for variable in new}
             self.parts += [_part(layer, new)] if new else []
-        others = [v.value for v in network.variables if id(v) not in seen]
+        own = [*network.variables, *keras3_internals.recurrent_states(network)]
+        others = [v.value for v in own if id(v) not in seen]
         self._state = lambda: others
         self.built = True
 

@@ -227,17 +227,17 @@ def seeds_of_layers(tmp_path):
     assert np.array_equal(first, second), "_SEED_GENERATOR is not what seeds initializers"
 
 
-def generators(tmp_path):
+def hidden_state(tmp_path):
     """Silent: a resumed run would draw other numbers for dropout."""
     tf_keras.backend.experimental.enable_tf_random_generator()
     model = tf_keras.Sequential([tf_keras.layers.Dropout(0.5), tf_keras.layers.Dense(1)])
     model.build((None, 3))
-    assert len(keras_internals.generators(model)) == 1, (
+    assert len(keras_internals.hidden_state(model)) == 1, (
         "_flatten_layers, _random_generator or _generator: a dropout's generator is not found"
     )
-    before = keras_internals.generators(model)[0].state.numpy().tolist()
+    before = keras_internals.hidden_state(model)[0].state.numpy().tolist()
     model(tf.ones((1, 3)), training=True)
-    after = keras_internals.generators(model)[0].state.numpy().tolist()
+    after = keras_internals.hidden_state(model)[0].state.numpy().tolist()
     assert before != after, "_random_generator is not what a layer draws from"
 
 
@@ -263,6 +263,14 @@ def first_names_of_keras3(tmp_path):
         inside = [keras.layers.Dense(1).name for _ in range(2)]
     assert inside == ["dense", "dense_1"], "_NUMBERS is another attribute's name"
     assert keras.layers.Dense(1).name != "dense", "_NUMBERS is another attribute's name"
+
+
+def states_of_keras3(tmp_path):
+    """Silent: a resumed run would begin with other states of stateful recurrent layers."""
+    keras = pytest.importorskip("keras")
+    inner = keras.layers.Bidirectional(keras.layers.GRU(1, stateful=True))
+    model = keras.Sequential([keras.Input(batch_shape=(2, 3, 1)), inner])
+    assert len(keras3_internals.recurrent_states(model)) == 2, "_flatten_layers or states"
 
 
 def losses_of_keras3(tmp_path):
@@ -577,9 +585,9 @@ LEGACY, NEW = tf_keras.optimizers.legacy.Optimizer, tf_keras.optimizers.Optimize
 NAMES = [
     # The silent ones first: without them a run goes on, and is another.
     (cross_entropy, nn_ops, "_sparse_softmax_cross_entropy_with_rank_2_logits"),
-    (generators, base_layer.Layer, "_flatten_layers"),
-    (generators, base_layer.BaseRandomLayer, "_random_generator"),
-    (generators, backend.RandomGenerator, "_generator"),
+    (hidden_state, base_layer.Layer, "_flatten_layers"),
+    (hidden_state, base_layer.BaseRandomLayer, "_random_generator"),
+    (hidden_state, backend.RandomGenerator, "_generator"),
     (iterator_state, iterator_ops.OwnedIterator, "_iterator_resource"),
     (shuffles, iterator_ops.OwnedIterator, "_dataset"),
     (shuffles, dataset_ops.UnaryDataset, "_inputs"),
@@ -674,6 +682,7 @@ def without(get, name):
             messages,
             gin_messages,
             averages_of_keras3,
+            states_of_keras3,
             losses_of_keras3,
         ]
     ),

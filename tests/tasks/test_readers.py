@@ -78,7 +78,7 @@ def test_every_weight_learns(made):
 
 def saved(network):
     """What a run's checkpoint holds of a network."""
-    return tf.train.Checkpoint(network=network, generators=keras_internals.generators(network))
+    return tf.train.Checkpoint(network=network, generators=keras_internals.hidden_state(network))
 
 
 def test_a_resumed_reader_goes_on_with_its_dropout(made, tmp_path):
