@@ -65,8 +65,6 @@ def fit(
         else examples.read(validation, "runner.fit: validation"),
         lasting=not options.get("dry_run"),
     )
-    if made is model and not options.get("allow_config_change"):
-        _check_model(copies.text(model), Path(model_dir))
     params = [
         *begun.bindings(model_dir),
         *_of_model(copies, model, made, gin_params),
@@ -74,6 +72,8 @@ def fit(
         *(_BEST if evaluates else ()),
         *gin_params,
     ]
+    if made is model and not options.get("allow_config_change"):
+        _check_model(copies.text(model), Path(model_dir))
     experiment = config.load([_GIN], params, trains=True, evaluates=evaluates)
     task: Any = task_contract.build_task(experiment.task, str(model_dir))
     task.given = given
