@@ -45,13 +45,25 @@ def _compiled(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
 
 
 def _changes(old: Any, new: Any) -> Iterator[str]:
-    """`units: 8 -> 16`."""
+    """`units: 8 -> 16`; of objects of one class, such as losses, `loss: from_logits: ...`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
     for key in {**old, **new}:
         was, now = _plain(old.get(key)), _plain(new.get(key))
-        if key not in _NAMES and was != now:
+        if key in _NAMES or was == now:
+            continue
+        inner = list(_changes(_config(was), _config(now))) if _class(was) == _class(now) else []
+        yield from (f"{key}: {change}" for change in inner)
+        if not inner:
             yield f"{key}: {_short(was)} -> {_short(now)}"
+
+
+def _class(value: Any) -> Any:
+    return value.get("class_name") if isinstance(value, dict) else None
+
+
+def _config(value: Any) -> Any:
+    return value.get("config") if isinstance(value, dict) else None
 
 
 def _plain(value: Any) -> Any:
