@@ -72,7 +72,7 @@ class Stop:
         self._ends = False
         self._serve: Callable[[], object] = lambda: None
         self._told: list[Callable[[], None]] = []
-        self._last_words: list[Callable[[Interrupted], object]] = []
+        self._last_words: list[Callable[[Any], object]] = []
 
     @property
     def requested(self) -> bool:
@@ -110,8 +110,10 @@ class Stop:
             self._raises = True
 
     @contextlib.contextmanager
-    def abandoning(self, told: Callable[[Interrupted], object]) -> Iterator[None]:
-        """Within the block, `told` is called before a process that ignores a signal is ended.
+    def abandoning(self, told: Callable[[Any], object]) -> Iterator[None]:
+        """Within the block, `told` is called with the error before a process is abandoned.
+
+        That is done to one that ignores a signal, or that cannot go on and may be blocked.
 
         The innermost block's is called first. All calls together have one second.
         """
@@ -133,10 +135,13 @@ class Stop:
 
     def _end_unless_deferred(self) -> None:
         if self._raises and self.number:
-            self._end(Interrupted(self.number))
+            self.abandon(Interrupted(self.number))
 
-    def _end(self, error: Interrupted) -> NoReturn:
-        """Ends the process, whatever its threads are doing."""
+    def abandon(self, error: BaseException) -> NoReturn:
+        """Ends the process with an error's exit code, whatever its threads are doing.
+
+        What `abandoning` was given is called before.
+        """
         self._ends = True
 
         def say() -> None:
@@ -148,7 +153,7 @@ class Stop:
         saying = threading.Thread(target=say, daemon=True)
         saying.start()
         saying.join(_GRACE_SECONDS)
-        os._exit(error.exit_code)
+        os._exit(getattr(error, "exit_code", 1))
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         """In the main thread, as soon as it runs Python."""
@@ -242,5 +247,5 @@ def _watch(reading: socket.socket, stop: Stop) -> None:
                     continue
                 seen += 1
                 if seen > 1 and not _is_looked_after:
-                    stop._end(Interrupted(number[0], at_once=True))
+                    stop.abandon(Interrupted(number[0], at_once=True))
                 stop._noted(number[0])

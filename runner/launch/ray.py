@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import text
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.launch import ray_process, ray_task
 from runner.launch.job import Job
 from runner.studies import places
@@ -42,6 +42,7 @@ class Cluster:
         self._job = job
         self._needs = _needs(job.config)
         self._environment = _environment(job)
+        self._address: str = ray.get_runtime_context().gcs_address
         self._run = ray.remote(ray_task.run).options(max_retries=0, **_options(self._needs))
 
     def room(self, jobs: int, trials: int) -> places.Room:
@@ -75,7 +76,7 @@ class Cluster:
             str(output.absolute()),
             str(answer.absolute()) if answer else "",
         )
-        return ray_process.Process(self._ray, self._run.remote(command), output)
+        return ray_process.Process(self._ray, self._run.remote(command), output, self._address)
 
     def check(self, folder: Path) -> None:
         """Checks that nodes can run what is launched.
@@ -120,11 +121,22 @@ class Cluster:
         for kind in ("CPU", "GPU"):
             if count := sum(node["Resources"].get(kind, 0) for node in nodes):
                 found.append(text.counted(int(count), kind))
-        address = self._ray.get_runtime_context().gcs_address
-        return f"on the Ray cluster at {address}: {', '.join(found)}"
+        return f"on the Ray cluster at {self._address}: {', '.join(found)}"
 
     def _nodes(self) -> list[dict[str, Any]]:
-        return [node for node in self._ray.nodes() if node["Alive"]]
+        """The nodes that are alive.
+
+        Raises:
+            RunnerError: that of this machine is not, without which no task can be started.
+        """
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        own = self._ray.get_runtime_context().get_node_id()
+        if all(node["NodeID"] != own for node in alive):
+            raise RunnerError(
+                "the Ray node of this machine is gone; start the same command again once there "
+                "is one"
+            )
+        return alive
 
     def _on(self, node: Mapping[str, Any]) -> Any:
         """Runs a task on a certain node, or nowhere."""

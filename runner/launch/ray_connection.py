@@ -5,19 +5,23 @@ import importlib.util
 import os
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, installation
-from runner.errors import ConfigError
+from runner.core import console, heartbeat, installation, signals, text
+from runner.errors import ConfigError, RunnerError
 from runner.launch import ray_process
 from runner.launch.job import Job
 from runner.launch.ray import Cluster
 
 _STORE_BYTES = 80_000_000  # of a cluster that is started here; nothing is stored
 _PATIENCE_SECONDS = 10.0
+_LOOK_SECONDS = 2.0
+_RAYS_PATIENCE, _RAYS_SECONDS = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
 
 
 @contextlib.contextmanager
@@ -38,8 +42,19 @@ def connected(job: Job) -> Iterator[Cluster]:
 
         _connect(ray, job.config.address)
     try:
+        answers = sys.stdout
+
+        def answer(_: object) -> None:
+            sys.stdout = answers
+
+        head = _Head(ray.get_runtime_context().gcs_address, job.stop)
         # Ray prints pages about a node that is lost where only the answer belongs.
-        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            job.stop.abandoning(answer),
+            heartbeat.beating(head.look, seconds=_LOOK_SECONDS, waits=False),
+        ):
             yield Cluster(ray, job)
     finally:
         with _own_signals():
@@ -53,6 +68,33 @@ def place(job: Job) -> Iterator[Cluster]:
         cluster.check(job.folder or job.work_dir)
         console.say(cluster.described)
         yield cluster
+
+
+class _Head:
+    """The head of a cluster. When it is lost, Ray's calls block, and after a while Ray aborts.
+
+    Args:
+        address: Its address.
+        stop: Abandons the process.
+    """
+
+    def __init__(self, address: str, stop: signals.Stop) -> None:
+        self._address = address
+        self._stop = stop
+        self._patience = 2 / 3 * float(os.environ.get(_RAYS_PATIENCE, _RAYS_SECONDS))
+        self._answered = time.monotonic()
+
+    def look(self) -> None:
+        """Ends the process if the head has not answered for too long."""
+        if ray_process.answers(self._address):
+            self._answered = time.monotonic()
+        elif (silence := time.monotonic() - self._answered) > self._patience:
+            self._stop.abandon(
+                RunnerError(
+                    f"the head of the Ray cluster at {self._address} has not answered for "
+                    f"{text.duration(silence)}; start the same command again once there is one"
+                )
+            )
 
 
 def _connect(ray: Any, address: str) -> None:

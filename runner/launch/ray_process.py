@@ -1,7 +1,9 @@
 """A task of Ray that runs a command, as if it were a process of this machine. No TensorFlow."""
 
+import contextlib
 import math
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from runner.studies import places
 
 _NEVER_STARTED = 128 + signal.SIGTERM
 _AGAIN_SECONDS = 5.0
+_CALL_SECONDS = 2.0
 
 
 class Process:
@@ -21,15 +24,17 @@ class Process:
         ray: The library.
         ref: The task's result.
         output: The file for what it prints.
+        head: The address of the cluster's head.
     """
 
     pid = 0
     stdin = None
 
-    def __init__(self, ray: Any, ref: Any, output: Path) -> None:
+    def __init__(self, ray: Any, ref: Any, output: Path, head: str) -> None:
         self._ray = ray
         self._ref = ref
         self._output = output
+        self._head = head
         self._code: int | None = None
         self._cancelled = math.inf  # when that was asked for
 
@@ -70,7 +75,8 @@ class Process:
         self._cancelled = time.monotonic()
         self._ray.cancel(self._ref)
 
-    def _result(self) -> int:
+    def _result(self) -> int | None:
+        """The exit code; None while nothing can be said, as the cluster has lost its head."""
         errors = self._ray.exceptions
         try:
             return int(self._ray.get(self._ref))
@@ -81,7 +87,16 @@ class Process:
                 file.write(f"runner: {error.cause}\n")
             return RunnerError.exit_code
         except errors.RayError:
-            return places.LOST
+            return places.LOST if answers(self._head) else None
+
+
+def answers(address: str) -> bool:
+    """Whether somebody listens at the address of a cluster's head."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        socket.create_connection((host.strip("[]"), int(port)), _CALL_SECONDS).close()
+        return True
+    return False
 
 
 def cause(error: BaseException) -> str:

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,9 +28,11 @@ def cluster():
     from ray import cluster_utils
 
     options = {"num_cpus": 2, "object_store_memory": STORE}
+    before = signal.getsignal(signal.SIGTERM)
     made = cluster_utils.Cluster(initialize_head=True, head_node_args=options)
     made.options = options
     made.second = made.add_node(**options)
+    signal.signal(signal.SIGTERM, before)  # a node in this process would end with the command
     yield made
     made.shutdown()
 
@@ -101,6 +105,40 @@ def test_a_sigterm_has_all_trials_save_and_the_same_command_goes_on(address, pla
     starts = [row["step"] for row in rows() if row["what"] == "start"]
     assert all(starts[2:]), "they go on"
     assert {each.state for each in trial.all_of(Path("study"))} == {"done"}
+
+
+HEADLESS = f"""
+import sys
+from runner import main
+from runner.launch import ray
+ray.Cluster.program = [{played_trial.__file__!r}]
+sys.argv[0] = "runner"
+main.console()
+"""
+
+
+def test_a_lost_head_ends_the_command_with_a_line_and_its_answer(tmp_path):
+    from ray import cluster_utils
+
+    options = {"num_cpus": 2, "object_store_memory": STORE}
+    headless = cluster_utils.Cluster(initialize_head=True, head_node_args=options)
+    address = headless.address
+    flags = [
+        f"--gin.LaunchConfig.address='{address}'",
+        "--gin.LaunchConfig.environment=('PLAYED_UNTIL=never',)",
+    ]
+    environment = {**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "30"}
+    command = [sys.executable, "-c", HEADLESS, *STUDY, "--seeds=2", *flags]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as study:
+        killed = soon(lambda: len(rows()) >= 2, headless.head_node.kill_gcs_server)
+        out, said = study.communicate()
+    killed.join()
+    headless.shutdown()
+    assert study.returncode == 1
+    assert json.loads(out)["status"] == "failed"
+    assert f"runner: the head of the Ray cluster at {address} has not answered" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
