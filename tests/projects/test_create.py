@@ -9,6 +9,7 @@ import shlex
 import sys
 
 import pytest
+import tensorflow as tf
 
 from runner import flags, main
 from runner.projects import create
@@ -117,3 +118,69 @@ def test_a_full_disk_leaves_nothing_of_a_project(tmp_path, monkeypatch, capsys):
     assert init("--like=keras", tmp_path / "deep/mine") == 2
     assert "mine: No space left on device; nothing is left of it" in capsys.readouterr().err
     assert not (tmp_path / "deep").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("185,7,,20.6,0,318.9", "column 'age'"),
+        ("185,7,old,20.6,0,318.9", "'old'"),
+        ("185,7,nan,20.6,0,318.9", "column 'age'"),
+        ("185,7,inf,20.6,0,318.9", "column 'age'"),
+        ("185,7,35,20.6,318.9", "5 values for 6 columns"),
+    ],
+)
+def test_a_row_that_is_not_all_numbers_is_named_before_training(tmp_path, capsys, line, said):
+    assert init("--like=tabular", tmp_path / "mine") == 0
+    file = tmp_path / "mine" / "houses.csv"
+    lines = file.read_text().splitlines()
+    lines[3] = line
+    file.write_text("\n".join(lines))
+    assert train(tmp_path / "mine") == 2
+    err = capsys.readouterr().err
+    assert f"houses.csv:4: {'column' if 'column ' in said else ''}" in err
+    assert said in err
+    assert not (tmp_path / "mine" / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["", "area,rooms\n1,2\n", "area,price\n1,2\n"])
+def test_a_table_without_rows_or_target_is_named(tmp_path, capsys, text):
+    assert init("--like=tabular", tmp_path / "mine") == 0
+    (tmp_path / "mine" / "houses.csv").write_text(text)
+    assert train(tmp_path / "mine") == 2
+    assert "houses.csv has" in capsys.readouterr().err
+
+
+def test_constant_columns_do_not_stop_training(tmp_path, capsys):
+    assert init("--like=tabular", tmp_path / "mine") == 0
+    rows = [f"{n},1,7" for n in range(100)]
+    (tmp_path / "mine" / "houses.csv").write_text("\n".join(["area,rooms,price", *rows]))
+    assert train(tmp_path / "mine") == 0
+    assert '"status": "done"' in capsys.readouterr().out
+
+
+def test_a_line_without_a_class_is_named_before_training(tmp_path, capsys):
+    assert init("--like=text", tmp_path / "mine") == 0
+    (tmp_path / "mine" / "train.tsv").write_text("positive\tgood\nno class here\n")
+    assert train(tmp_path / "mine") == 2
+    assert "train.tsv:2: " in capsys.readouterr().err
+
+
+def test_an_exported_model_of_the_text_project_takes_texts(tmp_path, capsys):
+    assert init("--like=text", tmp_path / "mine") == 0
+    assert train(tmp_path / "mine") == 0
+    run = tmp_path / "mine" / "run"
+    assert main.main(["--mode=export", f"--model_dir={run}", f"--gin_file={run}/config.gin"]) == 0
+    (saved,) = (run / "export" / "saved_model").iterdir()
+    served = tf.saved_model.load(str(saved)).signatures["serving_default"]
+    answer = served(text=tf.constant(["a fine film", "dreadful"]))
+    assert set(answer["label"].numpy()) <= {b"negative", b"positive"}
+    assert answer["probabilities"].shape == (2, 2)
+
+
+def train(folder):
+    """The exit code of a short run of a project."""
+    (gin,) = folder.glob("*.gin")
+    short = [f"--gin.TrainerConfig.{each}" for each in [*SHORT, "summary_interval=2"]]
+    command = ["--mode=train_and_eval", f"--gin_file={gin}", f"--model_dir={folder / 'run'}"]
+    return main.main([*command, *short])

@@ -1,5 +1,6 @@
 """Predicts a number from the columns of a table."""
 
+import csv
 import dataclasses
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from official.core import base_task, task_factory
 from official.core import config_definitions as cfg
 
 from runner import inputs
+from runner.errors import ConfigError
 
 TARGET = "price"
 HELD_OUT = 5  # every fifth row is for evaluation
@@ -22,11 +24,42 @@ def load_table(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         [N, columns] and [N] float32.
     """
-    table = np.genfromtxt(FILE, delimiter=",", names=True, dtype=np.float32)
-    columns = [name for name in table.dtype.names or () if name != TARGET]
+    names, table = read_table(FILE)
+    if TARGET not in names:
+        raise ConfigError(f"{FILE} has no column {TARGET!r}; it has {', '.join(names) or 'none'}")
+    if len(table) <= HELD_OUT:
+        raise ConfigError(f"{FILE} has {len(table)} rows, which are too few to hold some out")
+    target = names.index(TARGET)
     is_held_out = np.arange(len(table)) % HELD_OUT == 0
     rows = table[~is_held_out if is_training else is_held_out]
-    return np.stack([rows[name] for name in columns], axis=1), rows[TARGET]
+    return np.delete(rows, target, axis=1), rows[:, target]
+
+
+def read_table(file: Path) -> tuple[list[str], np.ndarray]:
+    """A CSV file of numbers below a line of names: the names, and [rows, columns] float32."""
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, skipinitialspace=True)
+        names = next(reader, [])
+        rows = [_numbers(names, row, f"{file}:{reader.line_num}") for row in reader if row]
+    return names, np.array(rows, np.float32).reshape(len(rows), len(names))
+
+
+def _numbers(names: list[str], row: list[str], place: str) -> list[float]:
+    if len(row) != len(names):
+        raise ConfigError(f"{place}: {len(row)} values for {len(names)} columns")
+    numbers = []
+    for name, value in zip(names, row, strict=True):
+        try:
+            number = np.float32(value)
+        except ValueError:
+            number = np.float32("nan")
+        if not np.isfinite(number):
+            raise ConfigError(
+                f"{place}: column {name!r} has {value!r}, not a number: "
+                "fill it in, or remove the row"
+            )
+        numbers.append(number)
+    return numbers
 
 
 @dataclasses.dataclass
@@ -49,16 +82,18 @@ class TableTask(base_task.Task):
     def build_model(self) -> tf_keras.Model:
         """Rows, [batch, columns], to predictions, [batch, 1] float32."""
         rows, targets = load_table(is_training=True)  # only these set the scales
+        variance = np.where(rows.var(0) > 0, rows.var(0), 1)  # of a constant column: 1
         model = tf_keras.Sequential(
             [
                 tf_keras.Input(rows.shape[1:]),
-                tf_keras.layers.Normalization(mean=rows.mean(0), variance=rows.var(0)),
+                tf_keras.layers.Normalization(mean=rows.mean(0), variance=variance),
             ]
         )
         for units in self.task_config.hidden:
             model.add(tf_keras.layers.Dense(units, activation="relu"))
         model.add(tf_keras.layers.Dense(1, dtype="float32"))
-        model.add(tf_keras.layers.Rescaling(targets.std(), targets.mean(), dtype="float32"))
+        scale = targets.std() or 1.0
+        model.add(tf_keras.layers.Rescaling(scale, targets.mean(), dtype="float32"))
         return model
 
     def build_inputs(

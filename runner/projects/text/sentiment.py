@@ -1,15 +1,16 @@
 """Tells praise from complaints: a bag of words, averaged and classified."""
 
-import csv
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from official.core import base_task, task_factory
+from official.core import base_task, export_base, task_factory
 from official.core import config_definitions as cfg
 
 from runner import inputs
+from runner.errors import ConfigError
 
 CLASSES = ("negative", "positive")
 HERE = Path(__file__).parent
@@ -21,9 +22,28 @@ def load_texts(is_training: bool) -> tuple[list[str], list[int]]:
     A line of train.tsv and validation.tsv is a class, a tab and a text.
     """
     file = HERE / ("train.tsv" if is_training else "validation.tsv")
+    texts, classes = [], []
     with file.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return [text for _, text in rows], [CLASSES.index(name) for name, _ in rows]
+        for number, line in enumerate(lines, start=1):
+            name, tab, text = line.rstrip("\r\n").partition("\t")
+            if not tab or name not in CLASSES or not text:
+                raise ConfigError(
+                    f"{file}:{number}: expected one of {', '.join(CLASSES)}, a tab and a text; "
+                    f"the line is {line[:80]!r}"
+                )
+            texts.append(text)
+            classes.append(CLASSES.index(name))
+    if not texts:
+        raise ConfigError(f"{file} has no texts")
+    return texts, classes
+
+
+def to_ids(words: int, length: int) -> tf_keras.layers.TextVectorization:
+    """A layer from texts, [batch], to the ids of their words, [batch, length]."""
+    adapted = tf_keras.layers.TextVectorization(words)
+    adapted.adapt(tf.constant(load_texts(is_training=True)[0]))  # only these words have vectors
+    known = adapted.get_vocabulary(include_special_tokens=False)
+    return tf_keras.layers.TextVectorization(output_sequence_length=length, vocabulary=known)
 
 
 @dataclasses.dataclass
@@ -66,13 +86,9 @@ class SentimentTask(base_task.Task):
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
         """Batches of the words' ids and labels; training data have no end."""
-        known, _ = load_texts(is_training=True)  # only these words have vectors
-        to_ids = tf_keras.layers.TextVectorization(
-            self.task_config.words, output_sequence_length=self.task_config.length
-        )
-        to_ids.adapt(tf.constant(known))
         texts, classes = load_texts(params.is_training)
-        ids, labels = to_ids(tf.constant(texts)), tf.constant(classes)
+        vectorize = to_ids(self.task_config.words, self.task_config.length)
+        ids, labels = vectorize(tf.constant(texts)), tf.constant(classes)
 
         def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(ids, index), tf.gather(labels, index)
@@ -93,3 +109,26 @@ class SentimentTask(base_task.Task):
         """What is reported beside the loss."""
         del training
         return [tf_keras.metrics.SparseCategoricalAccuracy("accuracy")]
+
+    def serving(self, model: tf_keras.Model) -> "Texts":
+        """What an exported SavedModel does with texts."""
+        return Texts(self.task_config, model)
+
+
+class Texts(export_base.ExportModule):
+    """Classifies texts as they are."""
+
+    def __init__(self, params: SentimentConfig, model: tf_keras.Model) -> None:
+        super().__init__(params, model)
+        self.to_ids = to_ids(params.words, params.length)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Texts to the name of the likeliest class, and the probability of each class."""
+        probabilities = tf.nn.softmax(self.model(self.to_ids(text), training=False))
+        label = tf.gather(tf.constant(CLASSES), tf.argmax(probabilities, axis=-1))
+        return {"label": label, "probabilities": probabilities}
+
+    def get_inference_signatures(self, function_keys: dict[str, str]) -> dict[str, Any]:
+        """The signature of `serve`, by its name in `function_keys`."""
+        return {function_keys["serve"]: self.serve.get_concrete_function()}
