@@ -18,6 +18,7 @@ from runner.data.determinism import Determinism
 from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import gin as gin_internals
+from runner.internals import image_files
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import optimizer as optimizers
 from runner.optimizers import weight_averages
@@ -199,7 +200,8 @@ class Evaluator(base_trainer.Trainer):
             )
         # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
         iterator = self._evaluated.begin(dataset)
-        with self.state_kept(), self.averages_in_force():
+        named = image_files.damage_named(dataset)
+        with named, self.state_kept(), self.averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)

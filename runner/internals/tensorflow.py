@@ -307,6 +307,13 @@ def forget_unmatched(checkpoint: tf.train.Checkpoint) -> None:
         trackable._deferred_dependencies.clear()
 
 
+def casts_strings(graph: tf.Graph) -> bool:
+    """Whether a graph casts strings to numbers, which fails once it runs."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for each in definition.library.function for n in each.node_def)]
+    return any(n.op == "Cast" and n.attr["SrcT"].type == tf.string.as_datatype_enum for n in nodes)
+
+
 def function_graph(graph: tf.Graph, name: str) -> tf.Graph:
     """The graph of a function that `graph` calls."""
     return graph._get_function(name).graph

@@ -19,6 +19,7 @@ from runner.data.determinism import Determinism
 from runner.devices import team
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
+from runner.internals import image_files
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_norm, parameter_groups
@@ -205,7 +206,8 @@ class Trainer(evaluator.Evaluator):
             RunnerError: the training data ended.
         """
         try:
-            return self._run(int(num_steps))
+            with image_files.damage_named(self.train_dataset):
+                return self._run(int(num_steps))
         except (tf.errors.OutOfRangeError, StopIteration) as error:
             raise RunnerError(
                 f"the training data ended at about step {self.step}; they must repeat "

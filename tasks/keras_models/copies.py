@@ -16,6 +16,10 @@ from tasks.keras_models import keras3
 
 _COMPILED = "compile_config"
 _PASSING = ("shared_object_id", "rng_type")  # depend on the process, not on the model
+STRINGS = (
+    "x has strings, but the model computes with them as with numbers: begin it with a "
+    "TextVectorization or StringLookup layer, or give numbers"
+)
 _INSTEAD = (
     "give it get_config() and define its class in a module that can be imported, or give "
     "runner.fit the function that builds the model instead of the model"
@@ -131,11 +135,11 @@ def build(model: Any, example: Any) -> None:
         for size in (1, 2):
             model(tf.nest.map_structure(lambda part, size=size: tf.repeat(part, size, 0), example))
     except Exception as error:
-        shapes = tf.nest.map_structure(lambda part: part.shape.as_list(), example)
-        raise ConfigError(
-            f"the model cannot be called with x of shape {shapes}: "
-            f"{keras_internals.misfit(error) or user_code.summary(error)}"
-        ) from error
+        shapes = tf.nest.map_structure(lambda part: list(part.shape), example)
+        said = keras_internals.misfit(error) or user_code.summary(error)
+        if "Cast string to" in str(error):
+            said = STRINGS
+        raise ConfigError(f"the model cannot be called with x of shape {shapes}: {said}") from error
 
 
 def copy_weights(source: Any, target: Any) -> None:

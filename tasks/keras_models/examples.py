@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from runner.core import console
 from runner.errors import ConfigError
+from runner.internals import image_files
 from runner.storage import data_copies
 
 _EXPECTED = (
@@ -165,8 +166,9 @@ def first_batch(dataset: tf.data.Dataset) -> Any:
     Raises:
         ConfigError: it has none.
     """
-    for element in dataset.take(1):
-        return element
+    with image_files.damage_named(dataset):
+        for element in dataset.take(1):
+            return element
     raise ConfigError("the tf.data.Dataset is empty")
 
 
@@ -220,8 +222,11 @@ def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
         )
     if any(part.shape.rank == 0 for part in tf.nest.flatten(spec)):
         raise ConfigError(f"{where}: the dataset gives single examples; add .batch(n)")
-    if any(part.dtype == tf.string for part in tf.nest.flatten(spec[1])):
-        raise ConfigError(f"{where}: y has strings; give class numbers, such as from 0")
+    for name, part, advice in zip(
+        ("y", "sample_weight"), spec[1:], ("class numbers, such as from 0", "numbers"), strict=False
+    ):
+        if any(each.dtype == tf.string for each in tf.nest.flatten(part)):
+            raise ConfigError(f"{where}: {name} has strings; give {advice}")
     if len(spec) == 3:
         _check_weights(dataset, where)
     return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
@@ -253,18 +258,43 @@ def _parts(value: Any, name: str) -> Any:
     except (ValueError, TypeError, NotImplementedError) as error:
         said = str(error).partition(". ")[0]
         raise ConfigError(f"{name} is not an array: {said} (or use a tf.data.Dataset)") from error
+    if np.ma.is_masked(value):
+        raise ConfigError(f"{name} is a masked array, whose masked values would count: fill them")
     if array.dtype == object:
-        array = _of_strings(array, name)
+        array = _plain(value, array, name)
+    if array.dtype.kind in "mMV":
+        raise ConfigError(f"{name} is an array of {_kind(array)}, not of numbers: convert it")
     if array.dtype.kind == "f" and array.dtype != np.float16:
         array = array.astype(np.float32, copy=False)
     return array
 
 
-def _of_strings(array: np.ndarray, name: str) -> np.ndarray:
+def _plain(value: Any, array: np.ndarray, name: str) -> np.ndarray:
+    """An array of strings or numbers from one of objects.
+
+    Raises:
+        ConfigError: it holds other objects; of a table, the message names the column.
+    """
     if all(isinstance(each, str | bytes) for each in array.flat):
         return array.astype(str)
+    if all(isinstance(each, bool | int | float | np.number) for each in array.flat):
+        return array.astype(np.float32)
+    columns = getattr(value, "columns", ())
+    for column in columns:
+        part = np.asarray(value[column])
+        if part.dtype.kind not in "biuf":
+            raise ConfigError(f"{name}: column {column!r} has {_kind(part)}, not numbers")
+    raise ConfigError(f"{name} is an array of {_kind(array)}, not of numbers")
+
+
+def _kind(array: np.ndarray) -> str:
+    """What an array holds, in words."""
+    if array.dtype.names:
+        return f"records ({', '.join(array.dtype.names)})"
+    if array.dtype != object:
+        return array.dtype.name
     kinds = sorted({type(each).__name__ for each in array.flat})
-    raise ConfigError(f"{name} is an array of objects ({', '.join(kinds[:3])}), not of numbers")
+    return f"objects ({', '.join(kinds[:3])})"
 
 
 def _check_lengths(arrays: Arrays, where: str) -> None:
@@ -282,13 +312,17 @@ def _check_lengths(arrays: Arrays, where: str) -> None:
 def _check_values(arrays: Arrays, where: str) -> None:
     for name, part in _named(arrays):
         if part.dtype.kind == "f" and not np.isfinite(part).all():
-            rows = np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1))
+            bad = ~np.isfinite(part)
+            rows = bad.reshape(len(part), -1).any(axis=1).sum()
+            first = np.argwhere(bad)[0].tolist()
             raise ConfigError(
                 f"{where}: {name} has values that are not finite (NaN or infinite) in "
-                f"{len(rows):,} of {len(part):,} examples, the first at index {rows[0]}"
+                f"{rows:,} of {len(part):,} examples, the first at index "
+                f"{first if len(first) > 1 else first[0]}"
             )
-        if name.startswith("y") and part.dtype.kind in "SU":
-            raise ConfigError(f"{where}: {name} has strings; give class numbers, such as from 0")
+        if part.dtype.kind in "SU" and not name.startswith("x"):
+            advice = "class numbers, such as from 0" if name.startswith("y") else "numbers"
+            raise ConfigError(f"{where}: {name} has strings; give {advice}")
     weights = tf.nest.flatten(arrays.weight)
     if weights and not any(part.any() for part in weights):
         raise ConfigError(f"{where}: {_NOTHING_COUNTS}")

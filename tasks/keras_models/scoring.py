@@ -10,6 +10,7 @@ import tf_keras
 from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
+from runner.internals import tensorflow as tf_internals
 from tasks.keras_models import copies, examples, keras3
 
 
@@ -102,7 +103,7 @@ class Trial(NamedTuple):
         run = tf.distribute.get_strategy().run
         traced = tf.function(lambda *batch: run(score, args=batch), autograph=False)
         try:
-            traced.get_concrete_function(x, y, weight)
+            graph = traced.get_concrete_function(x, y, weight).graph
         except (ValueError, TypeError, KeyError) as error:
             if outputs is None:
                 given = tf.nest.map_structure(_shown, x)
@@ -117,6 +118,9 @@ class Trial(NamedTuple):
                 f"{self.where}: y {labels} cannot be scored against the model's outputs {made}: "
                 f"{said}"
             ) from error
+        has_strings = any(part.dtype == tf.string for part in tf.nest.flatten(x))
+        if has_strings and tf_internals.casts_strings(graph):
+            raise ConfigError(f"{self.where}: {copies.STRINGS}")
 
 
 def or_none(weight: Any) -> Any:

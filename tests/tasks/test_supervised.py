@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import image_files
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import runner
 from runner.errors import ConfigError, RejectedError
@@ -259,6 +262,13 @@ X, Y = np.zeros((6, 4)), np.arange(6) % 3
         ((X, np.array(list("abcabc"))), "y has strings; give class numbers"),
         ((X, np.array([{}] * 6)), r"y is an array of objects \(dict\)"),
         ((X, [[1], [1, 2], []] * 2), "y is not an array"),
+        ((X, Y, np.array(list("abcabc"))), "sample_weight has strings"),
+        ((X.astype("datetime64[s]"), Y), "x is an array of datetime64"),
+        ((X.astype("timedelta64[D]"), Y), "x is an array of timedelta64"),
+        ((np.zeros(6, [("a", "f4"), ("b", "f4")]), Y), r"x is an array of records \(a, b\)"),
+        ((np.ma.masked_equal(X, 0), Y), "x is a masked array"),
+        ((pd.DataFrame({"a": Y, "b": list("abcabc")}), Y), "column 'b'"),
+        ((pd.DataFrame({"a": Y, "b": [1, 2, np.nan] * 2}), Y), r"x .* the first at index \[2, 1\]"),
         ((X[:0], Y[:0]), "there are no examples"),
         ((X, 3), "y is a single number"),
         (X, r"expected \(x, y\) .* got a ndarray"),
@@ -269,6 +279,7 @@ X, Y = np.zeros((6, 4)), np.arange(6) % 3
         (tf.data.Dataset.from_tensors({"x": [1], "y": [2]}), "a dict of 'x', 'y'"),
         (tf.data.Dataset.from_tensor_slices((X, Y)), "gives single examples; add .batch"),
         (tf.data.Dataset.from_tensors((X, list("abcabc"))), "y has strings; give class numbers"),
+        (tf.data.Dataset.from_tensors((X, Y, list("abcabc"))), "sample_weight has strings"),
         (tf.data.Dataset.from_tensors((X, Y, [0] * 6)), "every sample_weight is 0"),
     ],
 )
@@ -304,6 +315,7 @@ def test_weights_of_a_long_dataset_that_begin_with_0_are_said(capsys):
             r"mine\.py:\d+: mine\.odd: the model cannot be called with x float32\[None, 2\]",
         ),
         ("validation=lambda: dataset().repeat()", "the validation data are endless"),
+        ("train=lambda: (arrays()[0].astype(str), arrays()[1])", "x has strings"),
         ("model=lambda: 1 / 0", "ZeroDivisionError|division by zero"),
     ],
 )
@@ -315,6 +327,29 @@ def test_models_and_data_that_do_not_fit_together_are_named(mine, tmp_path, more
     with pytest.raises((ConfigError, ZeroDivisionError, ValueError), match=said) as error:
         runner.run(mine(*params, more=added, **changed), tmp_path / "run", "train_and_eval")
     assert "configurable" not in str(error.value)
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+@pytest.mark.parametrize("damage", [b"", b"text", "half"], ids=["empty", "no image", "cut"])
+def test_a_damaged_image_in_a_dataset_of_the_users_is_named(part, damage, tmp_path):
+    pictures = np.random.default_rng(0).integers(0, 255, (8, 8, 8, 3)).astype(np.uint8)
+    for folder in ("train", "validation"):
+        named = {f"{n % 2}/{n}.png": picture for n, picture in enumerate(pictures)}
+        image_files.write_folder(tmp_path / folder, named)
+    broken = tmp_path / part / "1" / "7.png"
+    broken.write_bytes(broken.read_bytes()[:100] if damage == "half" else damage)
+    layers = tf_keras.layers
+    model = tf_keras.Sequential([tf_keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    train, validation = (
+        tf_keras.utils.image_dataset_from_directory(folder, image_size=(8, 8), batch_size=2)
+        .map(lambda x, y: (x / 255, y))
+        .prefetch(1)
+        for folder in ("train", "validation")
+    )
+    with pytest.raises(ConfigError, match=rf"{part}/1/7\.png is not an image") as error:
+        runner.fit(model, train, validation, model_dir="run", train_steps=4)
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_loss_and_metrics_with_arguments_are_bound_by_gin(mine, tmp_path):
