@@ -430,3 +430,59 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(changed, said
     with pytest.raises(ConfigError, match=said):
         runner.fit(model_dir=tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_what_a_normalization_layer_has_adapted_to_counts_here_and_in_another_process(
+    name, tmp_path
+):
+    keras = pytest.importorskip(name)
+    x = 50 + 7 * X
+    scale = keras.layers.Normalization()
+    scale.adapt(x)
+    inner = keras.Sequential([keras.Input((4,)), scale])
+    model = keras.Sequential([keras.Input((4,)), inner, keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    results = runner.fit(model, (x, Y), (x, Y), model_dir=tmp_path / "run", **SHORT)
+    assert results["metrics"]["validation_loss"] < 2
+    own = model.evaluate(x, Y, 60, return_dict=True, verbose=0)
+    own["validation_loss"] = own.pop("loss")
+    assert results["metrics"] == pytest.approx(own, rel=1e-4)
+    np.savez("data.npz", x=x, y=Y)
+    loaded = runner.load(
+        tmp_path / "run/config.gin", overrides=["task.validation_data.input_path=data.npz"]
+    )
+    again = runner.run(loaded, tmp_path / "run", "eval", checkpoint="latest")
+    assert again["metrics"] == pytest.approx(results["metrics"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_a_vocabulary_that_a_run_would_lose_is_named(name):
+    keras = pytest.importorskip(name)
+    words = np.array([["a b"], ["b c"]] * 15)
+    ids = keras.layers.TextVectorization(output_mode="multi_hot")
+    ids.adapt(words)
+
+    def model(first):
+        made = keras.Sequential([keras.Input((1,), dtype="string"), first, keras.layers.Dense(1)])
+        made.compile("sgd", "mse")
+        return made
+
+    data = (words, np.arange(30.0))
+    with pytest.raises(ConfigError, match="vocabulary=") as error:
+        runner.fit(model(ids), data, model_dir="run", **SHORT)
+    assert len(str(error.value).splitlines()) == 1
+    known = keras.layers.TextVectorization(
+        output_mode="multi_hot", vocabulary=ids.get_vocabulary(include_special_tokens=False)
+    )
+    assert runner.fit(model(known), data, model_dir="run", **SHORT)["status"] == "done"
+
+
+def test_a_layer_of_buckets_that_has_adapted_is_trained_behind():
+    buckets = tf_keras.layers.Discretization(num_bins=3)
+    buckets.adapt(X)
+    layers = tf_keras.layers
+    one_hot = layers.CategoryEncoding(num_tokens=3, output_mode="multi_hot")
+    model = tf_keras.Sequential([tf_keras.Input((4,)), buckets, one_hot, layers.Dense(1)])
+    model.compile("sgd", "mse")
+    assert runner.fit(model, (X, Y), model_dir="run", **SHORT)["status"] == "done"

@@ -183,7 +183,7 @@ def _rows(
     own = [variable for variable in layer.weights if id(variable) not in seen]
     seen |= {id(variable) for variable in own}
     if own:
-        sizes = {id(variable): variable.shape.num_elements() for variable in own}
+        sizes = {id(variable): int(tf.size(variable)) for variable in own}
         in_training = sum(size for key, size in sizes.items() if key in trainable)
         yield ParameterRow(
             layer="/".join(path) or layer.name,

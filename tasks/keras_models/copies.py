@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -50,6 +51,7 @@ def text(model: Any) -> str:
     keras = library(model)
     try:
         config = keras.saving.serialize_keras_object(model)
+        _add_adapted(config["config"], {layer.name: layer for layer in _adapted(model)})
         if config.get(_COMPILED):
             config[_COMPILED] = compile_config(model)
         return json.dumps({"library": keras.__name__, "model": config}, indent=1)
@@ -144,7 +146,8 @@ def build(model: Any, example: Any) -> None:
 
 def copy_weights(source: Any, target: Any) -> None:
     """Gives `target` the weights of `source`, a model of the same layers."""
-    target.set_weights(source.get_weights())
+    values = iter([value for value, moves in _weights(source) if moves])
+    target.set_weights([next(values) if moves else value for value, moves in _weights(target)])
 
 
 def compile_with(model: Any, changed: dict[str, Any]) -> None:
@@ -189,6 +192,51 @@ def _layers(model: Any) -> Iterator[Any]:
     yield model
     for layer in getattr(model, "layers", ()):
         yield from _layers(layer)
+
+
+def check_vocabularies(model: Any) -> None:
+    """Checks that layers know their vocabularies from their configuration.
+
+    Raises:
+        ConfigError: a layer has adapted to one, which a copy and a checkpoint would lack.
+    """
+    for layer in keras_internals.layers(model):
+        if hasattr(layer, "get_vocabulary") and getattr(layer, "input_vocabulary", ()) is None:
+            raise ConfigError(
+                f"{type(layer).__name__} {layer.name!r} has adapted to its vocabulary, which a run "
+                "cannot keep: create the layer with vocabulary=..., such as the adapted layer's "
+                "get_vocabulary()"
+            )
+
+
+def _adapted(model: Any) -> list[Any]:
+    """The normalization layers that have adapted to data, or can."""
+    layers = keras_internals.layers(model)
+    return [layer for layer in layers if getattr(layer, "adapt_mean", None) is not None]
+
+
+def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
+    """Puts what normalization layers have adapted to into their configuration.
+
+    Keras has it in weights, but computes with a constant that it makes of them when the layer is
+    built or adapts, so weights that are copied or restored later would not count.
+    """
+    for part in config.values() if isinstance(config, dict) else config:
+        if isinstance(part, dict | list):
+            _add_adapted(part, adapted)
+    if isinstance(config, dict) and config.get("class_name") == "Normalization":
+        own = config["config"]
+        if layer := adapted.get(own.get("name")):
+            own["mean"] = np.asarray(layer.adapt_mean).tolist()
+            own["variance"] = np.asarray(layer.adapt_variance).tolist()
+
+
+def _weights(model: Any) -> list[tuple[Any, bool]]:
+    """A model's weights, and whether they are copied: those of an adapted layer are constants."""
+    constant = {id(weight) for layer in _adapted(model) for weight in layer.weights}
+    moves = [id(weight) not in constant for weight in model.weights]
+    values = model.get_weights()
+    return list(zip(values, moves if constant else [True] * len(values), strict=True))
 
 
 def _unable(model: Any, error: Exception) -> str:

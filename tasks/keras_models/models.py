@@ -50,7 +50,8 @@ class Origin(NamedTuple):
             with keras3.in_precision():
                 model = self._called()
             where = sources.place(self.named) if self.named.name else user_code.place(self.given)
-            copies.library(model, where)
+            if copies.library(model, where) is tf_keras:
+                copies.check_vocabularies(model)
         elif (text := self._stored()) is not None:
             model = copies.made(text)
         else:
@@ -84,6 +85,7 @@ class Origin(NamedTuple):
         return call()  # it uses layers that were made before, whose names are taken
 
     def _copied(self) -> Any:
+        copies.check_vocabularies(self.given)
         self._build(self.given)
         wanted = tf_keras.mixed_precision.global_policy().name
         if wanted != "float32" and wanted not in copies.policies(self.given):
