@@ -19,6 +19,7 @@ MAY_PRINT = {
     "command_line.py",
     "exit_messages.py",
     "flags.py",
+    "launch/ray_connection.py",  # hides what Ray prints, and brings stdout back
 }
 
 
