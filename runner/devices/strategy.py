@@ -19,7 +19,7 @@ from official.core import config_definitions
 from official.modeling import performance
 from official.utils.misc import keras_utils
 
-from runner.core import garbage
+from runner.core import garbage, http2
 from runner.devices import cluster, cross_entropy, meeting, team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import keras as keras_internals
@@ -34,8 +34,6 @@ _IMPLEMENTATIONS = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
 }
 _TPU_SECONDS = 10
-_HTTP2_SETTINGS = b"\4"  # the kind of a frame, which follows its length of three bytes
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _HTTP2_SETTINGS + bytes(5)
 _LOOK_SECONDS = 0.01  # a SIGTERM is lost from when TensorFlow takes it until it is taken back
 
 
@@ -89,7 +87,9 @@ def build_together(
         _connect(own, lines, seconds, serve)
         options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
         with tf_internals.connected_before():
-            return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+            made = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        serve()
+        return made
     except tf.errors.OpError as error:
         said = tf_internals.short_message(error.message)
         name = own.name(own.index)
@@ -247,7 +247,7 @@ def _reach_tpu(address: str | None) -> None:
         master = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address).master()
         host, _, port = master.removeprefix("grpc://").rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port))) as connection:
-            if not _speaks_grpc(connection):
+            if not http2.is_spoken(connection):
                 raise RunnerError(
                     f"RuntimeConfig.tpu = {address!r}: what answers at {host}:{port} is no TPU"
                 )
@@ -255,15 +255,6 @@ def _reach_tpu(address: str | None) -> None:
         raise RunnerError(f"RuntimeConfig.tpu = {address!r} does not answer: {error}") from error
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _speaks_grpc(connection: socket.socket) -> bool:
-    """Whether a server of gRPC is at the other end: as all of HTTP/2, it begins with settings."""
-    with contextlib.suppress(OSError):
-        connection.sendall(_HTTP2_GREETING)
-        with connection.makefile("rb") as stream:
-            return stream.read(4)[3:] == _HTTP2_SETTINGS
-    return False
 
 
 def name(strategy: tf.distribute.Strategy) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, heartbeat, installation, signals, text
+from runner.core import console, heartbeat, http2, installation, signals, text
 from runner.errors import ConfigError, RunnerError
 from runner.launch import ray_process
 from runner.launch.job import Job
@@ -111,12 +111,20 @@ def _connect(ray: Any, address: str) -> None:
     try:
         if is_here:
             _connect_here(ray, address or "auto", quiet)
-        else:  # where nothing listens, Ray waits for minutes
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
+        else:
+            _check_answers(address)
             ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigError(f"{given}: {_failure(error, is_here=is_here)}") from error
+
+
+def _check_answers(address: str) -> None:
+    """Raises OSError if no cluster is at an address, where Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_SECONDS) as connection:
+        encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+        if not encrypted and not http2.is_spoken(connection):
+            raise ConnectionError("something else listens there")
 
 
 def _failure(error: Exception, *, is_here: bool) -> str:

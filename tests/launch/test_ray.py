@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 from runner import main
 from runner.core import layout, signals
+from runner.launch import ray_connection
 from runner.studies import trial
 
 STORE = 80_000_000
@@ -28,13 +30,20 @@ def cluster():
     from ray import cluster_utils
 
     options = {"num_cpus": 2, "object_store_memory": STORE}
-    before = signal.getsignal(signal.SIGTERM)
     made = cluster_utils.Cluster(initialize_head=True, head_node_args=options)
     made.options = options
     made.second = made.add_node(**options)
-    signal.signal(signal.SIGTERM, before)  # a node in this process would end with the command
     yield made
     made.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def own_sigterm():
+    """A node that a test has added takes SIGTERM, and would end this process."""
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -220,6 +229,17 @@ def test_no_cluster_at_the_address(address, said, capsys):
     assert main.main(given) == 2
     assert said in capsys.readouterr().err
     assert not Path("study").exists()
+
+
+def test_something_else_at_the_address_is_no_cluster(monkeypatch, capsys):
+    monkeypatch.setattr(ray_connection, "_PATIENCE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        given = f"--gin.LaunchConfig.address='{address}'"
+        assert main.main([*STUDY, "--seeds=2", given]) == 2
+    said = capsys.readouterr().err
+    assert f"LaunchConfig.address = '{address}'" in said
+    assert "no Ray cluster" in said
 
 
 def test_a_cluster_of_other_versions_is_named(monkeypatch, capsys):
