@@ -72,6 +72,7 @@ def noisy(logs):
 NOISY_DIGITS = "import noisy\ninclude 'digits.gin'\nRunConfig.actions = (@noisy.noisy,)\n"
 EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 CHECKPOINTS = 40
+_AGAIN_SECONDS = 20.0
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
@@ -292,6 +293,9 @@ def _connected(
             stack.callback(workers[index].kill)
         if number:
             _wait(lambda: "Started server" in logs[0].read_text())
+            workers[struck].send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # TensorFlow takes some SIGTERMs
+                workers[struck].wait(_AGAIN_SECONDS)
             workers[struck].send_signal(number)
         codes = tuple(worker.wait(600) for worker in workers)
     said = [log.read_text() for log in logs]

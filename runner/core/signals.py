@@ -100,9 +100,10 @@ class Stop:
             raise Interrupted(self.number, saved=saved)
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Within the block, a signal raises nothing."""
-        self.check()
+    def deferred(self, *, checks: bool = True) -> Iterator[None]:
+        """Within the block, a signal raises nothing; `checks`: one that came before does."""
+        if checks:
+            self.check()
         self._raises = False
         try:
             yield

@@ -12,8 +12,8 @@ import errno
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from runner.core import signals
 from runner.devices.cluster import Cluster
@@ -23,6 +23,7 @@ _TAKEN_SECONDS = 10.0  # an earlier attempt of this run may still be leaving its
 _CALL_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 _PROBE_SECONDS = 1.0
+_LOOK_SECONDS = 0.01
 _LONGEST = 1 << 24  # bytes that a worker says
 FIELD = "RunConfig.workers_timeout"
 """The field that says how long workers wait for each other."""
@@ -47,6 +48,7 @@ class Lines:
     def __init__(self, cluster: Cluster, lines: Mapping[int, "_Line"]) -> None:
         self._cluster = cluster
         self._lines = dict(lines)
+        self._connected: set[int] = set()
 
     def check(self) -> None:
         """Does not wait.
@@ -55,7 +57,7 @@ class Lines:
             RunnerError: another worker has gone before TensorFlow had connected it, or has failed.
             signals.Interrupted: another worker was stopped by a signal.
         """
-        for index, line in list(self._lines.items()):
+        for index, line in self._lines.items():
             try:
                 said = line.heard()
             except (OSError, ValueError) as error:
@@ -64,8 +66,29 @@ class Lines:
                     "start the same command again, for all workers"
                 ) from error
             _raise_told(said or {})
-            if said:  # TensorFlow has connected it, and it may leave
-                del self._lines[index]
+            if said:
+                self._connected.add(index)
+
+    def agree(self, *, seconds: float, check: Callable[[], object]) -> None:
+        """Waits until TensorFlow has connected all others, too; raises as `check` of these lines.
+
+        Args:
+            seconds: How long.
+            check: Called again and again; raises what ends the waiting.
+        """
+        if not self._cluster.is_chief:
+            self.tell(_FORMED)
+        end = time.monotonic() + seconds
+        while True:
+            self.check()
+            missing = sorted(self._lines.keys() - self._connected)
+            if not missing:
+                return
+            check()
+            if time.monotonic() > end:
+                names = ", ".join(map(self._cluster.name, missing))
+                raise RunnerError(f"{names} was not connected within {seconds:g} s ({FIELD})")
+            time.sleep(_LOOK_SECONDS)
 
     def unreachable(self) -> list[str]:
         """The names of the other workers on whose ports nobody takes a call."""
@@ -80,16 +103,23 @@ class Lines:
 
 
 @contextlib.contextmanager
-def met(cluster: Cluster, facts: Facts, *, seconds: float) -> Iterator[Lines]:
+def met(
+    cluster: Cluster,
+    facts: Facts,
+    *,
+    seconds: float,
+    check: Callable[[], object] = lambda: None,
+) -> Iterator[Lines]:
     """A block for TensorFlow to connect the workers: all are there and have the same `facts`.
 
-    The end of the block tells the others that this worker is connected, or why it is not. The port
-    of this worker is free from the beginning of the block on.
+    It ends once all are connected, or with the error that one tells. In the block, the port of this
+    worker is free.
 
     Args:
         cluster: The workers.
         facts: This worker's.
         seconds: How long to wait for all of them.
+        check: Called again and again while this waits; raises what ends the waiting.
 
     Raises:
         ConfigError: workers differ, or two say that they are the same one.
@@ -98,16 +128,33 @@ def met(cluster: Cluster, facts: Facts, *, seconds: float) -> Iterator[Lines]:
     """
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as stack:
-        if cluster.is_chief:
-            lines = Lines(cluster, _gathered(cluster, facts, stack, end, seconds))
-        else:
-            lines = Lines(cluster, {0: _called(cluster, facts, stack, end, seconds)})
+        meet = _gathered if cluster.is_chief else _called
+        lines = Lines(cluster, meet(cluster, facts, stack, _Wait(end, seconds, check)))
         try:
             yield lines
+            lines.agree(seconds=seconds, check=check)
         except BaseException as error:
             lines.tell(_told(cluster, error))
             raise
-        lines.tell(_FORMED)
+        if cluster.is_chief:
+            lines.tell(_FORMED)
+
+
+class _Wait(NamedTuple):
+    """How long a worker waits for the others, and what may end that."""
+
+    end: float
+    seconds: float
+    check: Callable[[], object]
+
+    @property
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def again(self) -> None:
+        """Before the next attempt."""
+        self.check()
+        time.sleep(_AGAIN_SECONDS)
 
 
 class _Line:
@@ -121,8 +168,8 @@ class _Line:
         self._connection.settimeout(_CALL_SECONDS)
         self._connection.sendall(json.dumps(said).encode() + b"\n")
 
-    def hear(self, seconds: float) -> Mapping[str, Any]:
-        """What the other end says next, which is waited for.
+    def hear(self, seconds: float, check: Callable[[], object]) -> Mapping[str, Any]:
+        """What the other end says next, which is waited for; `check` is called meanwhile.
 
         Raises:
             OSError: it said nothing in time, or is closed.
@@ -130,8 +177,13 @@ class _Line:
         """
         end = time.monotonic() + seconds
         while (said := self._whole()) is None:
-            self._connection.settimeout(max(end - time.monotonic(), 0.001))
-            self._receive()
+            check()
+            left = end - time.monotonic()
+            if left < 0:
+                raise TimeoutError("the other end said nothing")
+            self._connection.settimeout(min(max(left, 0.001), _AGAIN_SECONDS))
+            with contextlib.suppress(TimeoutError):
+                self._receive()
         return said
 
     def heard(self) -> Mapping[str, Any] | None:
@@ -164,13 +216,13 @@ class _Line:
 
 
 def _gathered(
-    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, end: float, seconds: float
+    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, wait: _Wait
 ) -> Mapping[int, _Line]:
     """The chief's lines to the others, once all have come and may go on."""
     calls: list[_Line] = []
     try:
-        with _port(cluster) as door:
-            lines, theirs = _arrivals(cluster, door, stack, calls, end, seconds)
+        with _port(cluster, wait) as door:
+            lines, theirs = _arrivals(cluster, door, stack, calls, wait)
         _compare(cluster, facts, theirs)
     except BaseException as error:
         for call in calls:
@@ -183,7 +235,7 @@ def _gathered(
     return lines
 
 
-def _port(cluster: Cluster) -> socket.socket:
+def _port(cluster: Cluster, wait: _Wait) -> socket.socket:
     """The port of this worker, which TensorFlow will listen on.
 
     Raises:
@@ -205,7 +257,7 @@ def _port(cluster: Cluster) -> socket.socket:
                     f"{own}: port {port} is taken on its machine: by another worker of this "
                     "number, or by another program"
                 ) from error
-        time.sleep(_AGAIN_SECONDS)
+        wait.again()
 
 
 def _arrivals(
@@ -213,8 +265,7 @@ def _arrivals(
     door: socket.socket,
     stack: contextlib.ExitStack,
     calls: list[_Line],
-    end: float,
-    seconds: float,
+    wait: _Wait,
 ) -> tuple[Mapping[int, _Line], Mapping[int, Facts]]:
     """The lines of the others and their facts, once all have come; `calls` gets every line."""
     lines: dict[int, _Line] = {}
@@ -224,14 +275,15 @@ def _arrivals(
         missing = set(range(1, cluster.size)) - set(lines)
         if not missing:
             return lines, facts
-        if time.monotonic() > end:
+        if wait.left < 0:
             names = ", ".join(map(cluster.name, sorted(missing)))
-            raise RunnerError(f"{names} did not come within {seconds:g} s ({FIELD})")
+            raise RunnerError(f"{names} did not come within {wait.seconds:g} s ({FIELD})")
+        wait.check()
         door.settimeout(_AGAIN_SECONDS)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # none, or a stranger
             connection, _ = door.accept()
             call = _Line(stack.enter_context(connection))
-            said = call.hear(_CALL_SECONDS)
+            said = call.hear(_CALL_SECONDS, wait.check)
             index, size, theirs = int(said["index"]), said["size"], said["facts"]
             calls.append(call)
             _raise_told(said)
@@ -283,58 +335,54 @@ def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[s
 
 
 def _called(
-    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, end: float, seconds: float
-) -> _Line:
+    cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, wait: _Wait
+) -> Mapping[int, _Line]:
     """The line to the chief, once it has said that all can go on.
 
     A worker whose port is taken calls as well, so that the others need not wait for it.
     """
     said: dict[str, Any] = {"index": cluster.index, "size": cluster.size, "facts": facts}
     try:
-        port = _port(cluster)
+        port = _port(cluster, wait)
     except RunnerError as error:
-        _call(cluster, {**said, **_told(cluster, error)}, stack, end, seconds)
+        _call(cluster, {**said, **_told(cluster, error)}, stack, wait)
         raise
     with port:
-        return _call(cluster, said, stack, end, seconds)
+        return {0: _call(cluster, said, stack, wait)}
 
 
 def _call(
-    cluster: Cluster,
-    said: Mapping[str, Any],
-    stack: contextlib.ExitStack,
-    end: float,
-    seconds: float,
+    cluster: Cluster, said: Mapping[str, Any], stack: contextlib.ExitStack, wait: _Wait
 ) -> _Line:
     """Calls on the chief until it answers."""
     host, _, port = cluster.hosts[0].rpartition(":")
     address = (host.strip("[]"), int(port))
     somebody = ""
     while True:
-        left = max(end - time.monotonic(), 0.001)
+        left = max(wait.left, 0.001)
         with contextlib.suppress(OSError, ValueError):  # nobody is there yet, or not the chief
             connection = socket.create_connection(address, timeout=min(left, _CALL_SECONDS))
             line = _Line(stack.enter_context(connection))
             somebody = "; another program may have its port"
-            answer = _answered(cluster, line, said, left)
+            answer = _answered(cluster, line, said, left, wait)
             break
-        if time.monotonic() > end:
+        if wait.left < 0:
             raise RunnerError(
-                f"{cluster.name(0)}, the chief, did not answer within {seconds:g} s ({FIELD})"
-                f"{somebody}"
+                f"{cluster.name(0)}, the chief, did not answer within {wait.seconds:g} s "
+                f"({FIELD}){somebody}"
             )
-        time.sleep(_AGAIN_SECONDS)
+        wait.again()
     _raise_told(answer)
     return line
 
 
 def _answered(
-    cluster: Cluster, line: _Line, said: Mapping[str, Any], left: float
+    cluster: Cluster, line: _Line, said: Mapping[str, Any], left: float, wait: _Wait
 ) -> Mapping[str, Any]:
     """What the chief answers; it is told if a signal ends the waiting."""
     line.say(said)
     try:
-        return line.hear(left + _CALL_SECONDS)  # the chief waits for others, too
+        return line.hear(left + _CALL_SECONDS, wait.check)  # the chief waits for others, too
     except signals.Interrupted as error:
         with contextlib.suppress(OSError):
             line.say(_told(cluster, error))

@@ -74,7 +74,7 @@ def build_together(
         own: The workers.
         lines: Those to the others, which end with them.
         seconds: How long they may take to connect.
-        serve: Takes signals back from TensorFlow, which serves SIGTERM itself while it connects.
+        serve: Takes signals back from TensorFlow, and raises if one has come; called repeatedly.
 
     Raises:
         RunnerError: they did not connect.

@@ -60,15 +60,16 @@ def joined(request: Request, mode: str) -> Iterator[Request]:
     if own is None:
         yield request
         return
-    mates = _formed(request, own, mode)
-    given = Given(mates.strategy, request.given.task)
-    with (
-        _quiet(request.model_dir, own),
-        team.formed(mates),
-        _ending(mates, request.stop),
-        plainly(request.stop),
-    ):
-        yield dataclasses.replace(request, given=given)
+    with contextlib.ExitStack() as stack:
+        with request.stop.deferred():  # the others are told of a signal, whenever it comes
+            mates = _formed(request, own, mode)
+            stack.enter_context(_quiet(request.model_dir, own))
+            stack.enter_context(team.formed(mates))
+            stack.enter_context(_ending(mates, request.stop))
+            stack.enter_context(plainly(request.stop))
+        if own.is_chief:
+            request.stop.check()  # a signal to another is told to the chief, as in training
+        yield dataclasses.replace(request, given=Given(mates.strategy, request.given.task))
 
 
 @contextlib.contextmanager
@@ -114,9 +115,17 @@ def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
         raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
     console.say(f"{own}: waiting for the others")
-    with meeting.met(own, _facts(config, mode), seconds=seconds) as lines:
+    facts, stop = _facts(config, mode), request.stop
+
+    def check() -> None:
+        stop.check(saved=False)
+
+    def serve() -> None:
+        stop.serve_again()  # TensorFlow takes SIGTERM for itself while it connects
+        check()
+
+    with meeting.met(own, facts, seconds=seconds, check=check) as lines:
         build.prepare(config)
-        serve = request.stop.serve_again
         devices = strategy.build_together(config.runtime, own, lines, seconds=seconds, serve=serve)
     return team.Team(own, devices, on_stop=request.stop.hear)
 
