@@ -12,15 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from official.modeling import optimization
 from official.modeling.hyperparams import base_config, oneof
 
 from runner.configuration import gin_parser, optimizer_kinds, typecheck
 from runner.core import spelling, tasks_package, text, user_code
 from runner.errors import ConfigError
-
-_EXTENDED = {optimization.OptimizerConfig: optimizer_kinds.OptimizerConfig}
-"""What is built in the place of a class that a file names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Named:
     @classmethod
     def of(cls, target: Any, module: str, name: str) -> Self:
         """A class or function that a file names, or what is built in its place."""
-        if extended := _EXTENDED.get(target):
+        if extended := optimizer_kinds.EXTENDED.get(target):
             return cls(extended, extended.__module__, extended.__name__)
         return cls(target, module, name)
 

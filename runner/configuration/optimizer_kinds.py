@@ -7,6 +7,7 @@ registers the optimizers with Model Garden, and gives the Adafactor that it name
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 import tf_keras
 from official.modeling import optimization
@@ -61,6 +62,10 @@ class OptimizerConfig(optimization.OptimizerConfig):
 
     adadelta: AdadeltaConfig = dataclasses.field(default_factory=AdadeltaConfig)
     adamax: AdamaxConfig = dataclasses.field(default_factory=AdamaxConfig)
+
+
+EXTENDED: Mapping[type, type] = {optimization.OptimizerConfig: OptimizerConfig}
+"""The class that stands for each of Model Garden's that this module extends."""
 
 
 def extend(config: base_config.Config) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from official.modeling.hyperparams import base_config
 
 from runner import config, inputs
-from runner.configuration import fields, gin_parser, typecheck
+from runner.configuration import fields, gin_parser, optimizer_kinds, typecheck
 from runner.configuration.settings import Resume
 from runner.help import docstrings
 from runner.help.facts import FieldHelp, Section
@@ -74,6 +74,7 @@ def _place(
     kind: type[base_config.Config], place: Place, places: dict[type[base_config.Config], Place]
 ) -> None:
     """Notes a section and its subsections; the first place of a class wins."""
+    kind = optimizer_kinds.EXTENDED.get(kind, kind)
     if kind in places:
         return
     places[kind] = place
@@ -99,8 +100,13 @@ def _field(
         _documented(kind).get(name) or own.help,
         own.allowed.needs if own.allowed else "",
         f"{why}, unless {resume.unless}" if resume and resume.unless else why,
-        name in inspect.get_annotations(kind),
+        any(name in inspect.get_annotations(each) for each in _declaring(kind)),
     )
+
+
+def _declaring(kind: type) -> list[type]:
+    """A class, and the one of Model Garden's that it stands for."""
+    return [kind, *(base for base, made in optimizer_kinds.EXTENDED.items() if made is kind)]
 
 
 def _default(kind: type[base_config.Config], name: str) -> str:
