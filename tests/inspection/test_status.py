@@ -153,7 +153,7 @@ def test_a_study_in_numbers_and_its_trials_that_run(tmp_path, shown, impatient):
 def test_the_workers_of_a_run_have_a_column(tmp_path, shown, impatient):
     folder = elsewhere(tmp_path / "runs" / "a")
     (folder / "workers").mkdir()
-    said = {"hosts": ["a:1", "b:1"], "restarts": [], "slow": []}
+    said = {"state": "running", "hosts": ["a:1", "b:1"], "restarts": [], "slow": []}
     (folder / "workers" / "supervisor.json").write_text(json.dumps(said))
     lines, last = shown(tmp_path / "runs")
     assert dict(zip(lines[0], lines[1], strict=True))["workers"] == "2"
