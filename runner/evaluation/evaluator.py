@@ -303,10 +303,10 @@ class Evaluator(base_trainer.Trainer):
         """A context after which all state of a checkpoint has the values it had before.
 
         Some layers change state when they are called without training, too: recurrent layers of
-        Keras 3 advance their seeds, stateful ones their states. A copy of a variable shares its
-        memory until the variable changes.
+        Keras 3 advance their seeds, stateful ones their states. What is kept of a variable
+        shares its memory until it changes.
         """
-        values = [tf.identity(variable) for variable in self._state]
+        values = [variable.value() for variable in self._state]
         try:
             yield
         finally:
@@ -315,9 +315,8 @@ class Evaluator(base_trainer.Trainer):
 
     @functools.cached_property
     def _state(self) -> list[tf.Variable]:
-        """Of each replica, the variables in a checkpoint that a call of the model could change."""
-        trained = [*self.model.trainable_variables, *optimizers.variables(self._optimizer)]
-        excluded = {id(variable) for variable in trained}
+        """Of each replica, the variables in a checkpoint, but for those of the optimizer."""
+        excluded = {id(variable) for variable in optimizers.variables(self._optimizer)}
         tracked = tf.train.TrackableView(self.checkpoint).descendants()
         local = self.strategy.experimental_local_results
         return [

@@ -89,6 +89,8 @@ def _parts(model: Any) -> list[Any]:
     kinds = (tf.Variable, tf.saved_model.experimental.TrackableResource)
     tracked = tf.train.TrackableView(model).descendants()
     variables = [v if isinstance(v, tf.Variable) else v.value for v in model.variables]
+    items = getattr(model, "checkpoint_items", {})  # seeds and states, which layers may change
+    variables += tf.nest.flatten(list(items.values()))
     both = [*variables, *(part for part in tracked if isinstance(part, kinds))]
     return list({id(part): part for part in both}.values())
 

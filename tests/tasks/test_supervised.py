@@ -488,6 +488,22 @@ def test_dicts_of_inputs_and_outputs_are_predicted_and_exported(library, formats
     )
 
 
+@pytest.mark.parametrize("library", ["tf_keras", "keras"])
+def test_a_recurrent_model_with_dropout_is_exported(library, mine, tmp_path):
+    keras = pytest.importorskip(library)
+    more = f"""
+def recurrent():
+    import {library} as keras
+    layers = keras.layers
+    recurrent = layers.GRU(3, dropout=0.1, recurrent_dropout=0.1)
+    return keras.Sequential([keras.Input((4,)), layers.Reshape((2, 2)), recurrent])
+"""
+    loaded = mine(*PLAIN, "TrainerConfig.train_steps = 2", model="recurrent", more=more)
+    runner.run(loaded, tmp_path / "run", "train_and_eval")
+    (export,) = runner.run(loaded, tmp_path / "run", "export")["exports"]
+    assert export["accepted"], keras.__name__
+
+
 def test_a_file_counts_instead_of_a_function(mine, tmp_path):
     loaded = mine(*PLAIN, "TrainerConfig.train_steps = 2")
     runner.run(loaded, tmp_path / "run", "train")
