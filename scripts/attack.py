@@ -72,7 +72,6 @@ def noisy(logs):
 NOISY_DIGITS = "import noisy\ninclude 'digits.gin'\nRunConfig.actions = (@noisy.noisy,)\n"
 EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 CHECKPOINTS = 40
-_AGAIN_SECONDS = 20.0
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
@@ -281,7 +280,7 @@ def _connected(
     command = [sys.executable, "-m", "runner", "--mode=train", "--gin_file=digits.gin"]
     command += [f"--model_dir={folder}", f"--worker_hosts={hosts}"]
     command += ["--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'"]
-    command += ["--gin.RunConfig.workers_timeout=60"]
+    command += ["--gin.RunConfig.workers_timeout=60", "--gin.TrainerConfig.train_steps=100000"]
     with contextlib.ExitStack() as stack:
         if taken is not None:
             stack.enter_context(socket.create_server(("", found[taken])))
@@ -293,9 +292,6 @@ def _connected(
             stack.callback(workers[index].kill)
         if number:
             _wait(lambda: "Started server" in logs[0].read_text())
-            workers[struck].send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # TensorFlow takes some SIGTERMs
-                workers[struck].wait(_AGAIN_SECONDS)
             workers[struck].send_signal(number)
         codes = tuple(worker.wait(600) for worker in workers)
     said = [log.read_text() for log in logs]

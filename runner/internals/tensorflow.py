@@ -181,6 +181,18 @@ def lost_workers(error: tf.errors.OpError) -> set[int]:
     return named or ({0} if "CoordinationService" in error.message else set())
 
 
+def has_taken_sigterm() -> bool:
+    """Whether TensorFlow has taken a SIGTERM to one of the connected workers.
+
+    It serves SIGTERM itself from some moment on, and tells all of them about one within a second.
+    """
+    try:
+        context.context().get_config_key_value("TF_DEFAULT_PREEMPTION_NOTICE_KEY", timeout_in_ms=1)
+    except tf.errors.OpError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def connected_before() -> Iterator[None]:
     """Within the block, TensorFlow does not warn that `connecting` has come before the strategy."""

@@ -5,6 +5,9 @@ import dataclasses
 import hashlib
 import os
 import platform
+import signal
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from runner.runs import build
 from runner.runs.request import Given, Request
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
+_TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow looks every second, on a busy machine later
 _ENDS = {2: ConfigError, 3: DivergedError}  # by exit code
 
 
@@ -127,7 +131,18 @@ def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     with meeting.met(own, facts, seconds=seconds, check=check) as lines:
         build.prepare(config)
         devices = strategy.build_together(config.runtime, own, lines, seconds=seconds, serve=serve)
+    if own.is_chief:
+        threading.Thread(target=_hear_taken, args=[stop], daemon=True).start()
     return team.Team(own, devices, on_stop=request.stop.hear)
+
+
+def _hear_taken(stop: signals.Stop) -> None:
+    """Hears a SIGTERM that TensorFlow took before it was served here again, to whichever worker."""
+    for _ in range(_TAKEN_LOOKS):
+        time.sleep(_TAKEN_SECONDS)
+        if tf_internals.has_taken_sigterm():
+            stop.hear(signal.SIGTERM)
+            return
 
 
 @contextlib.contextmanager
