@@ -6,7 +6,7 @@ from typing import Any
 
 from official.core import config_definitions as cfg
 
-from runner.configuration import loading, printing, yaml_files
+from runner.configuration import loading, optimizer_kinds, printing, yaml_files
 from runner.configuration import origins as origins_of
 from runner.configuration.loading import prepare as prepare
 from runner.configuration.loading import resolve as resolve
@@ -23,6 +23,7 @@ class Experiment(cfg.ExperimentConfig):
     # A loaded experiment also remembers by path where its values were set; that is not a field.
     RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
+    trainer: cfg.TrainerConfig = dataclasses.field(default_factory=optimizer_kinds.trainer)
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
 

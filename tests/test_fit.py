@@ -153,6 +153,28 @@ def test_a_changed_model_or_changed_data_are_refused(kept, what):
         runner.fit(model, (x, Y), (X[:17], Y[:17]), model_dir=folder, **SHORT)
 
 
+@pytest.mark.parametrize("library", ["tf_keras", "keras"])
+@pytest.mark.parametrize("again", ["the same", "a new one"])
+def test_a_model_that_the_run_has_built_is_the_same_model(library, again, tmp_path):
+    keras = pytest.importorskip(library)
+
+    def made(units=3):
+        layers = [keras.layers.Dense(4, "relu"), keras.layers.Dense(units)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    def fitted(model, steps):
+        options = {"model_dir": tmp_path / "run", "train_steps": steps, "batch_size": 10}
+        return runner.fit(model, (X, Y), **options)["step"]
+
+    model = made()
+    assert fitted(model, 2) == 2
+    assert fitted(model if again == "the same" else made(), 4) == 4
+    with pytest.raises(ConfigError, match="units: 3 -> 5"):
+        fitted(made(units=5), 6)
+
+
 def test_another_process_can_evaluate_such_a_run_on_a_file(kept, tmp_path):
     _, folder, _, _, results = kept
     np.savez(tmp_path / "more.npz", x=X[:17], y=Y[:17])

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 import tf_keras
+from official.core import config_definitions as cfg
 from official.modeling import optimization
 from official.modeling.hyperparams import base_config
 from official.modeling.optimization import optimizer_factory
@@ -80,7 +81,12 @@ def extend(config: base_config.Config) -> None:
 
 def optimization_config() -> optimization.OptimizationConfig:
     """Model Garden's `OptimizationConfig` at its defaults, with this `OptimizerConfig`."""
-    config = optimization.OptimizationConfig()
+    return trainer().optimizer_config
+
+
+def trainer() -> cfg.TrainerConfig:
+    """Model Garden's `TrainerConfig` at its defaults, with this `OptimizerConfig`."""
+    config = cfg.TrainerConfig()
     extend(config)
     return config
 

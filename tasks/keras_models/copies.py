@@ -16,6 +16,7 @@ from runner.internals import keras3 as keras3_internals
 from tasks.keras_models import keras3
 
 _COMPILED = "compile_config"
+_BUILT = ("build_config", "build_input_shape")
 _PASSING = ("shared_object_id", "rng_type")  # depend on the process, not on the model
 STRINGS = (
     "x has strings, but the model computes with them as with numbers: begin it with a "
@@ -94,14 +95,31 @@ def compile_config(model: Any) -> dict[str, Any]:
 
 
 def fingerprint(text: str) -> str:
-    """A hash of what `text` describes; names of layers, which Keras counts up, do not matter."""
-    stored = json.loads(text)
+    """A hash of what `text` describes; names of layers, which Keras counts up, do not matter.
+
+    Nor does it matter whether the model was built.
+    """
+    stored = unbuilt(json.loads(text))
     names: dict[str, str] = {}
     for each in _values(stored["model"]["config"], "name"):
         names.setdefault(each, f"#{len(names)}")
     (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # the configuration shows it
     plain = json.dumps(_renamed(stored, names), sort_keys=True)
     return f"{stored['model']['class_name']}: {_digest(plain)}"
+
+
+def unbuilt(stored: Any) -> Any:
+    """What `text` holds, without what Keras adds to it once a model has its weights."""
+    if isinstance(stored, list):
+        return [unbuilt(part) for part in stored]
+    if not isinstance(stored, dict):
+        return stored
+    parts = {key: unbuilt(part) for key, part in stored.items() if key not in _BUILT}
+    if parts.get("class_name") == "Sequential" and isinstance(parts.get("config"), dict):
+        layers = parts["config"].get("layers", [])
+        if layers and layers[0].get("class_name") == "InputLayer":
+            parts["config"]["layers"] = layers[1:]
+    return parts
 
 
 def policies(model: Any) -> set[str]:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tasks.keras_models import copies
+
 _COMPILED = "compile_config"
 _SHOWN = 3
 _LONGEST = 60
@@ -17,7 +19,7 @@ def between(old: str, new: str) -> str:
         old: What `copies.text` said of the model before.
         new: What it says of the model now.
     """
-    before, after = json.loads(old)["model"], json.loads(new)["model"]
+    before, after = (copies.unbuilt(json.loads(each)["model"]) for each in (old, new))
     lines = [*_layers(before, after), *_compiled(before, after)]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return "; ".join(lines[:_SHOWN]) + more or "its configuration is another one"

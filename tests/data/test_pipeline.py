@@ -248,12 +248,20 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
         return dataset.batch(8, drop_remainder=params.is_training)
 
     monkeypatch.setattr(toy.ToyTask, "build_inputs", build_inputs)
+    seen = []
+    train_step = toy.ToyTask.train_step
+
+    def step(*args, **kwargs):
+        seen.append(tf_config.is_op_determinism_enabled())
+        return train_step(*args, **kwargs)
+
+    monkeypatch.setattr(toy.ToyTask, "train_step", step)
     results = runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     assert results["step"] == 40
     err = capsys.readouterr().err
     said = "not exact, because its inputs are not: TensorFlow cannot make them deterministic: "
     assert err.count(said) == err.count("not exact") == 1
-    assert tf_config.is_op_determinism_enabled()  # of the step
+    assert seen and all(seen)
 
 
 @pytest.mark.parametrize("augment", [refused, not_rewritten])
