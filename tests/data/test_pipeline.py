@@ -261,7 +261,8 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
     err = capsys.readouterr().err
     said = "not exact, because its inputs are not: TensorFlow cannot make them deterministic: "
     assert err.count(said) == err.count("not exact") == 1
-    assert seen and all(seen)
+    assert seen
+    assert all(seen)
 
 
 @pytest.mark.parametrize("augment", [refused, not_rewritten])
