@@ -39,9 +39,16 @@ def own_modules(tmp_path):
             del sys.modules[name]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def seeded():
+    """The fixtures of a module draw the same numbers, whichever tests came before."""
+    tf_keras.utils.set_random_seed(0)
+
+
 @pytest.fixture(autouse=True)
 def own_settings():
-    """Each test leaves the process at the precision it began with, and with graphs."""
+    """Each test begins with the same seed, and leaves the precision as it was, and graphs."""
+    tf_keras.utils.set_random_seed(0)
     yield
     tf_keras.mixed_precision.set_global_policy("float32")
     tf.config.run_functions_eagerly(False)
