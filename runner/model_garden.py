@@ -19,8 +19,9 @@ from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.internals import tensorflow as tf_internals
 from runner.reporting import scalars
+from runner.run_config import TENSORBOARD
 from runner.runs import build
-from runner.runs.request import Given, Request
+from runner.runs.request import Given, OrbitSummaries, Request
 
 _MODES = {
     "train": "train",
@@ -67,8 +68,8 @@ def run_experiment(
         eval_actions: Called with the results of each evaluation. The list is not changed.
         trainer: If given, Model Garden's own loop runs, without these promises.
         controller_cls: The same goes for any class but Orbit's own.
-        summary_manager: Also gets what is logged of training.
-        eval_summary_manager: Also gets the results of evaluations.
+        summary_manager: Gets what is logged of training, instead of an event file of this runner.
+        eval_summary_manager: Gets the results of evaluations, likewise.
         enable_async_checkpointing: Whether to write checkpoints while training goes on.
 
     Returns:
@@ -85,9 +86,11 @@ def run_experiment(
         console.say(_OWN_LOOP.format(what=what))
         copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
         return train_lib.run_experiment(**given | copies)
+    managers = {"train": summary_manager, "validation": eval_summary_manager}
     run: dict[str, Any] = {
         "async_checkpoints": enable_async_checkpointing,
         "tensorboard": save_summary,
+        "tensorboard_kinds": tuple(kind for kind in TENSORBOARD if not managers.get(kind)),
     }
     if not isinstance(params, config.Experiment) and tf_internals.seed() is not None:
         run["seed"] = tf_internals.seed()
@@ -100,7 +103,7 @@ def run_experiment(
             train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
             eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
             stop=stop,
-            given=Given(strategy, task),
+            given=Given(strategy, task, _writers(**managers)),
         )
         held = modes.run(_MODES[mode], request).evaluator
         assert held is not None  # these modes run here
@@ -111,6 +114,12 @@ def run_experiment(
                 action(logs)
             logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held.model, logs
+
+
+def _writers(**managers: Any) -> OrbitSummaries:
+    """The writers of summary managers, where there are any."""
+    writers = {kind: each.summary_writer() for kind, each in managers.items() if each}
+    return OrbitSummaries(**writers)
 
 
 def _summaries(manager: Any) -> list[orbit.Action]:

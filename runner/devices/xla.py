@@ -27,10 +27,19 @@ def obstacle(runtime: config_definitions.RuntimeConfig, strategy: tf.distribute.
     return ""
 
 
-def obstacle_in(graph: tf.Graph) -> str:
-    """Why XLA cannot compile a training step deterministically; empty if it can."""
+def obstacle_in(graph: tf.Graph, *, deterministic: bool) -> str:
+    """Why XLA cannot compile a training step; empty if it can.
+
+    Args:
+        graph: The step's.
+        deterministic: Whether it has to compute the same bits every time.
+    """
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    if any(node.op.startswith("Write") and node.op.endswith("Summary") for node in nodes):
+        return "the task writes summaries in its training step (tf.summary)"
+    if not deterministic:
+        return ""
     if found := [node.name for node in nodes if node.op in _MAX_POOLING]:
         return (
             f"XLA has no deterministic gradient of max pooling ({found[0]!r}); "

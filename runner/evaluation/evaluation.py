@@ -129,7 +129,8 @@ class Evaluation:
         for each in due:
             found = self._evaluate(each)
             logs.update(evaluation_sets.named(found, each.prefix))
-            charts[each.name] = evaluation_log.charts(found, self._pictures)
+            written = self._evaluator.summaries.take()
+            charts[each.name] = evaluation_log.charts(found, self._pictures, written)
         return Scores(logs, charts, time.perf_counter() - start)
 
     def _due(self, step: int) -> Sequence[evaluation_sets.EvaluationSet]:

@@ -2,12 +2,13 @@
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from official.core import base_task
+from tensorboard.compat.proto import event_pb2
 
 from runner.checkpoints import best
 from runner.config import Experiment
@@ -24,11 +25,12 @@ def drawing(config: Experiment, task: base_task.Task) -> Pictures | None:
     return getattr(task, "pictures", None) if config.run.draws("pictures") else None
 
 
-def charts(results: Mapping[str, Any], pictures: Pictures | None) -> tensorboard.Charts:
-    """What the results of one set add to its charts."""
-    return tensorboard.Charts(
-        scalars.scalars(results), pictures(scalars.arrays(results)) if pictures else {}
-    )
+def charts(
+    results: Mapping[str, Any], pictures: Pictures | None, written: Sequence[event_pb2.Event]
+) -> tensorboard.Charts:
+    """What the results of one set add to its charts, and what its task wrote meanwhile."""
+    drawn = pictures(scalars.arrays(results)) if pictures else {}
+    return tensorboard.Charts(scalars.scalars(results), drawn, written)
 
 
 class EvaluationLog:

@@ -22,6 +22,7 @@ from runner.internals import image_files
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import optimizer as optimizers
 from runner.optimizers import weight_averages
+from runner.reporting import task_summaries
 
 Logs = dict[str, Any]
 
@@ -51,6 +52,7 @@ class Evaluator(base_trainer.Trainer):
         free: A loop in a graph ends after the batch during which this becomes false; `check` must
             raise then.
         evaluated: Records whether the validation inputs are deterministic.
+        summaries: Where the task's `tf.summary` goes while it evaluates; also an attribute.
 
     Attributes:
         left_out: Whether the last evaluation ended before its (finite) data did.
@@ -68,6 +70,7 @@ class Evaluator(base_trainer.Trainer):
         check: Callable[[], None] = lambda: None,
         free: tf.Variable | bool = True,
         evaluated: Determinism | None = None,
+        summaries: task_summaries.Summaries | None = None,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = weight_averages.Averages(ema, model) if ema else None
@@ -84,6 +87,8 @@ class Evaluator(base_trainer.Trainer):
             )
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
+        tf.summary.experimental.set_step(self.global_step)  # as Orbit does
+        self.summaries = summaries or task_summaries.Summaries()
         self.left_out = False
         self._evaluated = evaluated or Determinism.of_evaluations()
         self._optimizer = optimizer
@@ -201,7 +206,8 @@ class Evaluator(base_trainer.Trainer):
         # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
         iterator = self._evaluated.begin(dataset)
         named = image_files.damage_named(dataset)
-        with named, self.state_kept(), self.averages_in_force():
+        recorded = self.summaries.recording()
+        with named, recorded, self.state_kept(), self.averages_in_force():
             self.eval_begin()
             found, rest, aggregated = loop(iterator, num_steps)
             logs = self.eval_end(aggregated)
@@ -245,7 +251,8 @@ class Evaluator(base_trainer.Trainer):
                 return tf.logical_and(batch.has_value(), self._free)
 
         def turn(batch: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
-            self.score(batch.get_value())
+            with tf.name_scope(""):  # else the tags of the task's summaries begin with "while/"
+                self.score(batch.get_value())
             return (iterator.get_next_as_optional(),)
 
         first = iterator.get_next_as_optional()
@@ -259,7 +266,8 @@ class Evaluator(base_trainer.Trainer):
             return batch.has_value() & ~tf.reduce_any(stops > 0)
 
         def turn(batch: tf.experimental.Optional, _: tf.Tensor) -> tuple[Any, tf.Tensor]:
-            self.score(batch.get_value())
+            with tf.name_scope(""):
+                self.score(batch.get_value())
             return iterator.get_next_as_optional(), self._stops()
 
         first = iterator.get_next_as_optional()

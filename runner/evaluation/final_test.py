@@ -1,7 +1,7 @@
 """The test at the end of a run: the best weights, once."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ class FinalTest:
         metrics = scalars.scalars(evaluation_sets.named(logs, run_validation.TEST))
         row = records.Test(*key, metrics, seconds, time.time(), path.name, limit)
         self._rows.append(row)
-        self._draw(weights, row.tested, evaluation_log.charts(logs, self._pictures))
+        self._draw(weights, row.tested, self._charts(logs))
         console.say(
             f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s"
             f"{progress.limited(row)}: "
@@ -119,9 +119,11 @@ class FinalTest:
         )
         return row
 
+    def _charts(self, logs: Mapping[str, Any]) -> tensorboard.Charts:
+        return evaluation_log.charts(logs, self._pictures, self._evaluator.summaries.take())
+
     def _draw(self, weights: Weights, step: int, charts: tensorboard.Charts) -> None:
         folder = self._folder / (layout.TEST if weights == "best" else layout.TEST_LAST)
         board = tensorboard.TensorBoard(folder if self._config.run.draws(layout.TEST) else None)
-        board.write(step, charts.points)
-        board.draw(step, charts.pictures)
+        board.chart(step, charts)
         board.close()

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +20,9 @@ from runner.core import closing, files
 from runner.errors import RunnerError
 from runner.reporting.writers import Writers
 
-# Train and validation loss share a tag, so that TensorBoard draws them on one chart.
-_TAGS = {"training_loss": "loss", "validation_loss": "loss"}
+SHARED_TAGS = {"training_loss": "loss", "validation_loss": "loss"}
+"""Training and validation loss share a tag, so that TensorBoard draws them on one chart."""
+
 _numbers = itertools.count()  # of this process's files
 
 
@@ -32,11 +33,18 @@ class TensorBoard:
         folder: The run's folder; None writes nothing.
         purge_from: Hides what an earlier start wrote at this step or later; None hides nothing.
         suffix: The end of the file's name.
+        tags: The tags of some values; others have their names.
     """
 
     def __init__(
-        self, folder: Path | None, *, purge_from: int | None = None, suffix: str = ""
+        self,
+        folder: Path | None,
+        *,
+        purge_from: int | None = None,
+        suffix: str = "",
+        tags: Mapping[str, str] = SHARED_TAGS,
     ) -> None:
+        self._tags = tags
         self._file = _EventFile(folder, suffix) if folder else None
         if purge_from is not None:
             self.purge(purge_from)
@@ -49,7 +57,7 @@ class TensorBoard:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Adds one point to each chart."""
         points = [
-            summary_pb2.Summary.Value(tag=_TAGS.get(name, name), simple_value=value)
+            summary_pb2.Summary.Value(tag=self._tags.get(name, name), simple_value=value)
             for name, value in values.items()
         ]
         self.add(step, summary_pb2.Summary(value=points))
@@ -60,9 +68,20 @@ class TensorBoard:
             value = summary_pb2.Summary.Value(tag=name, image=_image(name, picture))
             self.add(step, summary_pb2.Summary(value=[value]))
 
+    def chart(self, step: int, charts: "Charts") -> None:
+        """Adds what an evaluation found."""
+        self.write(step, charts.points)
+        self.draw(step, charts.pictures)
+        self.add_all(charts.written)
+
     def add(self, step: int, summary: summary_pb2.Summary) -> None:
         """Adds a finished summary."""
         self._add(event_pb2.Event(step=step, summary=summary))
+
+    def add_all(self, events: Iterable[event_pb2.Event]) -> None:
+        """Adds what a task has written."""
+        for event in events:
+            self.add(event.step, event.summary)
 
     def show(self) -> None:
         """Everything written can be read by TensorBoard when this returns."""
@@ -139,10 +158,12 @@ class Charts(NamedTuple):
     Attributes:
         points: The metrics that are scalars.
         pictures: uint8 [height, width, 1 or 3].
+        written: What the task wrote with `tf.summary` meanwhile.
     """
 
     points: Mapping[str, float]
     pictures: Mapping[str, np.ndarray]
+    written: Sequence[event_pb2.Event] = ()
 
 
 class Boards:
@@ -152,6 +173,7 @@ class Boards:
         folders: By the set's name, which is empty for the validation data.
         purge_from: As `TensorBoard`'s.
         writers: The user's own writers, which get the same points; closed with these.
+        tags: As `TensorBoard`'s.
     """
 
     def __init__(
@@ -160,17 +182,18 @@ class Boards:
         *,
         purge_from: int | None = None,
         writers: Writers | None = None,
+        tags: Mapping[str, str] = SHARED_TAGS,
     ) -> None:
         self._writers = writers or Writers()
         self._boards = {
-            name: TensorBoard(folder, purge_from=purge_from) for name, folder in folders.items()
+            name: TensorBoard(folder, purge_from=purge_from, tags=tags)
+            for name, folder in folders.items()
         }
 
     def write(self, step: int, charts: Mapping[str, Charts]) -> None:
         """Adds to the charts of some sets; the points are on disk when this returns."""
         for name, each in charts.items():
-            self._boards[name].write(step, each.points)
-            self._boards[name].draw(step, each.pictures)
+            self._boards[name].chart(step, each)
             self._boards[name].flush()
             self._writers.write(step, each.points, name or "validation")
 

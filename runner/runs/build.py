@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import tensorflow as tf
 import tf_keras
@@ -12,14 +12,14 @@ from official.core import base_task
 from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
 from runner.configuration import limits, sections, task_contract, unused_values
-from runner.core import console, schedule
+from runner.core import console, layout, schedule
 from runner.data import pipeline, windows
 from runner.data.determinism import Determinism
 from runner.devices import strategy, team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
 from runner.optimizers import learning_rate, optimizer
-from runner.reporting import mfu, overview
+from runner.reporting import mfu, overview, task_summaries
 from runner.runs.request import Given, Request
 from runner.training import inner_loop, trainer
 
@@ -73,6 +73,8 @@ def build_trainer(
                 determinism=determinism,
                 evaluated=evaluated,
                 check=request.stop.check,
+                written=_summaries(request, "train"),
+                summaries=_summaries(request, "validation"),
             )
     return built, rate_scale
 
@@ -106,6 +108,7 @@ def build_evaluator(
                 evaluated=evaluated,
                 check=request.stop.check,
                 free=brake.free,
+                summaries=_summaries(request, "validation"),
             )
 
 
@@ -198,6 +201,17 @@ def _task(
     if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))
     return task, model
+
+
+def _summaries(request: Request, kind: Literal["train", "validation"]) -> task_summaries.Summaries:
+    """Where a task's `tf.summary` goes while it trains, or evaluates."""
+    given, run = request.given.summaries, request.config.run
+    if given and (writer := getattr(given, kind)):
+        return task_summaries.Summaries(writer)
+    kinds = {"train": ("train",), "validation": ("validation", "sets", layout.TEST)}[kind]
+    if team.current().follows or not any(run.draws(each) for each in kinds):
+        return task_summaries.Summaries()
+    return task_summaries.Taken()
 
 
 def _announced_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:

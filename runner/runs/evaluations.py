@@ -1,6 +1,6 @@
 """Assembles the evaluation of a trainer's or an evaluator's weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,6 +85,7 @@ def build_boards(
     *,
     validation: str = "",
     purge_from: int | None = None,
+    tags: Mapping[str, str] = tensorboard.SHARED_TAGS,
 ) -> tensorboard.Boards:
     """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
     sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
@@ -94,4 +95,5 @@ def build_boards(
         {name: path if draws[bool(name)] else None for name, path in folders.items()},
         purge_from=purge_from,
         writers=named,
+        tags=tags,
     )

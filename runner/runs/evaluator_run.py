@@ -64,7 +64,9 @@ class EvaluatorRun:
         for line in limits.describe(config, trains=False, evaluates=True):
             console.say(line)
         self._line = progress.Progress()
-        self._boards = evaluations.build_boards(config, folder, writers.Writers(config.run.writers))
+        self._boards = evaluations.build_boards(
+            config, folder, writers.Writers(config.run.writers), tags=request.given.tags
+        )
         self._failures = 0  # in a row
         self._evaluation = evaluations.build_evaluation(
             config,

@@ -53,6 +53,7 @@ def open_run(
         named,
         validation=config.trainer.validation_summary_subdir,
         purge_from=trainer.step + 1,
+        tags=request.given.tags,
     )
     line = _line(state, plan, costs)
     outputs = evaluations.Outputs(folder, state.history, boards, line)
@@ -103,7 +104,17 @@ def _built(
         request, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )
     costs = build.build_costs(config, trainer)
-    log = _log(config, folder, costs, step, named)
+    log = training_log.TrainingLog(
+        folder,
+        resumed_at=step,
+        draws=config.run.draws("train"),
+        writes=config.run.training_rows,
+        draws_every=config.run.summary_seconds,
+        utilization=costs.utilization,
+        writers=named,
+        tags=request.given.tags,
+        summaries=trainer.written,
+    )
     if source and written:
         _check_training_rows(log, folder, source, written.training)
     state = training_state.TrainingState(
@@ -160,20 +171,6 @@ def _store(
         asynchronous=config.run.async_checkpoints,
         best_folders=[folder / name for name in plan.best_folders],
         before_removal=handover.Handover(folder).hand_over,
-    )
-
-
-def _log(
-    config: Experiment, folder: Path, costs: build.Costs, step: int, named: writers.Writers
-) -> training_log.TrainingLog:
-    return training_log.TrainingLog(
-        folder,
-        resumed_at=step,
-        draws=config.run.draws("train"),
-        writes=config.run.training_rows,
-        draws_every=config.run.summary_seconds,
-        utilization=costs.utilization,
-        writers=named,
     )
 
 

@@ -22,16 +22,37 @@ if TYPE_CHECKING:  # these load TensorFlow
 Results = dict[str, Any]
 
 
+class OrbitSummaries(NamedTuple):
+    """The writers of a program's summary managers; values have Orbit's tags then.
+
+    Attributes:
+        train: Takes the summaries of training steps; None: the run's own file does.
+        validation: The same for evaluations.
+    """
+
+    train: "tf.summary.SummaryWriter | None" = None
+    validation: "tf.summary.SummaryWriter | None" = None
+
+
 class Given(NamedTuple):
     """Objects made by the caller, used instead of what the configuration describes.
 
     Attributes:
         strategy: Its scope is entered here.
         task: Of `config.task`.
+        summaries: For a program of Orbit's, None for others.
     """
 
     strategy: "tf.distribute.Strategy | None" = None
     task: "base_task.Task | None" = None
+    summaries: OrbitSummaries | None = None
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """TensorBoard's tags of values that do not have their own name."""
+        from runner.reporting import tensorboard
+
+        return tensorboard.SHARED_TAGS if self.summaries is None else {}
 
 
 class Outcome(NamedTuple):

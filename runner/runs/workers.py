@@ -25,7 +25,7 @@ from runner.evaluation import weight_mean
 from runner.internals import tensorflow as tf_internals
 from runner.run_folder import data_files, provenance
 from runner.runs import build
-from runner.runs.request import Given, Request
+from runner.runs.request import Request
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
 _TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow looks every second, on a busy machine later
@@ -73,7 +73,7 @@ def joined(request: Request, mode: str) -> Iterator[Request]:
             stack.enter_context(plainly(request.stop))
         if own.is_chief:
             request.stop.check()  # a signal to another is told to the chief, as in training
-        yield dataclasses.replace(request, given=Given(mates.strategy, request.given.task))
+        yield dataclasses.replace(request, given=request.given._replace(strategy=mates.strategy))
 
 
 @contextlib.contextmanager

@@ -30,8 +30,8 @@ class TrainStep:
         wanted = config.runtime.enable_xla
         obstacle = xla.obstacle(config.runtime, trainer.strategy)
         self._trace(compiled=wanted and not obstacle)
-        if wanted and not obstacle and config.run.deterministic and self.graph:
-            obstacle = xla.obstacle_in(self.graph)
+        if wanted and not obstacle and self.graph:
+            obstacle = xla.obstacle_in(self.graph, deterministic=config.run.deterministic)
             if obstacle:
                 self._trace(compiled=False)
         if wanted and obstacle:

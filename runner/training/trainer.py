@@ -24,6 +24,7 @@ from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_norm, parameter_groups
 from runner.optimizers import optimizer as optimizers
+from runner.reporting import task_summaries
 from runner.training import controller, finite, inner_loop, input_stall, train_step
 
 
@@ -36,7 +37,8 @@ class Trainer(evaluator.Evaluator):
     used on CPUs, too. A batch may be cut into parts for one update.
 
     Create it in the strategy's scope. It takes `Evaluator`'s arguments, `brake` and `extra`, both
-    created outside the scope, and the `determinism` of its inputs.
+    created outside the scope, the `determinism` of its inputs, and where the `tf.summary` of its
+    steps goes (`written`).
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Trainer(evaluator.Evaluator):
         determinism: Determinism,
         evaluated: Determinism,
         check: Callable[[], None] = lambda: None,
+        written: task_summaries.Summaries | None = None,
+        summaries: task_summaries.Summaries | None = None,
     ) -> None:
         super().__init__(
             config,
@@ -64,7 +68,9 @@ class Trainer(evaluator.Evaluator):
             check=check,
             free=brake.free,
             evaluated=evaluated,
+            summaries=summaries,
         )
+        self.written = written or task_summaries.Summaries()
         self.brake = brake
         self.determinism = determinism
         self.input_stall = input_stall.InputStall(
@@ -81,7 +87,8 @@ class Trainer(evaluator.Evaluator):
         self._sound: Any = True
         self._broke_at = 0
         self._pace = controller.Pace()
-        self._step = train_step.TrainStep(self)
+        with self._recording():
+            self._step = train_step.TrainStep(self)
         parameter_groups.check_frozen(groups, model)
         seen = {id(variable) for variable in known}
         late = [each for each in model.trainable_variables if id(each) not in seen]
@@ -241,12 +248,16 @@ class Trainer(evaluator.Evaluator):
             loop: Any = functools.partial(self._loop, timed)
             if self.config.trainer.train_tf_function:
                 loop = tf.function(loop, autograph=False)
-            self._loops[timed] = loop.get_concrete_function() if self._step.graph else loop
+            if self._step.graph:
+                with self._recording():
+                    loop = loop.get_concrete_function()
+            self._loops[timed] = loop
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
         began = time.perf_counter()
-        logs, self._sound = self._loops[timed]()
+        with contextlib.nullcontext() if self._step.graph else self._recording():
+            logs, self._sound = self._loops[timed]()
         if team.current().size > 1:
             self._take_in(self._sound.numpy(), length)
         if signs.is_worker():
@@ -254,6 +265,10 @@ class Trainer(evaluator.Evaluator):
             waited = seconds * (self.input_stall.share or 0.0)
             signs.at(self.step, steps=length, seconds=seconds, waited=waited)
         return logs
+
+    def _recording(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which the task's steps write summaries as Orbit has them write."""
+        return self.written.recording(lambda: self._is_summary(self.global_step))
 
     def _take_in(self, reports: np.ndarray, length: int) -> None:
         """Takes in what the workers report: [workers, 2], a stop, and where its loss broke."""

@@ -9,7 +9,7 @@ from typing import Any
 from runner.core import background, files, layout, schedule
 from runner.errors import RunnerError
 from runner.history import records
-from runner.reporting import scalars, tensorboard
+from runner.reporting import scalars, task_summaries, tensorboard
 from runner.reporting.writers import Writers
 
 _TOGETHER = 0.1  # seconds; rows within this time are handed over together
@@ -32,6 +32,8 @@ class TrainingLog:
         draws_every: Seconds after a point until an extra one; 0: only points on the grid.
         utilization: From steps a second to `mfu`; None if that is unknown.
         writers: The user's own writers, which get every row.
+        tags: As TensorBoard's.
+        summaries: What the task's steps write with `tf.summary`.
         clock: Seconds, for tests to inject.
     """
 
@@ -45,12 +47,15 @@ class TrainingLog:
         draws_every: float = 0,
         utilization: Callable[[float], float] | None = None,
         writers: Writers | None = None,
+        tags: Mapping[str, str] = tensorboard.SHARED_TAGS,
+        summaries: task_summaries.Summaries | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._path = model_dir / layout.TRAINING_ROWS
         self._board = tensorboard.TensorBoard(
-            model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1
+            model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1, tags=tags
         )
+        self._summaries = summaries or task_summaries.Summaries()
         self._writes = writes
         self._utilization = utilization
         self._writers = writers or Writers()
@@ -128,6 +133,7 @@ class TrainingLog:
     def flush(self) -> None:
         """Every row and every point of TensorBoard's is on disk when this returns."""
         self._finish()
+        self._add_summaries()
         if self._written:
             files.flush_file(self._path)
             self._written = False
@@ -146,6 +152,7 @@ class TrainingLog:
         try:
             self._hand_over()
             self._writer.close()
+            self._add_summaries()
         finally:
             self._board.close()
 
@@ -168,8 +175,14 @@ class TrainingLog:
         for step, values, pace in found:
             self._board.write(step, {**values, **pace})
             self._writers.write(step, {**values, **pace}, "train")
+        self._board.add_all(self._summaries.take())
         self._board.show()
         self._newest = found[-1][1]
+
+    def _add_summaries(self) -> None:
+        if events := self._summaries.take():
+            self._board.add_all(events)
+            self._drew = True
 
     def _drop_after(self, step: int) -> None:
         newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)
