@@ -258,8 +258,8 @@ def last_json_line(path: Path) -> Any | None:
     return next(whole, None)
 
 
-def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
-    """Parses lines of JSON; skips empty ones.
+def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:
+    """Parses lines of JSON, of which the first has the number `first`; skips empty ones.
 
     Raises:
         ValueError: a line is damaged; the message gives `name` and the line's number.
@@ -270,7 +270,7 @@ def parse_json_lines(lines: Sequence[bytes], *, name: str) -> list[Any]:
         if len(rows) == len(written):
             return list(rows)
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first):
         try:
             rows += [loads(line)] if line.strip() else []
         except ValueError as error:

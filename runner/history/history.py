@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from runner.core import files, text
+from runner.core import files, growing_file, text
 from runner.errors import RunnerError
 from runner.history import records
 
@@ -154,8 +154,7 @@ class Tail:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0  # bytes
+        self._file = growing_file.GrowingFile(path)
         self._waiting: list[records.Evaluation] = []
         self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
 
@@ -171,18 +170,9 @@ class Tail:
         return [row for row in waiting if row.step <= step]
 
     def _new(self) -> list[records.Evaluation]:
-        try:
-            with self._path.open("rb") as file:
-                if self._path.stat().st_size < self._read:  # started over
-                    self._read = 0
-                file.seek(self._read)
-                new = file.read()
-        except FileNotFoundError:
-            return []
-        whole = new[: new.rfind(b"\n") + 1]
-        name = f"{self._path}, after byte {self._read}"
-        rows = _parsed(self._path, lambda: files.parse_json_lines(whole.splitlines(), name=name))
-        self._read += len(whole)
+        lines, path = self._file.take(), self._file.path
+        first = self._file.first
+        rows = _parsed(path, lambda: files.parse_json_lines(lines, name=str(path), first=first))
         own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
         return [row for row in own if self._is_new(row)]
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, text
+from runner.core import console, growing_file, text
 from runner.errors import RunnerError
 from runner.launch import ray, ray_connection, worker
 from runner.launch.job import Job, Plan
@@ -95,7 +95,6 @@ class _Task:
         began = datetime.datetime.now(datetime.UTC)
         self.log = job.logs / f"ray-{began:%Y%m%dT%H%M%S.%f}.log"
         self._out = self.log.with_suffix(".out")
-        self._shown = 0
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -126,28 +125,20 @@ class _Task:
 
     def _once(self) -> int:
         process = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)
-        self._shown, asked = 0, False
+        printed, asked = growing_file.GrowingFile(self.log), False
         while (code := process.poll()) is None:
             if self._stop.requested and not asked:
                 asked = True
                 process.send_signal(self._stop.number or 0)
-            self._show()
+            self._show(printed)
             time.sleep(_POLL_SECONDS)
-        self._show()
+        self._show(printed)
         return code
 
-    def _show(self) -> None:
+    def _show(self, printed: growing_file.GrowingFile) -> None:
         """Passes on what it has printed since the last time, by whole lines."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(self._shown)
-                new = file.read()
-        except OSError:
-            return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._shown += len(whole)
-        for line in whole.decode(errors="replace").splitlines():
-            console.say(line)
+        for line in printed.take():
+            console.say(line.decode(errors="replace").rstrip("\r\n"))
 
     @property
     def _reached(self) -> int:

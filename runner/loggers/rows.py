@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, layout
+from runner.core import files, growing_file, layout
 from runner.errors import RunnerError
 from runner.history import history, records
 
@@ -56,22 +56,22 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._training = _Tail(folder / layout.TRAINING_ROWS)
-        self._system = _Tail(folder / layout.SYSTEM_ROWS)
+        self._training = growing_file.GrowingFile(folder / layout.TRAINING_ROWS)
+        self._system = growing_file.GrowingFile(folder / layout.SYSTEM_ROWS)
         self._clock = _Clock(_begin(folder))
 
     def take(self) -> list[Row]:
         """Rows that are new or were not read before, by step; some may come again."""
-        training, anew = self._training.take(), self._training.anew
+        training = _parsed(self._training)
         histories = {VALIDATION: self._folder, **_evaluators(self._folder)}
         found = {source: _history(folder) for source, folder in histories.items()}
-        if anew:
+        if self._training.restarted:
             self._clock = _Clock(_begin(self._folder))
         self._clock.set(found[VALIDATION])
         rows = [self._training_row(row) for row in training]
         for source, each in found.items():
             rows += _evaluated(source, each)
-        rows += [_system_row(row) for row in self._system.take()]
+        rows += [_system_row(row) for row in _parsed(self._system)]
         return sorted(rows, key=lambda row: row.step)
 
     def _training_row(self, row: dict[str, Any]) -> Row:
@@ -85,40 +85,13 @@ class Reader:
         return Row(TRAINING, str(step), step, time, values)
 
 
-class _Tail:
-    """The rows of a file of JSON lines that grows, and may be cut.
-
-    Attributes:
-        anew: Whether `take` began at the file's beginning.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0  # bytes
-        self._last = b""  # of them: a line
-        self.anew = True
-
-    def take(self) -> list[Any]:
-        """The rows since the last call; all of them if the file is not what it was."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read - len(self._last))
-                self.anew = not self._last or file.read(len(self._last)) != self._last
-                if self.anew:
-                    file.seek(0)
-                new = file.read()
-        except FileNotFoundError:
-            self._read, self._last = 0, b""
-            return []
-        whole = new[: new.rfind(b"\n") + 1]
-        lines = whole.splitlines(keepends=True)
-        try:
-            rows = files.parse_json_lines(lines, name=str(self._path))
-        except ValueError as error:
-            raise RunnerError(f"{error}: mend the line, or remove it") from error
-        self._read = len(whole) + (0 if self.anew else self._read)
-        self._last = lines[-1] if lines else b"" if self.anew else self._last
-        return rows
+def _parsed(file: growing_file.GrowingFile) -> list[Any]:
+    """The new rows of a file of JSON lines."""
+    try:
+        lines = file.take()
+        return files.parse_json_lines(lines, name=str(file.path), first=file.first)
+    except ValueError as error:
+        raise RunnerError(f"{error}: mend the line, or remove it") from error
 
 
 class _Clock:

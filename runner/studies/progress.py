@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from runner.core import console
+from runner.core import console, text
 from runner.reporting import table
 from runner.studies import plan, trial
 from runner.studies.trial import Trial
@@ -70,7 +70,7 @@ class Board:
             return [str(one.number), one.described, "test", "", ""]
         began, first = self._starts.setdefault((one.number, goal), (self._clock(), one.step))
         seconds, steps = self._clock() - began, one.step - first
-        left = _duration(seconds / steps * (goal - one.step)) if steps > 0 else ""
+        left = text.duration(seconds / steps * (goal - one.step)) if steps > 0 else ""
         value = one.last.get(one.objective.metric)
         shown = "" if value is None else f"{value:.4g}"
         return [str(one.number), one.described, f"{one.step:,} of {goal:,}", shown, left]
@@ -85,11 +85,5 @@ class Board:
                 words.append(f"best {best.best[best.objective.metric]:.4g} (trial {best.number})")
         if self._ended:
             seconds = (self._clock() - self._began) / self._ended * (self._size - over)
-            words.append(f"about {_duration(seconds)} left")
+            words.append(f"about {text.duration(seconds)} left")
         return " | ".join(words)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -88,7 +88,7 @@ def test_what_is_wrong_in_a_file_that_another_process_writes_is_said(tmp_path):
     path = tmp_path / "history.jsonl"
     tail = history.Tail(path)
     path.write_text("nonsense\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl, after byte 0:1: not a line of JSON"):
+    with pytest.raises(RunnerError, match=r"history\.jsonl:1: not a line of JSON"):
         tail.take(None)
 
 

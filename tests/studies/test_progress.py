@@ -34,7 +34,7 @@ def test_a_terminal_shows_a_table_of_what_runs(tmp_path, monkeypatch):
     shown(tmp_path, console.Console(terminal))
     head, first, second, whole = terminal.lines
     assert head.split() == ["trial", "step", "accuracy", "left"]
-    assert first.split() == ["0", "rate=0.01,seed=3", "30", "of", "50", "0.5", "40", "s"]
+    assert first.split() == ["0", "rate=0.01,seed=3", "30", "of", "50", "0.5", "0:40"]
     assert second.split() == ["1", "rate=0.01,seed=3", "test"]
     assert whole.startswith("0 of 4 trials | running 0, 1 | best 0.5")
 

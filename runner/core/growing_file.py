@@ -1,0 +1,44 @@
+"""Reads a file to which another process appends lines. Standard library only."""
+
+from pathlib import Path
+
+
+class GrowingFile:
+    """A file of lines, read as it grows. It may be missing, cut, or written anew.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        restarted: Whether the last `take` began at the beginning of the file.
+        first: The number, from 1, of the first line that the last `take` returned.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.restarted = True
+        self.first = 1
+        self._lines = 0  # returned so far
+        self._read = 0  # bytes
+        self._last = b""  # of these: the last line, by which the file is recognized
+
+    def take(self) -> list[bytes]:
+        """The whole lines that were not returned before; all of them if the file is another one."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read - len(self._last))
+                self.restarted = not self._last or file.read(len(self._last)) != self._last
+                if self.restarted:
+                    file.seek(0)
+                    self._read, self._last, self._lines = 0, b"", 0
+                new = file.read()
+        except FileNotFoundError:
+            self._read, self._last, self._lines = 0, b"", 0
+            return []
+        lines = new[: new.rfind(b"\n") + 1].splitlines(keepends=True)
+        self.first = self._lines + 1
+        if lines:
+            self._lines += len(lines)
+            self._read += sum(map(len, lines))
+            self._last = lines[-1]
+        return lines
