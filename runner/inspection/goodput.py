@@ -9,6 +9,7 @@ Each start counts its time while it passes, and run.json keeps it; that of a sta
 is known up to its last sign of life. Starts of older versions did not count theirs.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -131,7 +132,8 @@ def of(folder: Path) -> Ledger:
     seen = files.read_json(folder / layout.STATUS)
     try:
         rows = [dict(row) for row in record["starts"]] if record else []
-        starts = [_start(row, seen or {}) for row in rows]
+        powers = _powers(folder / layout.SYSTEM_ROWS)
+        starts = [_start(row, seen or {}, powers) for row in rows]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunnerError(
             f"{folder / layout.RUN} is not the record of a run: mend it, or remove it"
@@ -194,7 +196,32 @@ def shown(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else text.duration(seconds)
 
 
-def _start(row: Mapping[str, Any], seen: Mapping[str, Any]) -> Start:
+def _powers(path: Path) -> Sequence[tuple[float, float]]:
+    """The times of samples, in seconds since the epoch, and the watts since the one before."""
+    with contextlib.suppress(OSError, ValueError):
+        text = path.read_bytes()
+        if b"_watts" in text:
+            rows = files.parse_json_lines(
+                text[: text.rfind(b"\n") + 1].splitlines(), name=str(path)
+            )
+            return [
+                (float(row["time"]), sum(row[name] for name in row if name.endswith("_watts")))
+                for row in rows
+            ]
+    return ()
+
+
+def _joules(powers: Iterable[tuple[float, float]], began: float, ended: float) -> float | None:
+    """The energy between two times, as far as there are samples; None: there are none."""
+    during = [(time, watts) for time, watts in powers if began <= time <= ended]
+    times = [began, *(time for time, _ in during)]
+    used = [watts * (now - then) for (now, watts), then in zip(during, times, strict=False)]
+    return sum(used) if used else None
+
+
+def _start(
+    row: Mapping[str, Any], seen: Mapping[str, Any], powers: Iterable[tuple[float, float]]
+) -> Start:
     running = row["state"] == "running" and seen.get("pid") == row.get("pid")
     spent = (seen if running else row).get("spent") or {}
     step = seen.get("step") if running else row["step"]
@@ -205,7 +232,7 @@ def _start(row: Mapping[str, Any], seen: Mapping[str, Any]) -> Start:
     rest = ended - began - sum(known.values())
     if rest > 0 and not (spent and rest < 1):  # a moment is only the order of writing
         known["unknown"] = rest
-    joules = spent.get("joules")
+    joules = spent.get("joules", _joules(powers, began, ended))  # earlier versions recorded it
     return Start(
         began=began,
         ended=ended,

@@ -12,6 +12,8 @@ import psutil
 from runner.core import files, heartbeat, layout
 from runner.reporting import tensorboard
 
+_RAPL = Path("/sys/class/powercap")
+
 
 @contextlib.contextmanager
 def sampled(
@@ -48,11 +50,16 @@ def sampled(
 
 
 class Machine:
-    """Measures this process and its machine; rates are means since the sample before."""
+    """Measures this process and its machine; rates are means since the sample before.
 
-    def __init__(self) -> None:
+    Args:
+        rapl: Where Linux keeps the energy counters of processors.
+    """
+
+    def __init__(self, rapl: Path = _RAPL) -> None:
         self._process = psutil.Process()
         self._gpus = _Gpus()
+        self._rapl = _Rapl(rapl)
         self._cores = len(self._process.cpu_affinity() or ()) or psutil.cpu_count() or 1
         self._before = self._counters()
         psutil.cpu_percent()  # begins to count
@@ -64,8 +71,9 @@ class Machine:
             `cpu` (this process's share of the cores that it may use) and `cpu_machine` (of all, by
             anyone); `memory` (this process, resident) and `memory_free` (for anyone), in bytes;
             `disk_read` and `disk_write` (this process), `network_in` and `network_out` (the
-            machine), in bytes a second; of GPU n `gpu<n>`, the share of time in which it was busy,
-            `gpu<n>_memory` in bytes and `gpu<n>_watts`.
+            machine), in bytes a second; `cpu_watts`, the power of the processors, if their counters
+            may be read (on many machines only root may); of GPU n `gpu<n>`, the share of time in
+            which it was busy, `gpu<n>_memory` in bytes and `gpu<n>_watts`.
         """
         now = self._counters()
         before, self._before = self._before, now
@@ -81,6 +89,7 @@ class Machine:
         return {
             **found,
             **{name: round(rates[name]) for name in flows if name in rates},
+            **({"cpu_watts": round(rates["joules"], 2)} if "joules" in rates else {}),
             **self._gpus.sample(),
         }
 
@@ -91,9 +100,40 @@ class Machine:
         with contextlib.suppress(AttributeError, psutil.Error):  # not on every system
             disk = self._process.io_counters()
             found |= {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes}
+        if (joules := self._rapl.joules()) is not None:
+            found["joules"] = joules
         if network := psutil.net_io_counters():
             found |= {"network_in": network.bytes_recv, "network_out": network.bytes_sent}
         return found
+
+
+class _Rapl:
+    """Intel's and AMD's energy counters, of whole processors."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))
+        paths = [path for path in paths if path.parent.name.count(":") == 1]  # parts have more
+        self._last = {path: count for path in paths if (count := _number(path)) is not None}
+        self._microjoules = 0.0
+
+    def joules(self) -> float | None:
+        """What was used since the first call; None if no counter can be read."""
+        for path, before in self._last.items():
+            now = _number(path)
+            if now is None:
+                continue
+            begun_again = now < before
+            most = _number(path.parent / "max_energy_range_uj") or before if begun_again else 0
+            self._microjoules += now - before + most
+            self._last[path] = now
+        return self._microjoules / 1e6 if self._last else None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 class _Gpus:

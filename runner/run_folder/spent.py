@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from runner.core import schedule
-from runner.run_folder import energy
 
 Phase = Literal["start", "training", "evaluation", "checkpoint", "rollback", "end"]
 
@@ -58,7 +57,6 @@ class Spent:
         if launched is not None:
             self._seconds["start"] = max(time.time() - launched, 0.0)
         self._heard = self._since, processor()
-        self._meter = energy.Meter()
         self._first: schedule.Loop | None = None
         self._first_again = 0.0  # the share of it that had been done before
         self._steps = self._step = self._from = 0
@@ -118,7 +116,6 @@ class Spent:
 
     def beat(self) -> None:
         """Called regularly: a call that comes late, to an idle process, ends a suspension."""
-        self._meter.read()  # may take its time
         with self._lock:
             self._count()
             (then, busy), self._heard = self._heard, (self._since, self._processor())
@@ -155,8 +152,6 @@ class Spent:
             "thrown_away": self.thrown_away,
             "furthest": max(self.furthest, self._step),
         }
-        if self._meter.joules is not None:
-            found["joules"] = self._meter.joules
         return {**{name: round(value, 3) for name, value in found.items()}, **counts}
 
     def _repeated(self, loop: schedule.Loop) -> float:

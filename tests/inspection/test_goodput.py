@@ -221,3 +221,20 @@ def test_a_damaged_record_is_named(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunnerError, match=r"run\.json is not the record of a run"):
         goodput.of(tmp_path)
+
+
+def test_energy_is_added_up_from_samples_of_power(tmp_path):
+    start = {"started": 100.0, "ended": 130.0, "step": 10}
+    samples = [
+        {"time": 90.0, "gpu0_watts": 900.0},  # of an earlier attempt
+        {"time": 110.0, "gpu0_watts": 50.0, "cpu_watts": 20.0},
+        {"time": 120.0, "gpu0_watts": 100.0},
+    ]
+    (tmp_path / "system.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in samples))
+    record(tmp_path, {**start, "spent": {"steps": 10}})
+    assert goodput.of(tmp_path).joules == 10 * 70 + 10 * 100
+    record(tmp_path, {**start, "spent": {"steps": 10, "joules": 5.0}})  # an earlier version's
+    assert goodput.of(tmp_path).joules == 5
+    (tmp_path / "system.jsonl").unlink()
+    record(tmp_path, {**start, "spent": {"steps": 10}})
+    assert goodput.of(tmp_path).joules is None

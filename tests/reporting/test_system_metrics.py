@@ -81,3 +81,28 @@ def test_measures_gpus(monkeypatch):
 def test_goes_on_without_gpus(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert not [name for name in system_metrics.Machine().sample() if name.startswith("gpu")]
+
+
+def zone(folder, name, microjoules):
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "energy_uj").write_text(f"{microjoules}\n")
+    (folder / name / "max_energy_range_uj").write_text("100000000\n")
+
+
+def test_measures_the_power_of_processors_also_when_their_counters_begin_again(
+    tmp_path, monkeypatch
+):
+    times = iter([0.0, 5.0])
+    monkeypatch.setattr(
+        system_metrics, "time", types.SimpleNamespace(monotonic=lambda: next(times))
+    )
+    zone(tmp_path, "intel-rapl:0", 95_000_000)
+    zone(tmp_path, "intel-rapl:0:0", 1)  # a part of the processor
+    machine = system_metrics.Machine(tmp_path)
+    zone(tmp_path, "intel-rapl:0", 5_000_000)
+    zone(tmp_path, "intel-rapl:0:0", 9_000_000)
+    assert machine.sample()["cpu_watts"] == 2
+
+
+def test_a_machine_that_does_not_tell_its_power_has_none(tmp_path):
+    assert "cpu_watts" not in system_metrics.Machine(tmp_path).sample()
