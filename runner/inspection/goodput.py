@@ -198,7 +198,7 @@ def shown(seconds: float) -> str:
 
 def _powers(path: Path) -> Sequence[tuple[float, float]]:
     """The times of samples, in seconds since the epoch, and the watts since the one before."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, KeyError, TypeError, ValueError):
         text = path.read_bytes()
         if b"_watts" in text:
             rows = files.parse_json_lines(
