@@ -3,14 +3,18 @@
 import inspect
 import json
 
+import numpy as np
 import orbit
 import pytest
 import tensorflow as tf
+import tf_keras
 import toy
-from official.core import base_trainer, exp_factory, task_factory, train_lib
+from official.core import base_trainer, exp_factory, task_factory, train_lib, train_utils
+from official.core import config_definitions as cfg
 from official.utils.testing import mock_task
 
 import runner
+from runner import main
 from runner.errors import ConfigError, DivergedError
 
 SMALL = {
@@ -189,3 +193,133 @@ def test_inputs_that_take_no_context_are_shared_out(tmp_path):
         strategy, task, "train", params, str(tmp_path), run_post_eval=True
     )
     assert logs
+
+
+def with_theirs(folder, steps, *, made=None, mode="train", **more):
+    """What Model Garden leaves after so many steps of the toy experiment; the model it returns."""
+    made = made or to_continue(steps)
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")  # averages need one
+    with strategy.scope():
+        task = toy.ToyTask(made.task)
+    return train_lib.run_experiment(strategy, task, mode, made, str(folder), **more)
+
+
+def with_ours(folder, steps, *, made=None, mode="train", **more):
+    made = made or to_continue(steps)
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        task = toy.ToyTask(made.task)
+    return runner.run_experiment(strategy, task, mode, made, str(folder), **more)
+
+
+def to_continue(steps, *, ema=None, rate=0.1, examples=30, **trainer):
+    """Model Garden's own configuration of the toy task, for so many steps."""
+    adam = {
+        "optimizer": {"type": "adam"},
+        "ema": ema,
+        "learning_rate": {"type": "constant", "constant": {"learning_rate": rate}},
+    }
+    params = cfg.ExperimentConfig(task=toy.ToyConfig(dropout=0.0, examples=examples))
+    every = dict.fromkeys(("checkpoint_interval", "summary_interval", "steps_per_loop"), 3)
+    more = {"train_steps": steps, "validation_steps": 3, "validation_interval": 3, **trainer}
+    params.override({"trainer": {**every, "optimizer_config": adam, **more}})
+    return params
+
+
+def tensors(folder, step):
+    """The weights, the optimizer's variables and the step in a checkpoint."""
+    reader = tf.train.load_checkpoint(str(folder / f"ckpt-{step}"))
+    parts = ("model/", "optimizer/", "global_step/")
+    names = [name for name in reader.get_variable_to_shape_map() if name.startswith(parts)]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_close(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("ema", [None, {"average_decay": 0.9}])
+def test_a_run_that_model_garden_began_continues(tmp_path, capsys, ema):
+    more = {"ema": ema, "examples": 8}  # all of them in each batch
+    for name, last in (("a", with_ours), ("b", with_theirs)):
+        tf_keras.utils.set_random_seed(3)
+        with_theirs(tmp_path / name, 6, made=to_continue(6, **more))
+        last(tmp_path / name, 12, made=to_continue(12, **more))
+    said = capsys.readouterr().err
+    assert "Model Garden" in said
+    assert "position" in said
+    assert_close(tensors(tmp_path / "a", 12), tensors(tmp_path / "b", 12))
+    with_ours(tmp_path / "a", 15, made=to_continue(15, **more))
+    assert "position" not in capsys.readouterr().err  # it is known now
+
+
+@pytest.mark.parametrize("ema", [None, {"average_decay": 0.9}])
+def test_model_garden_continues_a_run_that_began_here(tmp_path, ema):
+    for name, last in (("a", with_theirs), ("b", with_ours)):
+        tf_keras.utils.set_random_seed(3)
+        folder, more = tmp_path / name, {"ema": ema, "examples": 8}  # all of them in each batch
+        with_ours(folder, 6, made=to_continue(6, **more))
+        last(folder, 12, made=to_continue(12, **more))
+    assert_close(tensors(tmp_path / "a", 12), tensors(tmp_path / "b", 12))
+
+
+def test_what_model_garden_wrote_of_the_configuration_is_compared(tmp_path):
+    made = to_continue(6)
+    with_theirs(tmp_path, 6, made=made)
+    train_utils.serialize_config(made, str(tmp_path))
+    with pytest.raises(ConfigError) as error:
+        with_ours(tmp_path, 12, made=to_continue(12, rate=0.2))
+    assert "learning_rate" in str(error.value)
+    assert "run." not in str(error.value)
+    with_ours(tmp_path, 12)
+    assert (tmp_path / "ckpt-12.index").exists()
+
+
+def test_another_optimizer_than_model_gardens_is_still_a_mistake(tmp_path):
+    with_theirs(tmp_path, 6)
+    other = to_continue(12)
+    other.override({"trainer": {"optimizer_config": {"optimizer": {"type": "sgd"}}}})
+    with pytest.raises(ConfigError, match="optimizer"):
+        with_ours(tmp_path, 12, made=other)
+    assert not (tmp_path / "ckpt-12.index").exists()
+
+
+@pytest.mark.parametrize("ema", [None, {"average_decay": 0.9}])
+def test_the_best_checkpoint_of_model_garden_stays_the_best(tmp_path, ema):
+    rules = {
+        "best_checkpoint_export_subdir": "best_ckpt",
+        "best_checkpoint_eval_metric": "accuracy",
+        "best_checkpoint_metric_comp": "higher",
+    }
+    made = to_continue(6, ema=ema, rate=0.0, **rules)
+    _, theirs = with_theirs(tmp_path, 6, made=made, mode="train_and_eval", run_post_eval=True)
+    made = to_continue(9, ema=ema, rate=0.0, **rules)
+    _, logs = with_ours(tmp_path, 9, made=made, mode="train_and_eval", run_post_eval=True)
+    info = json.loads((tmp_path / "best_ckpt" / "info.json").read_text())
+    assert info["best_ckpt_global_step"] == 3
+    assert logs.keys() == theirs.keys()
+    assert logs["best_accuracy"] == pytest.approx(float(theirs["best_accuracy"]))
+    assert tf.train.latest_checkpoint(str(tmp_path / "best_ckpt")).endswith("ckpt-3")
+    assert list((tmp_path / "best_ckpt").glob("best_ckpt-*.index"))  # nothing of theirs is removed
+
+
+def test_what_model_garden_trained_is_evaluated(tmp_path):
+    with_theirs(tmp_path, 6)
+    _, logs = with_ours(tmp_path, 6, mode="eval", run_post_eval=True)
+    assert logs["validation_loss"] > 0
+    with_ours(tmp_path, 6, mode="continuous_eval")  # and ends, as no more is to come
+    rows = (tmp_path / "eval-continuous" / "history.jsonl").read_text()
+    assert json.loads(rows)["step"] == 6
+
+
+def test_the_command_continues_what_model_garden_began(tmp_path):
+    params, task = mock()
+    train_lib.run_experiment(tf.distribute.get_strategy(), task, "train", params, str(tmp_path))
+    batches = {"train_data": {"global_batch_size": 2}, "validation_data": {"global_batch_size": 2}}
+    values = {**SMALL, "task": batches, "runtime": {"distribution_strategy": "off"}}
+    flags = ["--experiment=mock", f"--model_dir={tmp_path}", f"--params_override={values}"]
+    longer = "--params_override=trainer.train_steps=20"
+    assert main.main(["--mode=train", *flags, longer]) == 0
+    assert (tmp_path / "ckpt-20.index").exists()

@@ -10,13 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files, integrity
+from runner.checkpoints import checkpoint_files, extra_state, integrity
 from runner.core import files
 from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
 _SLOT = "average"  # what official's ExponentialMovingAverage calls it
-_OF_TRAINING = ("optimizer", "train_metrics", "generators", "inputs", "replicas", "logs")
+_OF_TRAINING = ("optimizer", *extra_state.NAMES)
 
 
 def write(source: Path, target: Path) -> None:

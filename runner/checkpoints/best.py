@@ -12,6 +12,8 @@ from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.history import best_evaluation, records
 
+_MODEL_GARDENS = "best_ckpt-"
+
 
 class BestCheckpoint:
     """A folder that holds the best checkpoints so far by one rule, and info.json about them.
@@ -172,11 +174,14 @@ class BestCheckpoint:
         return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
 
     def _prune(self) -> None:
-        """Removes what info.json does not name: an older best, or leftovers of a crash."""
+        """Removes what info.json does not name: an older best, or leftovers of a crash.
+
+        What Model Garden has exported there stays: its checkpoints have other names.
+        """
         named = self._named()
         for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
             part = re.fullmatch(r"(.+)\.(index|data-\d{5}-of-\d{5})", file.name)
-            if part and part[1] not in named:
+            if part and part[1] not in named and not part[1].startswith(_MODEL_GARDENS):
                 files.remove(file)
 
 

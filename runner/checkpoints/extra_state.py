@@ -16,6 +16,9 @@ from runner.devices import team
 from runner.history import history
 from runner.internals import tensorflow as tf_internals
 
+NAMES = ("train_metrics", "generators", "inputs", "replicas", "logs")
+"""What this runner's checkpoints hold besides what Model Garden's do, by its names in them."""
+
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
 
@@ -160,6 +163,31 @@ class ExtraState:
         """What goes into a checkpoint, by its name there."""
         names = (field.name for field in dataclasses.fields(self))
         return {name: getattr(self, name).variable for name in names}
+
+
+def missing_in(path: Path) -> tuple[str, ...]:
+    """Which of `NAMES` the writer of a checkpoint does not save.
+
+    These are all of them if Model Garden wrote it, and the extents of logs if an earlier version
+    of this runner did.
+
+    Raises:
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
+    """
+    graph = tf_internals.object_graph(checkpoint_files.open_reader(path))
+    names = {child.local_name for child in graph.nodes[0].children} if graph else set()
+    if names.isdisjoint(NAMES):
+        return NAMES
+    return () if LogState.NAME in names else (LogState.NAME,)
+
+
+def is_model_gardens(path: Path) -> bool:
+    """Whether Model Garden's trainer wrote a checkpoint, not this runner's.
+
+    Raises:
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
+    """
+    return missing_in(path) == NAMES
 
 
 def reduced(variables: Sequence[tf.Variable]) -> list[tf.Variable]:

@@ -32,7 +32,7 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         ConfigError: it was written for another model; the message lists the differences.
     """
     try:
-        with _without_logs(checkpoint, path):
+        with _without_unsaved(checkpoint, path):
             report = compatibility.compare(checkpoint, path)
             complaint = "" if report.different else _read(checkpoint, path, partly=partly)
     except integrity.READ_ERRORS as error:
@@ -45,17 +45,27 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
 
 
 @contextlib.contextmanager
-def _without_logs(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
-    """A context in which `checkpoint` lacks the log extents if `path` has none (older versions)."""
-    logs = getattr(checkpoint, extra_state.LogState.NAME, None)
-    if logs is None or extra_state.LogState.read(path) is not None:
-        yield
-        return
-    delattr(checkpoint, extra_state.LogState.NAME)
+def _without_unsaved(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
+    """A context in which `checkpoint` lacks what the writer of `path` does not save.
+
+    That is reset, as nothing says what it was.
+    """
+    parts = {
+        name: getattr(checkpoint, name)
+        for name in extra_state.missing_in(path)
+        if hasattr(checkpoint, name)
+    }
+    for name in parts:
+        delattr(checkpoint, name)
     try:
         yield
     finally:
-        setattr(checkpoint, extra_state.LogState.NAME, logs)
+        for name, part in parts.items():
+            setattr(checkpoint, name, part)
+    for metric in parts.get("train_metrics", ()):
+        metric.reset_state()
+    for name in {"inputs", "replicas"} & parts.keys():
+        parts[name].assign(b"")
 
 
 def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:

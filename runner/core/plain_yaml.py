@@ -1,10 +1,21 @@
 """YAML that a run has stored, read as data: nothing in it is executed, and it cannot grow."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from runner.core import sizes
+
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):
+    """A safe loader that also reads the tuples that Model Garden writes, as lists."""
+
+    yaml_constructors: ClassVar = {
+        **_SafeLoader.yaml_constructors,
+        "tag:yaml.org,2002:python/tuple": _SafeLoader.construct_yaml_seq,
+    }
 
 
 def load(words: str) -> Any:
@@ -16,7 +27,7 @@ def load(words: str) -> Any:
     try:
         sizes.check_length(words, sizes.LONGEST_STORED)
         sizes.check_brackets(words)
-        value = yaml.load(words, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        value = yaml.load(words, _Loader)
         sizes.check(value, sizes.MOST_STORED)
     except yaml.YAMLError:
         raise

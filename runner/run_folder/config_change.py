@@ -14,6 +14,7 @@ import yaml
 from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
+from runner.checkpoints import checkpoint_files, extra_state, integrity
 from runner.configuration import fields, origins, printing, schedules
 from runner.configuration.settings import Resume
 from runner.core import layout, plain_yaml
@@ -62,17 +63,18 @@ class Change:
 def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     """The values that differ, in the order of the configuration.
 
-    A field that is missing in `before` had its default then, or what that version did.
+    A field that is missing in `before` had its default then, or what that version did. But the
+    section `run` is then new: Model Garden wrote `before`.
 
     Args:
         before: What `config.as_yaml` wrote, loaded.
         now: The experiment.
     """
+    after = printing.plain(now)
+    before = begun.completed({"run": after["run"], **before})
     return [
         Change(path, old, new, resume.why if resume and not resume.fails(now, path) else "")
-        for path, old, new, resume in _differences(
-            begun.completed(before), printing.plain(now), now
-        )
+        for path, old, new, resume in _differences(before, after, now)
     ]
 
 
@@ -87,7 +89,8 @@ def check(
     """Compares `experiment` with the one that the run in `model_dir` was last started with.
 
     Before its first checkpoint a run has nothing that depends on it, and anything may change. After
-    that, a missing or damaged params.yaml is refused: nothing would say what has changed.
+    that, a missing or damaged params.yaml is refused: nothing would say what has changed. It may be
+    missing if Model Garden wrote the newest checkpoint: its `run_experiment` writes none.
 
     Args:
         model_dir: The run's folder.
@@ -104,6 +107,9 @@ def check(
     """
     path = model_dir / layout.PARAMS
     if not have_begun(model_dir):
+        return []
+    if not path.exists() and _is_model_gardens(model_dir):
+        note(f"there is no {path} to compare the configuration with: Model Garden wrote none")
         return []
     try:
         found = compare(_read(path), experiment)
@@ -125,6 +131,15 @@ def check(
         line = _line(change, experiment, places)
         note(f"changed: {line}{change.harmless and f'; {change.harmless}'}")
     return [str(change) for change in found]
+
+
+def _is_model_gardens(model_dir: Path) -> bool:
+    """Whether Model Garden wrote the newest checkpoint."""
+    newest = checkpoint_files.there(model_dir)[-1:]
+    try:
+        return bool(newest) and extra_state.is_model_gardens(newest[0])
+    except integrity.READ_ERRORS:
+        return False
 
 
 def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:

@@ -57,6 +57,8 @@ class Watch:
         timeout: Seconds without a sign of life after which `wait` gives up; None for never.
         give_up: Called after `timeout` seconds: whether to give up quietly. If not, it is called
             again after the same time. None: `wait` raises.
+        last_step: The step with whose checkpoint a run without status.json has ended, as under
+            Model Garden; 0: it is not known.
         note: Called with each change in the run's state, and now and then while waiting.
         clock: Seconds, for tests to inject.
 
@@ -70,12 +72,14 @@ class Watch:
         *,
         timeout: float | None,
         give_up: Callable[[], object] | None = None,
+        last_step: int = 0,
         note: console.Note = console.say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model_dir = model_dir
         self._timeout = timeout
         self._give_up = give_up
+        self._last_step = last_step
         self._note = note
         self._clock = clock
         self._written = Glance(model_dir / layout.STATUS)
@@ -129,7 +133,7 @@ class Watch:
 
     def _judge(self, *, quiet: float) -> State:
         if self._status is None:
-            return "absent"
+            return "done" if 0 < self._last_step <= self._step else "absent"
         if self._status.ended:
             return self._status.state
         if self.state == "silent" and quiet > 0:
@@ -141,27 +145,32 @@ class Watch:
         """What to say about a new state."""
         if self.state == "running":
             begins = "starts" if before == "absent" else "goes on"
-            return f"training {begins} at step {self._step}"
+            return f"training {begins} at step {self._step:,}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
     def _seen(self) -> str:
         """A description of the run as last seen."""
         seen = self._status
+        if seen is None and self._step:
+            ends = "has reached" if self.state == "done" else "is at"
+            return (
+                f"training in {self._model_dir}, which writes no status, {ends} step {self._step:,}"
+            )
         if seen is None:
             return f"no training has started in {self._model_dir}"
         if self.state == "silent":
-            who = f"process {seen.pid} on {seen.host}, last at step {self._step}"
+            who = f"process {seen.pid} on {seen.host}, last at step {self._step:,}"
             return (
                 f"{who}, exited without recording a status" if self._gone else f"{who}, is silent"
             )
         ended = {"preempted": "was preempted", "done": "is done", "failed": "has failed"}
         reason = f" ({seen.reason})" if seen.reason else ""
-        return f"training {ended.get(seen.state, seen.state)} at step {self._step}{reason}"
+        return f"training {ended.get(seen.state, seen.state)} at step {self._step:,}{reason}"
 
     @property
-    def _step(self) -> str:
+    def _step(self) -> int:
         """The step of the last sign of life or of the newest checkpoint, whichever is later."""
         names = [path.stem for path in self._model_dir.glob("ckpt-*.index")]
         steps = [int(name[5:]) for name in names if name[5:].isdigit()]
         known = self._status.step if self._status else 0
-        return f"{max([known, *steps]):,}"
+        return max([known, *steps])

@@ -85,6 +85,7 @@ def continuous_eval(request: Request) -> Outcome:
             request.model_dir,
             timeout=request.config.trainer.continuous_eval_timeout,
             give_up=give_up,
+            last_step=request.config.trainer.train_steps,
             note=console.say,
         )
         reason = run.follow(training)

@@ -9,7 +9,14 @@ from runner.config import Experiment
 from runner.core import console, layout
 from runner.devices import team
 from runner.errors import ConfigError
-from runner.evaluation import evaluation_sets, final_test, handover, metric_names, weight_mean
+from runner.evaluation import (
+    evaluation_sets,
+    final_test,
+    handover,
+    metric_names,
+    model_gardens_best,
+    weight_mean,
+)
 from runner.history import history, policies
 from runner.optimizers import learning_rate
 from runner.reporting import epoch_times, progress, writers
@@ -98,6 +105,8 @@ def _built(
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
     rows = _truncated_history(request, source, written)
+    if source and plan.best and not rows.evaluations and extra_state.is_model_gardens(source):
+        _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
     team.current().open(step, str(source) if source else None, list(rows.skipped))
     trainer, rate_scale = build.build_trainer(
@@ -154,6 +163,13 @@ def _truncated_history(
         console.say(f"{said}; going on with what is left")
     rows.drop_after(restore.step_of(source) if source else 0)
     return rows
+
+
+def _adopt_best(config: Experiment, folder: Path, rows: history.History) -> None:
+    """Adds the best evaluation of a run that Model Garden began, if there is one."""
+    averaged = config.trainer.optimizer_config.ema is not None
+    if best := model_gardens_best.adopt(folder.parent, folder, averaged=averaged):
+        rows.append(best)
 
 
 def _store(

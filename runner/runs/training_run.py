@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from runner.checkpoints import extra_state
 from runner.config import Experiment
 from runner.configuration import limits, schedules
 from runner.core import closing, console, files, layout, schedule
@@ -215,12 +216,18 @@ class TrainingRun:
             )
             yield (
                 f"already finished at step {self.step:,} ({state.source}); to train longer, raise "
-                f"the length: --gin.{longer}=N"
+                f"{longer}"
             )
         else:
             begins = f"resumed at step {self.step:,} from {state.source}"
             begins = begins if state.source else f"new run in {state.folder}"
             yield f"{begins}; {lost}" if lost else begins
+        if state.source and extra_state.is_model_gardens(state.source):
+            yield (
+                f"{state.source} was written by Model Garden, which saves neither the position in "
+                "the training data nor the states of random generators: the data continue at batch "
+                f"{self.step + 1:,} of this runner's order"
+            )
         commits = self.policies.grid.describe_commits()
         decides = bool(self.policies.best_folders and self.policies.grid.evaluations)
         yield f"checkpoints {commits}; {_kept(config, decides=decides)}"

@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from runner.checkpoints import checkpoint_manager, restore, retention
 from runner.errors import ConfigError, RunnerError
@@ -40,6 +41,24 @@ def test_what_only_the_checkpoint_has_is_an_error_for_training_but_not_for_evalu
     with pytest.raises(ConfigError, match="missing") as error:
         restore.restore(tf.train.Checkpoint(more=Model()), tmp_path / "ckpt-1", partly=True)
     assert "unexpected" not in str(error.value)
+
+
+def test_only_what_model_garden_never_saves_may_be_missing(tmp_path):
+    whole = {"inputs": tf.Variable(b"a"), "train_metrics": [tf_keras.metrics.Mean()]}
+    whole["train_metrics"][0].update_state(3.0)
+    now = tf.train.Checkpoint(model=Model(), **whole)
+    write(tmp_path, model=Model(1.0))
+    restore.restore(now, tmp_path / "ckpt-1")
+    assert now.model.weights.numpy().tolist() == [1.0] * 3
+    assert float(now.train_metrics[0].count) == 0  # nothing says what it was
+    assert now.inputs.numpy() == b""
+    write(tmp_path, 2, **whole)
+    restored = tf.train.Checkpoint(model=Model(), **whole)
+    with pytest.raises(ConfigError, match="missing"):
+        restore.restore(restored, tmp_path / "ckpt-2")
+    write(tmp_path, 3, model=Model(), inputs=whole["inputs"])
+    with pytest.raises(ConfigError, match="train_metrics"):
+        restore.restore(now, tmp_path / "ckpt-3")
 
 
 def test_what_is_no_variable_is_missed_too(tmp_path):

@@ -178,9 +178,23 @@ def test_a_field_that_is_new_and_has_its_default_is_no_change():
 
 def test_a_field_that_is_new_and_has_another_value_is_a_change_of_its_default():
     before = saved(toy.experiment())
-    del before["run"], before["task"]["dropout"]
+    del before["run"]["seed"], before["task"]["dropout"]
     now = toy.experiment({"run": {"seed": 3}}, dropout=0.25)
     assert lines(before, now) == ["task.dropout: 0.5 -> 0.25", "run.seed: 0 -> 3"]
+
+
+def test_what_model_garden_wrote_is_compared_without_the_section_it_does_not_have(tmp_path):
+    before = toy.experiment({"task": {"examples": 12}}).as_dict()
+    del before["run"]
+    before["task"]["init_checkpoint"] = ("a", "b")  # which Model Garden writes with a tag
+    (tmp_path / "params.yaml").write_text(yaml.dump(before))
+    (tmp_path / "ckpt-20.index").touch()
+    now = toy.experiment({"run": {"seed": 3}})
+    with pytest.raises(ConfigError) as error:
+        check(tmp_path, now)
+    assert "task.examples: 12 -> 30" in str(error.value)
+    assert "['a', 'b']" in str(error.value)
+    assert "run." not in str(error.value)
 
 
 def test_a_field_that_is_no_more_is_a_change():
