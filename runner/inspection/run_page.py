@@ -59,7 +59,7 @@ def render(run: RunData, *, refresh: int = 0) -> str:
 
 
 def sentence(run: RunData) -> str:
-    """What became of the run: `Done at step 2,000: accuracy 0.97 at best (step 1,400), ...`."""
+    """What became of the run: `Done at step 2,000: best accuracy 0.97 at step 1,400, ...`."""
     end = f" of {run.last_step:,}" if run.last_step and run.step < run.last_step else ""
     words = {"running": "Running, at", "silent": "No sign of life since", "unknown": "Begun, at"}
     said = f"{words.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
@@ -67,10 +67,10 @@ def sentence(run: RunData) -> str:
         said += f" ({run.reason})"
     if metric := _decisive(run):
         last = run.evaluations[-1]
-        parts = [f"{metric} {curves.number(last.metrics.get(metric))} at last"]
+        parts = [f"final {metric} {curves.number(last.metrics.get(metric))}"]
         if run.best:
             value = curves.number(run.best.metrics.get(metric))
-            parts.insert(0, f"{metric} {value} at best (step {run.best.step:,})")
+            parts.insert(0, f"best {metric} {value} at step {run.best.step:,}")
         said += f": {', '.join(parts)}"
     if run.ledger and run.ledger.starts:
         said += f". {_capital(goodput.sentence(run.ledger))}"

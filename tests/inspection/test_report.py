@@ -53,7 +53,7 @@ def test_the_command_writes_a_page_into_the_folder(trained, capsys):
     html = (trained / "report.html").read_text()
     assert results["output"] == str(trained / "report.html")
     assert results["bytes"] == len(html.encode())
-    assert "Done at step 40: accuracy " in html
+    assert "Done at step 40: best accuracy " in html
     assert "config.gin --model_dir=" in html
     assert "SparseCategorical" not in html
     assert '<th scope="row">tensorflow</th>' in html

@@ -70,7 +70,7 @@ def waiting(folder):
 def test_a_run_that_has_ended(tmp_path, shown):
     folder = folders_of_runs.make(tmp_path / "a")
     lines, last = shown(folder)
-    assert lines[0][0].startswith("Done at step 40: accuracy 0.9 at best")
+    assert lines[0][0].startswith("Done at step 40: best accuracy 0.9")
     assert lines[1:3] == [
         ["run", "state", "step", "steps/s", "last sign", "starts", "host"],
         ["a", "done", "40", "5", lines[2][4], "1", "a"],

@@ -1,0 +1,85 @@
+"""Makes the images of the README and the manual from real runs: a terminal, and a report page.
+
+    python scripts/images.py
+
+It needs the extra `docs` and Chromium. The images are written to docs/images/.
+"""
+
+import io
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyte
+from rich.console import Console
+from rich.text import Text
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+COLUMNS, LINES = 104, 26
+TRAIN = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
+SHOWN_AT = 60  # per cent of the run
+BROWSER = ("chromium", "chromium-browser", "google-chrome")
+
+
+def main() -> None:
+    """Writes all images."""
+    IMAGES.mkdir(exist_ok=True)
+    os.environ["PYTHONPATH"] = str(IMAGES.parents[1])
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        terminal(TRAIN, IMAGES / "terminal.svg")
+        subprocess.run([*command("runner --mode=report --model_dir=runs/digits")], check=True)
+        (page,) = Path("runs/digits").glob("*.html")
+        screenshot(page, IMAGES / "report.png")
+
+
+def terminal(text: str, image: Path) -> None:
+    """Runs a command in a terminal, and draws what it shows in the middle of its run."""
+    screen = pyte.Screen(COLUMNS, LINES)
+    stream = pyte.ByteStream(screen)
+    shown = ""
+    child, master = pty.fork()
+    if not child:
+        os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(LINES))
+        os.execvp(sys.executable, command(text))
+    while part := read(master):
+        stream.feed(part)
+        lines = [line.rstrip() for line in screen.display]
+        done = re.search(r"(\d+)%", "\n".join(lines))
+        if done and int(done[1]) >= SHOWN_AT and not shown:
+            shown = "\n".join(lines).strip()
+    os.waitpid(child, 0)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
+    console.print(Text(f"$ {text}\n{shown}"))
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=""), flags=re.DOTALL)
+    image.write_text(drawn, encoding="utf-8")  # without fonts from elsewhere
+
+
+def command(text: str) -> list[str]:
+    """The command with this Python, whatever is installed."""
+    return [sys.executable, "-m", *text.split()]
+
+
+def read(master: int) -> bytes:
+    """What the terminal gets next; nothing at the end."""
+    try:
+        return os.read(master, 1 << 16)
+    except OSError:  # Linux's way to say that the other end is closed
+        return b""
+
+
+def screenshot(page: Path, image: Path) -> None:
+    """Draws a page as a browser of 1,200 pixels shows its beginning."""
+    browser = next(path for name in BROWSER if (path := shutil.which(name)))
+    options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,900"]
+    target = f"--screenshot={image}"
+    subprocess.run([browser, *options, target, page.absolute().as_uri()], check=True)
+
+
+if __name__ == "__main__":
+    main()
