@@ -15,12 +15,13 @@ from runner import config, in_python, modes
 from runner.checkpoints import checkpoint_files
 from runner.configuration import limits
 from runner.core import console, layout, signals
+from runner.devices import team
 from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.internals import tensorflow as tf_internals
 from runner.reporting import scalars
 from runner.run_config import TENSORBOARD
-from runner.runs import build
+from runner.runs import build, follow, workers
 from runner.runs.request import Given, OrbitSummaries, Request
 
 _MODES = {
@@ -105,14 +106,15 @@ def run_experiment(
             stop=stop,
             given=Given(strategy, task, _writers(**managers)),
         )
-        held = modes.run(_MODES[mode], request).evaluator
-        assert held is not None  # these modes run here
-        logs: Mapping[str, Any] = {}
-        if run_post_eval or mode == "train_and_post_eval":
-            logs = _evaluated(request)
-            for action in eval_actions or ():
-                action(logs)
-            logs = {**logs, **_best(experiment, Path(model_dir), logs)}
+        with workers.joined(request, mode) as joined:
+            held = modes.run(_MODES[mode], joined).evaluator
+            assert held is not None  # these modes run here
+            logs: Mapping[str, Any] = {}
+            if run_post_eval or mode == "train_and_post_eval":
+                logs = _evaluated(joined)
+                for action in () if team.current().follows else eval_actions or ():
+                    action(logs)
+                logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held.model, logs
 
 
@@ -136,15 +138,21 @@ def _summaries(manager: Any) -> list[orbit.Action]:
 
 def _evaluated(request: Request) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as the task returns them."""
-    model_dir = request.model_dir
-    newest = checkpoint_files.latest(model_dir)
-    if newest is None:
-        raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
-    built = build.build_evaluator(request, model_dir)
-    built.restore(newest)
+    model_dir, mates = request.model_dir, team.current()
     batches = limits.validation_batches(request.config)
-    began = time.monotonic()
-    logs = built.evaluate(tf.constant(batches))
+    began = time.monotonic()  # of a worker that follows, with what it waits for
+    if mates.follows:
+        logs = follow.score(request)
+    else:
+        newest = checkpoint_files.latest(model_dir)
+        if newest is None:
+            raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
+        mates.open()
+        built = build.build_evaluator(request, model_dir)
+        mates.lead()
+        built.restore(newest)
+        began = time.monotonic()
+        logs = built.evaluate(tf.constant(batches))
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if batches > 0 else {}
     return {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
 

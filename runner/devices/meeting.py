@@ -317,13 +317,20 @@ def _check_index(cluster: Cluster, index: int, size: int, lines: Mapping[int, _L
 
 def _compare(cluster: Cluster, facts: Facts, came: Mapping[int, Facts]) -> None:
     for index, theirs in sorted(came.items()):
-        for subject, mine in facts.items():
-            if names := _differing(mine, theirs.get(subject, {})):
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                raise ConfigError(
-                    f"{cluster.name(index)} has other {subject} than {cluster.name(0)}: "
-                    f"{', '.join(names[:3])}{more}"
-                )
+        if said := difference(cluster, index, facts, theirs):
+            raise ConfigError(said)
+
+
+def difference(cluster: Cluster, index: int, chief: Facts, theirs: Facts) -> str:
+    """The first subject in which a worker differs from the chief, and where; empty: in none."""
+    for subject, values in chief.items():
+        if names := _differing(values, theirs.get(subject, {})):
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            return (
+                f"{cluster.name(index)} has other {subject} than {cluster.name(0)}: "
+                f"{', '.join(names[:3])}{more}"
+            )
+    return ""
 
 
 def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[str]:

@@ -45,9 +45,10 @@ def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None
     """
     name = str(runtime.distribution_strategy).lower()
     # Tasks of a Slurm step may as well be runs of their own.
-    environ = {each: os.environ[each] for each in ("TF_CONFIG",) if each in os.environ}
     found = cluster.find(
-        os.environ if name == _OF_WORKERS else environ, runtime.worker_hosts, runtime.task_index
+        os.environ if name == _OF_WORKERS else _tf_config(),
+        runtime.worker_hosts,
+        runtime.task_index,
     )
     if found is None or found.size == 1:
         return None
@@ -57,6 +58,46 @@ def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None
             f"RuntimeConfig.distribution_strategy = {name!r} is for one: use {_OF_WORKERS!r}"
         )
     return found
+
+
+def connected(devices: tf.distribute.Strategy) -> cluster.Cluster | None:
+    """The workers that a caller's strategy has connected; None if its process is on its own.
+
+    Raises:
+        ConfigError: TF_CONFIG names several workers, but the strategy is for one.
+    """
+    if not isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
+        _refuse_alone(devices)
+        return None
+    resolver = devices.cluster_resolver
+    jobs = resolver.cluster_spec().as_dict() if resolver else {}
+    chiefs, hosts = jobs.get("chief", []), jobs.get("worker", [])
+    if len(chiefs) + len(hosts) < 2 or resolver.task_type not in ("chief", "worker"):
+        return None
+    first = len(chiefs) if resolver.task_type == "worker" else 0
+    return cluster.Cluster((*chiefs, *hosts), first + resolver.task_id)
+
+
+def check_joined(devices: tf.distribute.Strategy) -> None:
+    """Refuses a caller's strategy for several workers, for what a process does on its own."""
+    own = connected(devices)
+    if own is not None and team.current().size == 1:
+        raise ConfigError(f"this is done by one process, but the strategy given makes it {own}")
+
+
+def _tf_config() -> dict[str, str]:
+    """The environment without anything but TF_CONFIG."""
+    return {each: os.environ[each] for each in ("TF_CONFIG",) if each in os.environ}
+
+
+def _refuse_alone(devices: tf.distribute.Strategy) -> None:
+    """Refuses to have each of several workers train alone, in one folder."""
+    own = cluster.find(_tf_config())
+    if own is not None and own.size > 1:
+        raise ConfigError(
+            f"TF_CONFIG names {own.size} workers, but the strategy ({name(devices)}) is for one: "
+            "give a tf.distribute.MultiWorkerMirroredStrategy, or leave out TF_CONFIG"
+        )
 
 
 def build_together(

@@ -201,8 +201,12 @@ class Team(Alone):
 
         return self.strategy.experimental_local_results(self.strategy.run(gather))[0]
 
+    def said_by(self, index: int, own: bytes) -> bytes:
+        """What one worker says, as every worker then knows it; `own` is what this one would."""
+        return self._exchange(own if index == self.index else b"")
+
     def _exchange(self, said: bytes) -> bytes:
-        """What the chief says, as every worker then knows it."""
+        """What the worker that speaks says, as every worker then knows it; b"" of all others."""
         with self.strategy.scope():
             head = [len(said) // 256, len(said) % 256, *said[:_SMALL]]
             size, rest, *found = self._added(head, _SMALL + 2)

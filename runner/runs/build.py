@@ -226,6 +226,7 @@ def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
     """The strategy, on a process that is set up for the run."""
     prepare(config)
     if given.strategy is not None:
+        strategy.check_joined(given.strategy)
         return given.strategy
     return strategy.build(config.runtime, logical_cpus=config.run.logical_cpus)
 

@@ -51,8 +51,34 @@ def evaluate(request: Request) -> Outcome:
     return _outcome(request, ended, built)
 
 
+def score(request: Request) -> evaluator.Logs:
+    """Follows a chief that evaluates one checkpoint and records nothing; returns the results."""
+    logs: evaluator.Logs = {}
+    with _heard(request) as (folder, _):
+        built = build.build_evaluator(request, folder)
+        work = {
+            "restore": lambda path: built.restore(Path(path)),
+            "evaluate": lambda batches: logs.update(built.evaluate(tf.constant(batches))),
+        }
+        _obey(work, request.stop)
+    return logs
+
+
 @contextlib.contextmanager
 def _opened(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
+    """What `_heard` yields, of a chief that has claimed the folder."""
+    with _heard(request) as heard:
+        if not (request.model_dir / layout.CLAIM).exists() and not any(
+            (path / layout.CLAIM).exists() for path in layout.evaluators(request.model_dir)
+        ):
+            raise RunnerError(
+                f"{request.model_dir} is not the chief's: all workers need one shared folder"
+            )
+        yield heard
+
+
+@contextlib.contextmanager
+def _heard(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
     """A folder for what is thrown away, and what the chief opens the run with."""
     with (
         request.stop.deferred(checks=False),
@@ -61,12 +87,6 @@ def _opened(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
         name, arguments = team.current().hear()
         if name == team.END:
             workers.as_chief(*arguments)
-        if not (request.model_dir / layout.CLAIM).exists() and not any(
-            (path / layout.CLAIM).exists() for path in layout.evaluators(request.model_dir)
-        ):
-            raise RunnerError(
-                f"{request.model_dir} is not the chief's: all workers need one shared folder"
-            )
         yield Path(scratch), arguments
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import json
 import os
 import platform
 import signal
@@ -58,15 +59,17 @@ def joined(request: Request, mode: str) -> Iterator[Request]:
         ConfigError: the workers do not belong together.
         RunnerError: one did not come, or has gone.
     """
-    if devices := request.given.strategy:
-        _refuse_given(devices)
-    own = None if devices else strategy.workers(request.config.runtime)
-    if own is None:
+    devices = request.given.strategy
+    own = strategy.connected(devices) if devices else strategy.workers(request.config.runtime)
+    if own is None or team.current().size > 1:
         yield request
         return
     with contextlib.ExitStack() as stack:
         with request.stop.deferred():  # the others are told of a signal, whenever it comes
-            mates = _formed(request, own, mode)
+            if devices is None:
+                mates = _formed(request, own, mode)
+            else:
+                mates = _connected(request, own, devices, mode)
             stack.enter_context(_quiet(request.model_dir, own))
             stack.enter_context(team.formed(mates))
             stack.enter_context(_ending(mates, request.stop))
@@ -99,25 +102,36 @@ def as_chief(facts: Mapping[str, Any]) -> None:
         raise _ENDS.get(code, RunnerError)(f"worker 0 has ended: {facts['said']}")
 
 
-def _refuse_given(devices: tf.distribute.Strategy) -> None:
-    """Refuses a caller's strategy for several workers that are not connected here."""
-    several = isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy)
-    if not several or team.current().size > 1:
-        return
-    if devices.num_replicas_in_sync > len(devices.extended.worker_devices):
-        raise ConfigError(
-            "several workers are connected here: give no strategy, but TF_CONFIG and "
-            "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored'"
-        )
+def _connected(
+    request: Request, own: Cluster, devices: tf.distribute.Strategy, mode: str
+) -> team.Team:
+    """The team of workers that the caller's strategy has connected, once they agree."""
+    _check_alone(request, own)
+    console.say(f"{own}: connected by the strategy of the caller")
+    mates = team.Team(own, devices, on_stop=request.stop.hear)
+    with team.formed(mates), plainly(request.stop):
+        _compare(mates, _facts(request.config, mode))
+    _hear_taken_later(own, request.stop)
+    return mates
+
+
+def _compare(mates: team.Team, facts: meeting.Facts) -> None:
+    """Compares what has to be the same for all workers, over the strategy's collectives.
+
+    Raises:
+        ConfigError: a worker differs from the chief; all workers raise the same.
+    """
+    chief = json.loads(mates.said_by(0, json.dumps(facts).encode()))
+    own = meeting.difference(mates.cluster, mates.index, chief, facts)
+    for index in range(1, mates.size):
+        if said := mates.said_by(index, own.encode()):
+            raise ConfigError(said.decode())
 
 
 def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     """The team, once all workers are there and connected."""
     config, seconds = request.config, request.config.run.workers_timeout
-    if getattr(config.task, "pruning", None):
-        raise ConfigError(f"task.pruning is done by one process, but this is {own}")
-    if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
-        raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
+    _check_alone(request, own)
     console.say(f"{own}: waiting for the others")
     facts, stop = _facts(config, mode), request.stop
 
@@ -131,9 +145,23 @@ def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
     with meeting.met(own, facts, seconds=seconds, check=check) as lines:
         build.prepare(config)
         devices = strategy.build_together(config.runtime, own, lines, seconds=seconds, serve=serve)
+    _hear_taken_later(own, stop)
+    return team.Team(own, devices, on_stop=request.stop.hear)
+
+
+def _check_alone(request: Request, own: Cluster) -> None:
+    """Raises ConfigError if the request has something that only a single process does."""
+    config = request.config
+    if getattr(config.task, "pruning", None):
+        raise ConfigError(f"task.pruning is done by one process, but this is {own}")
+    if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
+        raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
+
+
+def _hear_taken_later(own: Cluster, stop: signals.Stop) -> None:
+    """Starts the thread that hears a SIGTERM which TensorFlow has taken, in the chief."""
     if own.is_chief:
         threading.Thread(target=_hear_taken, args=[stop], daemon=True).start()
-    return team.Team(own, devices, on_stop=request.stop.hear)
 
 
 def _hear_taken(stop: signals.Stop) -> None:
