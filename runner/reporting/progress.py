@@ -145,13 +145,13 @@ class Progress:
         done = step / self._total
         rate, eta = self._rate.value, f"ETA {self._eta(step)}"
         epoch = f"epoch {done * self._epochs:.1f}/{self._epochs:g}" if self._epochs else ""
-        each = f" of {text.duration(self._epoch_seconds)}" if self._epoch_seconds else ""
+        each = f" ({text.duration(self._epoch_seconds)} each)" if self._epoch_seconds else ""
         parts = {
             "step": f"step {step:,}/{self._total:,} {done:.0%}",
             "epoch": f"{epoch}{each}" if epoch else "",
             "rate": f"{rate:,.1f} steps/s",
             "mfu": f"MFU {self._utilization(rate):.0%}" if self._utilization else "",
-            "eta": f"{eta} after {text.duration(self._clock() - self._start)}",
+            "eta": f"{eta}  elapsed {text.duration(self._clock() - self._start)}",
             "learning_rate": f"lr {self._learning_rate():.3g}" if self._learning_rate else "",
             "loss": f"loss {loss:.4g}",
             "metrics": self._metrics(self._watched),

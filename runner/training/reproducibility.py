@@ -57,22 +57,22 @@ def describe(
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
         return (
-            "a resume is not exact, because the training step draws from stateful random ops: "
+            "resuming is not bit-exact, because the training step draws from stateful random ops: "
             f"{text.some(drawn)}"
         )
     if graph is None:
-        return "a resume may be inexact: the training step runs eagerly and cannot be inspected"
+        return "resuming may not be bit-exact: the training step runs eagerly and cannot be inspected"
     if not deterministic:
-        return "a resume may be inexact, because RunConfig.deterministic is False"
+        return "resuming may not be bit-exact, because RunConfig.deterministic is False"
     if lost:
-        return f"a resume is not exact, because its inputs are not: {lost}"
+        return f"resuming is not bit-exact, because its inputs are not: {lost}"
     if placed:
-        return "a resume is exact: inputs are placed by step"
+        return "resuming is bit-exact: inputs are indexed by step"
     if inputs_saved:
-        return "a resume is exact: the state of the inputs is in the checkpoint"
+        return "resuming is bit-exact: the state of the inputs is in the checkpoint"
     if getattr(data, "deterministic", None) is False:
-        return "a resume is not exact, because the task's inputs are not deterministic"
+        return "resuming is not bit-exact, because the task's inputs are not deterministic"
     return (
-        f"a resume is exact by replaying the inputs ({step:,} batches this time), unless they run "
+        f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they run "
         "Python that draws numbers of its own"
     )

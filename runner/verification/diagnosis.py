@@ -42,9 +42,9 @@ def explain(parts: Sequence[tensors.Part], resumed: int, said: str) -> str:
     Args:
         parts: Some of them differ.
         resumed: The step from which the interrupted run first resumed.
-        said: What the run printed; if it says why a resume is not exact, that is the cause.
+        said: What the run printed; if it says why resuming is not bit-exact, that is the cause.
     """
-    remark = re.search(r"a resume (?:is not |may be in)exact\W+(?:because )?(.*)", said)
+    remark = re.search(r"resuming (?:is|may) not (?:be )?bit-exact\W+(?:because )?(.*)", said)
     if remark:
         return remark[1]
     found = comparison.differing(parts)

@@ -94,7 +94,7 @@ def state(tmp_path):
 )
 def test_a_signal_in_an_endless_loop_saves_everything(tmp_path, number, code, ends):
     process = start("--mode=train", *LONG, cwd=tmp_path)
-    wait_for(tmp_path / "err", said("a resume is exact"))
+    wait_for(tmp_path / "err", said("resuming is bit-exact"))
     let_work(process, 2)  # inside the loop
     process.send_signal(number)
     assert process.wait(timeout=500) == code

@@ -259,8 +259,8 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
     results = runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     assert results["step"] == 40
     err = capsys.readouterr().err
-    said = "not exact, because its inputs are not: TensorFlow cannot make them deterministic: "
-    assert err.count(said) == err.count("not exact") == 1
+    said = "not bit-exact, because its inputs are not: TensorFlow cannot make them deterministic: "
+    assert err.count(said) == err.count("not bit-exact") == 1
     assert seen
     assert all(seen)
 
@@ -282,4 +282,4 @@ def test_inputs_of_evaluations_that_cannot_be_deterministic_are_used_all_the_sam
     runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     err = capsys.readouterr().err
     assert err.count("the inputs of evaluations may differ from one to the next") == 1
-    assert "a resume is exact: inputs are placed by step" in err
+    assert "resuming is bit-exact: inputs are indexed by step" in err

@@ -50,7 +50,7 @@ def test_the_line_says_epochs_where_lengths_are_given_so_and_the_time_since_the_
     line = Progress(1000, epochs=10, stream=stream, clock=clock)
     clock.now += 75
     line.training(520, 100, 2.0, lambda: 0.25)
-    assert "52%  epoch 5.2/10  50.0 steps/s  ETA 0:10 after 1:15  loss" in stream.getvalue()
+    assert "52%  epoch 5.2/10  50.0 steps/s  ETA 0:10  elapsed 1:15  loss" in stream.getvalue()
 
 
 def test_the_line_says_what_the_rate_makes_of_the_devices_where_that_is_known():
@@ -68,7 +68,7 @@ def test_the_live_line_below_an_evaluation_shows_its_metric():
     line.evaluated(row(600, other=0.5), row(500, accuracy=0.9))  # of another set
     shown = stream.getvalue().split("\n")
     assert "accuracy 0.9" in shown[-1]
-    assert shown[-1].startswith("step 500/1,000 50%  50.0 steps/s  ETA 0:10 after 0:00  loss 0.25")
+    assert shown[-1].startswith("step 500/1,000 50%  50.0 steps/s  ETA 0:10  elapsed 0:00  loss 0.25")
 
 
 def test_of_several_metrics_that_decide_each_is_shown_now_and_at_the_best(monkeypatch):
@@ -164,8 +164,8 @@ def test_a_line_that_is_too_long_for_the_terminal_ends_between_two_values(
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (100, "step 500/1,000 50%  50.0 steps/s  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best "),
-        (80, "step 500/1,000 50%  ETA 0:10 after 0:00  loss 0.25  f1 0.5 (best 0.5 @500)"),
+        (100, "step 500/1,000 50%  50.0 steps/s  ETA 0:10  elapsed 0:00  loss 0.25  f1 0.5 (best "),
+        (80, "step 500/1,000 50%  ETA 0:10  elapsed 0:00  loss 0.25  f1 0.5 (best 0.5 @500)"),
         (70, "step 500/1,000 50%  ETA 0:10  loss 0.25  f1 0.5 (best 0.5 @500)"),
         (55, "step 500/1,000 50%  loss 0.25  f1 0.5 (best 0.5 @500)"),
         (45, "50%  loss 0.25  f1 0.5 (best 0.5 @500)"),
@@ -221,7 +221,7 @@ def test_the_line_shows_the_learning_rate_and_how_long_the_last_epoch_took():
     stream = terminals.Terminal()
     line = Progress(1000, epochs=10, stream=stream, clock=Clock())
     line.training(500, 100, 2.0, lambda: 0.25, rate=lambda: 0.00125, epoch_seconds=75.0)
-    assert "epoch 5.0/10 of 1:15  50.0 steps/s" in stream.getvalue()
+    assert "epoch 5.0/10 (1:15 each)  50.0 steps/s" in stream.getvalue()
     assert "lr 0.00125  loss 0.25" in stream.getvalue()
 
 
