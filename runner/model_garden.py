@@ -33,6 +33,9 @@ _MODES = {
 }
 """Our name for each of Model Garden's modes."""
 
+_NOT_THEIRS = ("overwrite", "allow_config_change", "allow_lost_history")
+"""The parameters that Model Garden's `run_experiment` does not have."""
+
 _OWN_LOOP = (
     "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
     "evaluation sets, no claim on the folder, no history.jsonl; signals save nothing"
@@ -54,6 +57,10 @@ def run_experiment(
     summary_manager: Any = None,
     eval_summary_manager: Any = None,
     enable_async_checkpointing: bool = False,
+    *,
+    overwrite: bool | str = False,
+    allow_config_change: bool = False,
+    allow_lost_history: bool = False,
 ) -> tuple[tf_keras.Model, Mapping[str, Any]]:
     """Does what `official.core.train_lib.run_experiment` does, with this runner's promises.
 
@@ -72,6 +79,9 @@ def run_experiment(
         summary_manager: Gets what is logged of training, instead of an event file of this runner.
         eval_summary_manager: Gets the results of evaluations, likewise.
         enable_async_checkpointing: Whether to write checkpoints while training goes on.
+        overwrite: The name of the run's directory, to remove the run in it and start a new one.
+        allow_config_change: Whether a run may resume with a changed configuration.
+        allow_lost_history: Whether it may resume without rows that its history has lost.
 
     Returns:
         The model, and the results of the evaluation at the end, {} if there is none.
@@ -85,6 +95,8 @@ def run_experiment(
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer of your own" if trainer is not None else f"{controller_cls.__name__}"
         console.say(_OWN_LOOP.format(what=what))
+        if not_theirs := [name for name in _NOT_THEIRS if given.pop(name)]:
+            raise ConfigError(f"{', '.join(not_theirs)}: no effect in Model Garden's own loop")
         copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
         return train_lib.run_experiment(**given | copies)
     managers = {"train": summary_manager, "validation": eval_summary_manager}
@@ -103,6 +115,9 @@ def run_experiment(
             Path(model_dir),
             train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
             eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
+            overwrite=overwrite,
+            allow_config_change=allow_config_change,
+            allow_lost_history=allow_lost_history,
             stop=stop,
             given=Given(strategy, task, _writers(**managers)),
         )

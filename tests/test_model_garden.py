@@ -58,7 +58,9 @@ def experiment(folder, mode, *, made=None, **more):
 def test_it_takes_model_gardens_parameters_with_their_defaults():
     ours = inspect.signature(runner.run_experiment).parameters
     theirs = inspect.signature(train_lib.run_experiment).parameters
-    assert list(ours) == list(theirs)
+    assert list(ours)[: len(theirs)] == list(theirs)
+    more = list(ours.values())[len(theirs) :]
+    assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in more)
     for name, parameter in theirs.items():
         assert ours[name].default == parameter.default, name
 
@@ -309,7 +311,8 @@ def test_what_model_garden_trained_is_evaluated(tmp_path):
     with_theirs(tmp_path, 6)
     _, logs = with_ours(tmp_path, 6, mode="eval", run_post_eval=True)
     assert logs["validation_loss"] > 0
-    with_ours(tmp_path, 6, mode="continuous_eval")  # and ends, as no more is to come
+    made = to_continue(6, continuous_eval_timeout=20)
+    with_ours(tmp_path, 6, made=made, mode="continuous_eval")  # ends, as no more is to come
     rows = (tmp_path / "eval-continuous" / "history.jsonl").read_text()
     assert json.loads(rows)["step"] == 6
 
@@ -323,3 +326,40 @@ def test_the_command_continues_what_model_garden_began(tmp_path):
     longer = "--params_override=trainer.train_steps=20"
     assert main.main(["--mode=train", *flags, longer]) == 0
     assert (tmp_path / "ckpt-20.index").exists()
+
+
+def test_what_is_advised_are_arguments_that_there_are(tmp_path):
+    folder = tmp_path / "run"
+    with_ours(folder, 3)
+    changed = to_continue(6, rate=0.2)
+    with pytest.raises(ConfigError) as error:
+        with_ours(folder, 6, made=changed)
+    assert "allow_config_change=True" in str(error.value)
+    assert "--" not in str(error.value)
+    with pytest.raises(ConfigError) as error:
+        with_ours(folder, 6, made=changed, overwrite=True)
+    assert "overwrite='run'" in str(error.value)
+    assert "--" not in str(error.value)
+    with_ours(folder, 6, made=changed, allow_config_change=True)
+    assert (folder / "ckpt-3.index").exists()
+    with_ours(folder, 9, overwrite="run")
+    rows = json.loads((folder / "run.json").read_text())["starts"]
+    assert len(rows) == 1
+
+
+def test_rows_that_history_has_lost_can_be_left_out(tmp_path):
+    with_ours(tmp_path, 6, mode="train_and_eval")
+    (tmp_path / "history.jsonl").write_text("")
+    with pytest.raises(ConfigError) as error:
+        with_ours(tmp_path, 9, mode="train_and_eval")
+    assert "allow_lost_history=True" in str(error.value)
+    with_ours(tmp_path, 9, mode="train_and_eval", allow_lost_history=True)
+    assert (tmp_path / "ckpt-9.index").exists()
+
+
+def test_arguments_that_model_gardens_own_loop_does_not_have_are_refused_there(tmp_path):
+    class Mine(orbit.Controller):
+        pass
+
+    with pytest.raises(ConfigError, match="overwrite"):
+        experiment(tmp_path, "train", controller_cls=Mine, overwrite="a")

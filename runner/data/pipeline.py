@@ -144,7 +144,7 @@ def advice(data: config_definitions.DataConfig) -> str:
     may_help = [f"{name}.{each}" for each in (*wanted, "prefetch_buffer_size") if each in fields]
     return (
         f"{', '.join(['RuntimeConfig.dataset_num_private_threads', *may_help])} may help; "
-        "--profile_steps=100:110 shows which op waits"
+        "a profile shows which op waits (RunConfig.profile_every)"
     )
 
 

@@ -145,11 +145,13 @@ def _is_model_gardens(model_dir: Path) -> bool:
 def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
     """How to keep a value that nobody changed directly, but that follows from the run's length."""
     kept = [
-        f"{each.path}={each.old}" for each in refused if places.get(each.path) == schedules.FOLLOWS
+        f"{each.path} = {each.old}"
+        for each in refused
+        if places.get(each.path) == schedules.FOLLOWS
     ]
     if not kept:
         return ""
-    return f"; to keep the learning rate as it was: --params_override={','.join(kept)}"
+    return f"; to keep the learning rate as it was, set {', '.join(kept)}"
 
 
 def _read(path: Path) -> Mapping[str, Any]:
