@@ -1,7 +1,7 @@
 """The experiment's configuration: dataclasses, built by gin, validated and locked."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from official.core import config_definitions as cfg
@@ -89,6 +89,12 @@ def origins(experiment: Experiment) -> Mapping[str, str]:
     return origins_of.of(experiment)
 
 
-def as_yaml(experiment: Experiment) -> str:
-    """All values as plain YAML; it loads back to an equal `as_dict()`, with lists for tuples."""
-    return yaml_files.dump(printing.plain(experiment))
+def as_yaml(experiment: Experiment, *, without: Collection[str] = ()) -> str:
+    """All values as plain YAML; it loads back to an equal `as_dict()`, with lists for tuples.
+
+    Args:
+        experiment: The experiment.
+        without: The names of sections to leave out.
+    """
+    values = printing.plain(experiment)
+    return yaml_files.dump({name: values[name] for name in values if name not in without})

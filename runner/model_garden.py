@@ -105,7 +105,8 @@ def run_experiment(
         "tensorboard": save_summary,
         "tensorboard_kinds": tuple(kind for kind in TENSORBOARD if not managers.get(kind)),
     }
-    if not isinstance(params, config.Experiment) and tf_internals.seed() is not None:
+    official = not isinstance(params, config.Experiment)
+    if official and tf_internals.seed() is not None:
         run["seed"] = tf_internals.seed()
     experiment = config.from_official(params).replace(run=run)
     strategy = distribution_strategy or tf.distribute.get_strategy()
@@ -119,7 +120,7 @@ def run_experiment(
             allow_config_change=allow_config_change,
             allow_lost_history=allow_lost_history,
             stop=stop,
-            given=Given(strategy, task, _writers(**managers)),
+            given=Given(strategy, task, _writers(**managers), official),
         )
         with workers.joined(request, mode) as joined:
             held = modes.run(_MODES[mode], joined).evaluator

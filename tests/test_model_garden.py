@@ -11,10 +11,11 @@ import tf_keras
 import toy
 from official.core import base_trainer, exp_factory, task_factory, train_lib, train_utils
 from official.core import config_definitions as cfg
+from official.modeling import hyperparams
 from official.utils.testing import mock_task
 
 import runner
-from runner import main
+from runner import config, main
 from runner.errors import ConfigError, DivergedError
 
 SMALL = {
@@ -363,3 +364,26 @@ def test_arguments_that_model_gardens_own_loop_does_not_have_are_refused_there(t
 
     with pytest.raises(ConfigError, match="overwrite"):
         experiment(tmp_path, "train", controller_cls=Mine, overwrite="a")
+
+
+def test_params_yaml_is_what_model_gardens_strict_reader_takes(tmp_path):
+    with_ours(tmp_path, 3)
+    read = cfg.ExperimentConfig(task=toy.ToyConfig())
+    path = str(tmp_path / "params.yaml")
+    hyperparams.override_params_dict(read, path, is_strict=True)
+    assert read.as_dict() == to_continue(3).as_dict()
+    seeded = config.from_official(to_continue(6)).replace(run={"seed": 3})
+    with pytest.raises(ConfigError, match=r"run\.seed"):  # it is compared all the same
+        with_ours(tmp_path, 6, made=seeded)
+    with_ours(tmp_path, 6, made=config.from_official(to_continue(6)))
+    assert "run:" in (tmp_path / "params.yaml").read_text()  # a configuration of the runner's
+    with_ours(tmp_path, 9)  # as after a start of an earlier version, which wrote all in one file
+    assert "run:" not in (tmp_path / "params.yaml").read_text()
+
+
+def test_a_program_that_writes_params_yaml_itself_cannot_hide_a_change(tmp_path):
+    with_ours(tmp_path, 3)
+    changed = to_continue(6, rate=0.2)
+    train_utils.serialize_config(changed, str(tmp_path))  # as Model Garden's train.py does
+    with pytest.raises(ConfigError, match="learning_rate"):
+        with_ours(tmp_path, 6, made=changed)

@@ -6,6 +6,7 @@ from pathlib import Path
 from runner.errors import RunnerError
 
 PARAMS = "params.yaml"
+RESOLVED = "resolved.yaml"  # the whole configuration, where params.yaml is Model Garden's
 GIN = "config.gin"
 RUN = "run.json"
 STATUS = "status.json"
@@ -60,7 +61,7 @@ QUEUE = "queue"
 _EVALUATOR_FOLDER = "eval-"
 
 _FILES = (
-    *(PARAMS, GIN, RUN, STATUS, STEP, CLAIM, CHECKPOINT),
+    *(PARAMS, RESOLVED, GIN, RUN, STATUS, STEP, CLAIM, CHECKPOINT),
     *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
 _FOLDERS = (
@@ -68,6 +69,16 @@ _FOLDERS = (
     *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH, WORKERS),
 )
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
+
+
+def params(folder: Path) -> Path:
+    """The file with the whole configuration of a run.
+
+    A program that calls Model Garden's `run_experiment` reads and writes params.yaml, which then
+    has Model Garden's sections alone.
+    """
+    resolved = folder / RESOLVED
+    return resolved if resolved.exists() else folder / PARAMS
 
 
 def trials(study: Path) -> list[Path]:

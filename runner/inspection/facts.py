@@ -27,7 +27,7 @@ _TAIL = 1 << 16  # bytes of train.jsonl
 _RECENT = 20  # rows whose pace counts
 
 READ = (
-    *(layout.PARAMS, layout.GIN, layout.RUN, layout.STATUS, layout.HISTORY),
+    *(layout.PARAMS, layout.RESOLVED, layout.GIN, layout.RUN, layout.STATUS, layout.HISTORY),
     *(layout.TRAINING_ROWS, layout.TRIAL, layout.ATTEMPTS),
 )
 """The files that are read, besides those of evaluators."""
@@ -36,7 +36,7 @@ READ = (
 def configuration(folder: Path, problems: list[str]) -> resolved.Values:
     """The resolved configuration; empty where there is none."""
     with _noting(problems):
-        path = folder / layout.PARAMS
+        path = layout.params(folder)
         try:
             values = resolved.parse(path.read_text(encoding="utf-8"))
             if not all(isinstance(values.get(name, {}), Mapping) for name in _SECTIONS):

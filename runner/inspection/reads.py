@@ -29,7 +29,7 @@ def render(folder: Path) -> str:
             f"--print_config=reads: {folder / layout.RUN} has no counts; training writes them from "
             "its first loop on"
         )
-    path = folder / layout.PARAMS
+    path = layout.params(folder)
     try:
         values = plain_yaml.load(path.read_text(encoding="utf-8"))
         return "\n".join(_lines(values, counts, "", ""))

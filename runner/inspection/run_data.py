@@ -161,7 +161,7 @@ def read(folder: Path, *, rows: bool = True) -> RunData:
         },
         training=_columns(_rows(folder / layout.TRAINING_ROWS, problems) if rows else ()),
         system=_columns(_rows(folder / layout.SYSTEM_ROWS, problems) if rows else ()),
-        params=_mapping(safely(folder / layout.PARAMS, lambda: _yaml(folder / layout.PARAMS), {})),
+        params=_mapping(safely(layout.params(folder), lambda: _yaml(layout.params(folder)), {})),
         overview=_mapping(
             safely(
                 folder / layout.OVERVIEW, lambda: files.read_json(folder / layout.OVERVIEW), None

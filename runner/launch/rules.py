@@ -41,7 +41,7 @@ class Rules:
     def of(cls, folder: Path) -> Self:
         """Those of the run in `folder`, as its chief has written them; the defaults before that."""
         try:
-            run = plain_yaml.load((folder / layout.PARAMS).read_text(encoding="utf-8"))["run"]
+            run = plain_yaml.load(layout.params(folder).read_text(encoding="utf-8"))["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
             found = {name: given[name] for name in _FIELDS if name in given}
             return cls(

@@ -14,6 +14,8 @@ from runner.run_folder import claim_file, status
 
 Value = bool | int | float | str
 
+_CONFIGURATION = (layout.PARAMS, layout.RESOLVED, layout.GIN)
+
 
 class Facts(NamedTuple):
     """What is known of a run or a study.
@@ -76,7 +78,7 @@ def of(folder: Path, *, whole: bool) -> Facts:
         return _of_study(folder)
     if not (folder / layout.PARAMS).exists():
         raise RunnerError(f"{folder} holds neither a run nor a study")
-    values = _configuration(folder / layout.PARAMS)
+    values = _configuration(layout.params(folder))
     starts = (files.read_json(folder / layout.RUN) or {}).get("starts") or [{}]
     seen = status.read(folder)
     state, reason = _state(seen)
@@ -94,7 +96,7 @@ def of(folder: Path, *, whole: bool) -> Facts:
         notes=str(run.get("notes") or ""),
         state=state,
         reason=reason,
-        files=[] if _holds_secrets(values) else _there(folder, layout.PARAMS, layout.GIN),
+        files=[] if _holds_secrets(values) else _there(folder, *_CONFIGURATION),
         best=best if ended and (best / layout.INFO).exists() else None,
     )
 

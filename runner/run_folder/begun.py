@@ -28,7 +28,7 @@ def bindings(model_dir: str | Path) -> list[str]:
     from runner.core import plain_yaml
 
     try:
-        params = plain_yaml.load((Path(model_dir) / layout.PARAMS).read_text(encoding="utf-8"))
+        params = plain_yaml.load(layout.params(Path(model_dir)).read_text(encoding="utf-8"))
         rounding = completed(params)["run"]["epochs"].get("rounding")
         in_epochs = _has_epochs(params["run"])
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError):

@@ -105,10 +105,11 @@ def check(
         ConfigError: the run would become another experiment; a line for each change. Or what it
             was cannot be read.
     """
-    path = model_dir / layout.PARAMS
     if not have_begun(model_dir):
         return []
-    if not path.exists() and _is_model_gardens(model_dir):
+    theirs = _is_model_gardens(model_dir)
+    path = model_dir / layout.PARAMS if theirs else layout.params(model_dir)
+    if theirs and not path.exists():
         note(f"there is no {path} to compare the configuration with: Model Garden wrote none")
         return []
     try:

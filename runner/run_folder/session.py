@@ -34,6 +34,7 @@ class Session:
         stop: Whether a signal has come; its `step` is set if the start ends without results.
         trains: Whether this is a run that trains. An evaluator has no status, and may change its
             configuration.
+        official: Whether params.yaml is for a program of Model Garden's, which reads it strictly.
 
     Attributes:
         spent: Where its time goes.
@@ -47,12 +48,14 @@ class Session:
         *,
         stop: signals.Stop,
         trains: bool = True,
+        official: bool = False,
     ) -> None:
         self._folder = folder
         self._experiment = experiment
         self._command = command
         self._stop = stop
         self._trains = trains
+        self._official = official
         self._contexts = contextlib.ExitStack()
         self.spent = spent.Spent(command.launched)
         self._reached = 0  # the last step of the start before
@@ -90,7 +93,7 @@ class Session:
         there = set(folder.iterdir()) if folder.exists() else None
         self._contexts.enter_context(claim.claimed(folder, note=console.say, instead=instead))
         self._contexts.callback(self._remove_all_but, there)
-        configuration = Configuration.of(self._experiment)
+        configuration = Configuration.of(self._experiment, official=self._official)
         if self._trains:
             self._changed = config_change.check(
                 folder, self._experiment, allow=allow, note=console.say
@@ -217,27 +220,41 @@ class Configuration(NamedTuple):
 
     Attributes:
         params: The text of params.yaml.
+        resolved: That of resolved.yaml; None if params.yaml has it all.
         gin: The text of config.gin; None if gin cannot express the experiment.
         why_not: Why it cannot.
     """
 
     params: str
+    resolved: str | None
     gin: str | None
     why_not: str = ""
 
     @classmethod
-    def of(cls, experiment: config.Experiment) -> Self:
-        """Both texts, made before anything is built: what runs may wrap its sections."""
-        params = config.as_yaml(experiment)
+    def of(cls, experiment: config.Experiment, *, official: bool = False) -> Self:
+        """The texts, made before anything is built: what runs may wrap its sections.
+
+        Args:
+            experiment: The experiment.
+            official: Whether params.yaml has only the sections that Model Garden knows.
+        """
+        params, resolved = config.as_yaml(experiment), None
+        if official:
+            resolved, params = params, config.as_yaml(experiment, without=("run",))
         module = registry.task_module(experiment.task)
         try:
-            return cls(params, gin_export.write(experiment, [module] if module else []))
+            gin = gin_export.write(experiment, [module] if module else [])
         except ValueError as error:
-            return cls(params, None, str(error))
+            return cls(params, resolved, None, str(error))
+        return cls(params, resolved, gin)
 
     def write(self, folder: Path) -> None:
-        """Writes params.yaml and config.gin, or removes the latter and says why."""
+        """Writes the files, or removes those that would say something else."""
         files.write_text(folder / layout.PARAMS, self.params)
+        if self.resolved is None:
+            files.remove(folder / layout.RESOLVED)
+        else:
+            files.write_text(folder / layout.RESOLVED, self.resolved)
         path = folder / layout.GIN
         if self.gin is None:
             files.remove(path)

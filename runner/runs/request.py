@@ -41,11 +41,13 @@ class Given(NamedTuple):
         strategy: Its scope is entered here.
         task: Of `config.task`.
         summaries: For a program of Orbit's, None for others.
+        official: Whether the configuration is Model Garden's own, without the section `run`.
     """
 
     strategy: "tf.distribute.Strategy | None" = None
     task: "base_task.Task | None" = None
     summaries: OrbitSummaries | None = None
+    official: bool = False
 
     @property
     def tags(self) -> Mapping[str, str]:

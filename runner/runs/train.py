@@ -33,7 +33,13 @@ def _lead(request: Request, mode: str, *, evaluates: bool) -> Outcome:
         overwrite.begin_anew(folder, request.overwrite, more=more)
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
-        session.Session(folder, request.config, request.command(mode), stop=request.stop) as start,
+        session.Session(
+            folder,
+            request.config,
+            request.command(mode),
+            stop=request.stop,
+            official=request.given.official,
+        ) as start,
         workers.plainly(request.stop),
     ):
         start.begin(allow=request.allow_config_change)

@@ -230,4 +230,6 @@ def is_light(path: str) -> bool:
 
 
 def _is_row(path: str) -> bool:
-    return path in (layout.HISTORY, layout.EVALUATOR, layout.PARAMS, layout.RUN)
+    return path in (
+        *(layout.HISTORY, layout.EVALUATOR, layout.PARAMS, layout.RESOLVED, layout.RUN),
+    )
