@@ -1,6 +1,7 @@
 """Starting from another run's weights: what fits is loaded, the rest is reported."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,12 @@ import tf_keras
 from runner.checkpoints import checkpoint_files, compatibility, integrity
 from runner.core import text
 from runner.errors import ConfigError, RunnerError
+from runner.internals import tensorflow as tf_internals
 from runner.storage import urls
+
+# How TensorFlow lists the variables that it has found no value for.
+_VARIABLE = re.compile(r"<tf\.Variable '([^']+?)(?::\d+)?' shape=(\([^)]*\)) dtype=(\w+)")
+_FOUND = re.compile(r"Found (\d+) ")
 
 
 def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
@@ -93,6 +99,29 @@ def _left(
     left = {id(each) for each in model.variables} - {id(each) for each in found}
     there = compatibility.variables({"": model, **roots})
     return [compatibility.describe(path, each) for path, each in there if id(each) in left]
+
+
+def misfit(error: Exception) -> str:
+    """Why TensorFlow or Keras could not load a checkpoint; empty if `error` is another one."""
+    kinds = (AssertionError, ValueError, tf.errors.OpError)
+    if not isinstance(error, kinds) or not tf_internals.is_of_restore(error):
+        return ""
+    said = str(getattr(error, "message", error)).strip()
+    if not (names := [f"{found[1]} {found[3]} {found[2]}" for found in _VARIABLE.finditer(said)]):
+        return said.partition("\n")[0]
+    counted = _FOUND.match(said)  # it names ten of them at most
+    names += [""] * (int(counted[1]) - len(names) if counted else 0)
+    many = text.counted(len(names), "variable")
+    return f"it does not hold {many} of the model: {text.some(names)}"
+
+
+def held(path: str) -> str:
+    """What a checkpoint holds, as the end of a sentence; empty if that cannot be read."""
+    try:
+        saved = compatibility.Saved(find(Path(path)))
+    except (RunnerError, *integrity.READ_ERRORS):
+        return ""
+    return f"; it holds {text.some(saved.describe([0]))}"
 
 
 def find(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import tf_keras
 from official.core import base_task, base_trainer, config_definitions
 
 from runner.checkpoints import averages, restore, warm_start
-from runner.core import console
+from runner.core import console, user_code
 from runner.data import batches
 from runner.data.determinism import Determinism
 from runner.devices import team
@@ -133,10 +134,18 @@ class Evaluator(base_trainer.Trainer):
         """Lets the task load its checkpoint in its own way."""
         try:
             super().initialize()
-        except Exception:
+        except Exception as error:
             path = self.config.task.init_checkpoint
             if path and "://" not in path and not Path(path).is_file():
                 warm_start.find(Path(path))  # says so if it is missing or damaged
+            if path and (why := warm_start.misfit(error)):
+                users = user_code.users(traceback.extract_tb(error.__traceback__))
+                where = f" ({users[-1].place})" if users else ""
+                raise ConfigError(
+                    f"TaskConfig.init_checkpoint = {path!r} does not fit what "
+                    f"{type(self.task).__name__}.initialize{where} loads it into: {why}"
+                    f"{warm_start.held(path)}"
+                ) from error
             raise
 
     def restore(self, path: Path) -> None:

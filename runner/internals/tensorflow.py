@@ -10,7 +10,9 @@ import functools
 import logging
 import random
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -29,6 +31,13 @@ UNFINISHED = "_temp"
 """The end of the name of a folder in which a checkpoint is being written."""
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
+
+_RESTORING = (
+    ("tensorflow", "python", "checkpoint"),
+    ("tf_keras", "src", "saving"),
+    ("tf_keras", "src", "saving", "legacy"),
+)
+"""The folders of the modules that load checkpoints and weights."""
 
 
 def cross_entropy() -> Callable[[tf.Tensor, tf.Tensor, str | None], tf.Tensor]:
@@ -349,6 +358,12 @@ def write_tensors(tensors: dict[str, Any], graph: Any, prefix: str) -> None:
         shape_and_slices=[""] * len(tensors),
         tensors=list(tensors.values()),
     )
+
+
+def is_of_restore(error: BaseException) -> bool:
+    """Whether TensorFlow or Keras raised an error while it loaded a checkpoint or checked that."""
+    files = [Path(frame.filename).parts for frame in traceback.extract_tb(error.__traceback__)]
+    return any(part == parts[-len(part) - 1 : -1] for parts in files for part in _RESTORING)
 
 
 def readable_key(key: str) -> str:

@@ -180,13 +180,61 @@ def test_a_missing_one_is_said_in_one_line_by_a_task_that_loads_it_itself(
     assert str(error.value).endswith("has bert.ckpt" if there else "there is no checkpoint")
 
 
-def test_what_else_goes_wrong_in_a_task_that_loads_it_itself_is_raised(tmp_path, monkeypatch):
-    def load(self, model):
-        raise KeyError("head")
+def read(path, **parts):
+    return tf.train.Checkpoint(**parts).read(path)
 
+
+LOADS = {  # how Model Garden's tasks load, and what the message then names
+    "backbone": (
+        lambda path, model: (
+            read(path, backbone=model.layers[1]).expect_partial().assert_existing_objects_matched()
+        ),
+        r"dense\w*/kernel float32 \(4, 8\)",
+    ),
+    "all": (lambda path, model: read(path, model=model).assert_consumed(), r"shape \(3,\)"),
+    "nothing": (lambda path, model: read(path, m=model).assert_nontrivial_match(), "4 variables"),
+    "other weights": (lambda path, model: model.load_weights(f"{path}.h5"), "(?i)layer"),
+    "another format": (lambda path, model: read(f"{path}.h5", model=model), "(?i)file|table"),
+}
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_one_of_another_model_is_said_by_a_task_that_loads_it_itself(tmp_path, monkeypatch, kind):
+    load, named = LOADS[kind]
+    other = model()
+    path = tf.train.Checkpoint(model=other).write(str(tmp_path / "bert.ckpt"))
+    other.save_weights(f"{path}.h5")
+    monkeypatch.setattr(
+        toy.ToyTask, "initialize", lambda self, made: load(self.task_config.init_checkpoint, made)
+    )
+    with pytest.raises(ConfigError, match=named) as error:
+        runner.run(toy.experiment({"task": {"init_checkpoint": path}}), tmp_path / "run", "train")
+    assert "TaskConfig.init_checkpoint" in str(error.value)
+    assert "test_warm_start.py:" in str(error.value)  # it may be a mistake in there
+    assert "numpy" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def lacks_a_key(self, made):
+    raise KeyError("head")
+
+
+def lacks_a_layer(self, made):
+    made.get_layer("head")
+
+
+def asserts(self, made):
+    assert made is None, "head"
+
+
+@pytest.mark.parametrize(
+    ("load", "kind"),
+    [(lacks_a_key, KeyError), (lacks_a_layer, ValueError), (asserts, AssertionError)],
+)
+def test_a_bug_in_a_task_that_loads_it_itself_is_raised(tmp_path, monkeypatch, load, kind):
     monkeypatch.setattr(toy.ToyTask, "initialize", load)
     path = tf.train.Checkpoint(model=model()).write(str(tmp_path / "bert.ckpt"))
-    with pytest.raises(KeyError, match="head"):
+    with pytest.raises(kind, match="head"):
         runner.run(toy.experiment({"task": {"init_checkpoint": path}}), tmp_path / "run", "train")
 
 
