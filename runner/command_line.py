@@ -112,14 +112,14 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=False,
         type=_truth,
-        help="also show the logs of official's code and of TensorFlow",
+        help="also show the logs of Model Garden and TensorFlow",
     )
     group.add_argument(
         "--workers",
         metavar="N",
-        help="for train, train_and_eval, train_and_post_eval and eval: on so many workers of this "
-        "machine, or of those in --worker_hosts, which are kept going; as a range, 2..4, with "
-        "those that are there. Sets runtime.distribution_strategy",
+        help="for train, train_and_eval, train_and_post_eval and eval: number of workers on this "
+        "machine, or on those in --worker_hosts. They are restarted on failure. A range such as "
+        "2..4 sets the minimum and maximum. Sets runtime.distribution_strategy",
     )
     group.add_argument(
         "--launch",

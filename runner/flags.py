@@ -28,9 +28,9 @@ no flags given. Try:
     runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits
     runner --mode=init --like=images my_project
     runner --help                 the flags
-    runner --help=modes           what can be done
-    runner --help=experiments     what there is to run
-    runner --help=learning_rate   where something is set"""
+    runner --help=modes           the modes
+    runner --help=experiments     the bundled experiments
+    runner --help=learning_rate   where a value is set"""
 _WITHOUT = {
     "checkpoint": "the default",
     "data": "the validation data",
@@ -39,7 +39,7 @@ _WITHOUT = {
     "metric": "what best checkpoints are chosen by",
     "where": "all runs",
     "sort": "the order of their names",
-    "columns": "those that say most",
+    "columns": "the most informative ones",
     "watch": "once, or --watch for every 10 seconds",
 }
 

@@ -24,7 +24,7 @@ def train(request: Request) -> Outcome:
 
 
 def train_and_eval(request: Request) -> Outcome:
-    """Trains, and evaluates on the way and at the end."""
+    """Trains, and evaluates during training and at the end."""
     from runner.runs import train
 
     return train.train(request, evaluates=True)
@@ -55,7 +55,7 @@ def continuous_eval(request: Request) -> Outcome:
 
 
 def export(request: Request) -> Outcome:
-    """Makes models that serve of a checkpoint, each scored against it before it is published."""
+    """Converts a checkpoint into servable models, and scores each before publishing it."""
     from runner.runs import export
 
     return export.export(request)
@@ -68,14 +68,14 @@ def _rehearse_export(request: Request) -> Outcome:
 
 
 def predict(request: Request) -> Outcome:
-    """Writes what one checkpoint predicts for each example of a set of data to a file."""
+    """Writes the predictions of a checkpoint for each example of a data set to a file."""
     from runner.runs import predict
 
     return predict.predict(request)
 
 
 def verify_resume(request: Request) -> Outcome:
-    """Says whether the experiment, stopped and killed, ends bit-identical to one that was not."""
+    """Kills and resumes your experiment, and checks that the result is bit-identical."""
     from runner.runs import verify_resume
 
     if not request.arguments:
@@ -139,28 +139,28 @@ def report(request: Request) -> Outcome:
 
 
 def find_batch(request: Request) -> Outcome:
-    """Tries ever larger batches: which of them fit in memory, and how fast each is."""
+    """Tries larger and larger batches, and reports which fit in memory and how fast each is."""
     from runner.runs import find_batch
 
     return Outcome(find_batch.find_batch(request))
 
 
 def study(request: Request) -> Outcome:
-    """Trains many runs of an experiment: seeds and values that vary; the same command goes on."""
+    """Runs a resumable sweep over seeds and hyperparameters."""
     from runner.studies import study
 
     return Outcome(study.study(request, request.place))
 
 
 def runs(request: Request) -> Outcome:
-    """Shows the runs below a folder as a table: how far each is, its scores, what is special."""
+    """Lists the runs under a directory: progress, metrics, and the settings that differ."""
     from runner.inspection import runs
 
     return Outcome(runs.runs(request.model_dir, runs.Wanted.of(request.flags)))
 
 
 def compare(request: Request) -> Outcome:
-    """Says in what runs differ: `runner --mode=compare runs/a runs/b`; exit code 5 if they do."""
+    """Compares runs: `runner --mode=compare runs/a runs/b`. Exit code 5 if they differ."""
     if len(request.runs) < 2:
         raise ConfigError("compare needs two runs or more: --runs is missing or names only one")
     from runner.inspection import compare

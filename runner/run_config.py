@@ -615,10 +615,12 @@ class LaunchConfig(base_config.Config):
     nodes: int = setting(
         1, "How many machines: they share one run, or the trials of a study.", allowed=COUNT
     )
-    cpus: int = setting(0, "Processors on each; 0: what is usual there.", allowed=SIZE)
-    gpus: int = setting(0, "GPUs on each.", allowed=SIZE)
+    cpus: int = setting(0, "CPUs per node. 0 uses the default of the scheduler.", allowed=SIZE)
+    gpus: int = setting(0, "GPUs per node.", allowed=SIZE)
     memory_gb: float = setting(
-        0.0, "Memory on each (GB of 2^30 bytes); 0: what is usual there.", allowed=SIZE
+        0.0,
+        "Memory per node, in GB of 2^30 bytes. 0 uses the default of the scheduler.",
+        allowed=SIZE,
     )
     time: str = setting(
         "",
@@ -893,7 +895,7 @@ class RunConfig(base_config.Config):
     )
     notify_on: tuple[str, ...] = setting(
         ("done", "stopped", "preempted", "diverged", "failed"),
-        "What of: how a run ends, or `best`, an evaluation that is better than all before it.",
+        "Events to notify about: how a run ends, or `best` for a new best evaluation.",
         allowed=some_of("done", "stopped", "preempted", "diverged", "failed", "best"),
         resume=REPORTS,
         read="elsewhere",

@@ -109,11 +109,11 @@ class Reads:
 
     def _complaint(self, file: str, above: str, paths: list[str]) -> str:
         if len(paths) == 1:
-            return f"{self.places[paths[0]]}: {paths[0]} had no effect: nothing has read it"
+            return f"{self.places[paths[0]]}: {paths[0]} had no effect: it was never read"
         names = dict.fromkeys(path.removeprefix(f"{above}.").partition(".")[0] for path in paths)
         return (
             f"{file}: {above}.type = {self._types[above]!r}: {len(paths)} values for "
-            f"{', '.join(names)} had no effect: nothing has read them"
+            f"{', '.join(names)} had no effect: they were never read"
         )
 
     def _not_chosen(self, path: str) -> Iterator[str]:

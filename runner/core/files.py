@@ -172,7 +172,7 @@ def read_json(path: Path) -> Any | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise RunnerError(f"{path} is not JSON ({error}): mend it, or remove it") from error
+        raise RunnerError(f"{path} is not valid JSON ({error}): repair it or delete it") from error
 
 
 def append_json_line(path: Path, row: Mapping[str, Any]) -> None:

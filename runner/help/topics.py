@@ -94,7 +94,9 @@ def _experiments(width: int) -> str:
         )
         for file in files
     ]
-    ends = ["more on one: --help=digits.gin", "those of Model Garden: --experiment=NAME"]
+    ends = [
+        "Details: runner --help=digits.gin. For Model Garden's experiments, use --experiment=NAME."
+    ]
     return "\n".join([*rows, "", *ends])
 
 
@@ -188,4 +190,4 @@ def _unknown(topic: str, catalogue: Catalogue, asked: Asked) -> str:
     known = [*LISTS, *names, *fields, *modules, *ends, *asked.flags, *asked.modes]
     meant = spelling.did_you_mean(topic, [*known, *(file.name for file in experiments())])
     task = " (a section of your task: --help=my_module.MyConfig, or give its --gin_file, too)"
-    return f"nothing is called that, and no meaning mentions it{meant or task}"
+    return f"no match in names or descriptions{meant or task}"

@@ -196,7 +196,7 @@ def _parsed(path: Path, lines: Callable[[], list[Any]]) -> list[records.Record]:
     try:
         rows = lines()
     except ValueError as error:
-        raise RunnerError(f"{error}: mend the line, or remove it") from error
+        raise RunnerError(f"{error}: repair or delete the line") from error
     try:
         return [records.parse(row) for row in rows]
     except (AttributeError, KeyError, TypeError, ValueError) as error:

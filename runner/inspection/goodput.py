@@ -136,7 +136,7 @@ def of(folder: Path) -> Ledger:
         starts = [_start(row, seen or {}, powers) for row in rows]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunnerError(
-            f"{folder / layout.RUN} is not the record of a run: mend it, or remove it"
+            f"{folder / layout.RUN} is not the record of a run: repair it or delete it"
         ) from error
     return _ledger(starts, _gaps(starts))
 

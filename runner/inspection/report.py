@@ -65,7 +65,7 @@ def _check(folder: Path, *, flag: str = "--model_dir") -> None:
         raise ConfigError(f"{flag}={folder}: there is no such folder")
     below = sorted(path for path in folder.iterdir() if path.is_dir() and run_data.is_run(path))
     inside = f"; there are runs in it: {text.some([str(each) for each in below])}" if below else ""
-    raise ConfigError(f"{flag}={folder}: no run has begun there{inside}")
+    raise ConfigError(f"{flag}={folder}: no run here{inside}")
 
 
 def _clock() -> str:

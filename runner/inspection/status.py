@@ -66,7 +66,7 @@ def _found(board: progress.Board, root: Path) -> list[Line]:
     if _is_one(root):
         lines = [each for each in lines if each.row.folder == root]
     if not lines:
-        raise ConfigError(f"--model_dir={root}: no run has begun there")
+        raise ConfigError(f"--model_dir={root}: no run here")
     return lines
 
 

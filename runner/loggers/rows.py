@@ -91,7 +91,7 @@ def _parsed(file: growing_file.GrowingFile) -> list[Any]:
         lines = file.take()
         return files.parse_json_lines(lines, name=str(file.path), first=file.first)
     except ValueError as error:
-        raise RunnerError(f"{error}: mend the line, or remove it") from error
+        raise RunnerError(f"{error}: repair or delete the line") from error
 
 
 class _Clock:

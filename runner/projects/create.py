@@ -43,7 +43,7 @@ def create(like: str, folder: Path) -> dict[str, object]:
             each.rmdir()
         raise ConfigError(f"{folder}: {error.strerror}; nothing is left of it") from None
     console.say(f"wrote {folder}: {', '.join(each.name for each in files)}")
-    console.say(f"next: cd {folder}, and do what README.md says")
+    console.say(f"Next: cd {folder} and follow README.md")
     return {"status": "done", "like": like, "folder": str(folder)}
 
 

@@ -61,7 +61,7 @@ def describe(
             f"{text.some(drawn)}"
         )
     if graph is None:
-        return "resuming may not be bit-exact: the training step runs eagerly and cannot be inspected"
+        return "resuming may not be bit-exact: the training step runs eagerly"
     if not deterministic:
         return "resuming may not be bit-exact, because RunConfig.deterministic is False"
     if lost:
@@ -73,6 +73,6 @@ def describe(
     if getattr(data, "deterministic", None) is False:
         return "resuming is not bit-exact, because the task's inputs are not deterministic"
     return (
-        f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they run "
-        "Python that draws numbers of its own"
+        f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they "
+        "run Python that draws random numbers"
     )

@@ -86,7 +86,7 @@ def test_a_run_says_what_had_no_effect_once_and_where_it_was_given(tmp_path, cap
     experiment = runner.load(menu(tmp_path), params)  # which trains with Adam
     runner.run(experiment, tmp_path, "train_and_eval")
     path = "trainer.optimizer_config.optimizer.sgd.momentum"
-    said = f"menu.gin:2: {path} had no effect: nothing has read it"
+    said = f"menu.gin:2: {path} had no effect"
     err = capsys.readouterr().err
     assert said in err
     assert err.count("had no effect") == 1

@@ -96,7 +96,7 @@ def test_a_section_is_shown_with_types_defaults_and_meanings(capsys, name, said)
     [
         (
             "RunConfg",
-            "nothing is called that, and no meaning mentions it; did you mean 'RunConfig'",
+            "no match in names or descriptions; did you mean 'RunConfig'",
         ),
         ("QuuxZone", "--help=my_module.MyConfig, or give its --gin_file, too"),
         ("run_config.RetentonConfig", "did you mean 'run_config.RetentionConfig'?"),
@@ -188,7 +188,7 @@ def test_an_experiment_says_what_it_sets_and_how_it_is_run(capsys, name):
         ("early stopping", "RunConfig.early_stopping: EarlyStoppingConfig"),
         ("patience", "EarlyStoppingConfig.patience: int = 5 This many evaluations in a row"),
         ("gin_file", "--gin_file: repeatable, in order."),
-        ("verify_resume", "--mode=verify_resume: Says whether"),
+        ("verify_resume", "--mode=verify_resume: Kills and resumes"),
     ],
 )
 def test_a_word_is_searched_for(capsys, word, said):

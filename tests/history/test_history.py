@@ -59,7 +59,7 @@ def test_a_row_after_a_cut_off_line_is_not_lost(tmp_path):
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text('nonsense\n{"step": 2}\n')
-    with pytest.raises(RunnerError, match=r"history\.jsonl:1.*mend the line"):
+    with pytest.raises(RunnerError, match=r"history\.jsonl:1.*repair or delete the line"):
         history.History(path)
     path.write_text('{"kind": "later", "step": 2}\n')
     with pytest.raises(RunnerError, match=r"a row of unknown kind .'later'"):

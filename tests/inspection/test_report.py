@@ -149,7 +149,7 @@ def test_a_folder_without_a_run_is_refused_with_what_is_in_it(tmp_path, capsys):
     (tmp_path / "runs" / "a").mkdir(parents=True)
     (tmp_path / "runs" / "a" / "status.json").write_text("{}")
     assert main.main(["--mode=report", f"--model_dir={tmp_path / 'runs'}"]) == 2
-    assert f"no run has begun there; there are runs in it: {tmp_path / 'runs' / 'a'}" in (
+    assert f"no run here; there are runs in it: {tmp_path / 'runs' / 'a'}" in (
         capsys.readouterr().err
     )
     assert main.main(["--mode=report", "--model_dir=nowhere"]) == 2
@@ -254,7 +254,7 @@ def test_several_runs_share_charts_and_a_table(tmp_path, capsys):
     assert "task.rate" in html
     assert "task.same" not in html
     assert main.main(["--mode=report", f"--runs={tmp_path}", "--model_dir=x"]) == 2
-    assert f"--runs={tmp_path}: no run has begun there" in capsys.readouterr().err
+    assert f"--runs={tmp_path}: no run here" in capsys.readouterr().err
 
 
 def test_several_runs_have_each_metric_once_and_each_run_one_color(tmp_path):

@@ -249,7 +249,7 @@ def test_damage_is_named_and_the_rest_is_shown(tmp_path, shown):
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(None, "does not exist"), (".", "no run has begun there"), ("file", "is not a folder")],
+    [(None, "does not exist"), (".", "no run here"), ("file", "is not a folder")],
 )
 def test_a_folder_without_runs(tmp_path, capsys, made, said):
     folder = tmp_path / "nowhere"

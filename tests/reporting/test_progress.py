@@ -68,7 +68,9 @@ def test_the_live_line_below_an_evaluation_shows_its_metric():
     line.evaluated(row(600, other=0.5), row(500, accuracy=0.9))  # of another set
     shown = stream.getvalue().split("\n")
     assert "accuracy 0.9" in shown[-1]
-    assert shown[-1].startswith("step 500/1,000 50%  50.0 steps/s  ETA 0:10  elapsed 0:00  loss 0.25")
+    assert shown[-1].startswith(
+        "step 500/1,000 50%  50.0 steps/s  ETA 0:10  elapsed 0:00  loss 0.25"
+    )
 
 
 def test_of_several_metrics_that_decide_each_is_shown_now_and_at_the_best(monkeypatch):
