@@ -42,7 +42,7 @@ def test_a_folder_without_a_run_has_no_status(tmp_path):
 )
 def test_a_damaged_status_is_named(tmp_path, text, said):
     (tmp_path / "status.json").write_text(text)
-    with pytest.raises(RunnerError, match=f"status.json {said}.*delete it"):
+    with pytest.raises(RunnerError, match=f"status.json {said}.*(remove|delete) it"):
         status.read(tmp_path)
 
 

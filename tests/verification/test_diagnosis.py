@@ -45,7 +45,10 @@ def test_each_pattern_of_differences_has_its_cause(parts, said):
 
 
 def test_what_the_run_says_itself_goes_first():
-    said = "resuming is not bit-exact, because the step draws from stateful random ops: A 'b'\nnext line"
+    said = (
+        "resuming is not bit-exact, because the step draws from stateful random ops: A 'b'\n"
+        "next line"
+    )
     weights = part("weights", WEIGHT)
     assert explain(weights, said=said) == "the step draws from stateful random ops: A 'b'"
     assert explain(weights, said="resuming may not be bit-exact: the step runs eagerly") == (
