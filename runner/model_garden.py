@@ -110,12 +110,13 @@ def run_experiment(
         run["seed"] = tf_internals.seed()
     experiment = config.from_official(params).replace(run=run)
     strategy = distribution_strategy or tf.distribute.get_strategy()
+    told_of_best = [_told_of_best(each, experiment, Path(model_dir)) for each in eval_actions or ()]
     with in_python.called(), signals.served() as stop:
         request = Request(
             experiment,
             Path(model_dir),
             train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
-            eval_actions=[*(eval_actions or ()), *_summaries(eval_summary_manager)],
+            eval_actions=[*told_of_best, *_summaries(eval_summary_manager)],
             overwrite=overwrite,
             allow_config_change=allow_config_change,
             allow_lost_history=allow_lost_history,
@@ -127,10 +128,9 @@ def run_experiment(
             assert held is not None  # these modes run here
             logs: Mapping[str, Any] = {}
             if run_post_eval or mode == "train_and_post_eval":
-                logs = _evaluated(joined)
+                logs = _with_best(experiment, Path(model_dir), _evaluated(joined))
                 for action in () if team.current().follows else eval_actions or ():
                     action(logs)
-                logs = {**logs, **_best(experiment, Path(model_dir), logs)}
     return held.model, logs
 
 
@@ -173,16 +173,26 @@ def _evaluated(request: Request) -> Mapping[str, Any]:
     return {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
 
 
-def _best(
+def _told_of_best(
+    action: orbit.Action, experiment: config.Experiment, model_dir: Path
+) -> orbit.Action:
+    """The action, which gets the best value so far with the results of each evaluation."""
+    return lambda logs: action(_with_best(experiment, model_dir, logs))
+
+
+def _with_best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
-) -> dict[str, float]:
-    """The best value of the metric that decides on the best checkpoint, under official's name."""
+) -> Mapping[str, Any]:
+    """Results, with the best value so far of the metric that decides on the best checkpoint.
+
+    It has Model Garden's name, and is there if Model Garden would export a best checkpoint.
+    """
     rule = policies.of(experiment).best
-    if rule is None:
-        return {}
+    if rule is None or not experiment.trainer.best_checkpoint_export_subdir:
+        return logs
     rows = [row for row in history.History(model_dir / layout.HISTORY).evaluations if row.is_own]
     step = rows[-1].step + 1 if rows else 0
     now = records.Evaluation(step, scalars.scalars(logs), 0.0, 0.0, "")
     best = rule.best([*rows, now])
     name = f"best_{experiment.trainer.best_checkpoint_eval_metric}"
-    return {name: best.metrics[rule.metric]} if best else {}
+    return {**logs, **({name: best.metrics[rule.metric]} if best else {})}

@@ -79,7 +79,7 @@ def test_training_leaves_what_model_gardens_does(tmp_path, mode, run_post_eval):
 
 
 def test_train_and_post_eval_returns_the_results_of_the_trained_model(tmp_path):
-    made = toy.experiment()
+    made = toy.experiment({"trainer": {"best_checkpoint_export_subdir": "best_ckpt"}})
     task = toy.ToyTask(made.task)
     model, logs = experiment(tmp_path, "train_and_post_eval", made=(made, task))
     points, labels = toy.data(17)
@@ -90,7 +90,7 @@ def test_train_and_post_eval_returns_the_results_of_the_trained_model(tmp_path):
 
 
 def test_the_best_value_so_far_is_returned_as_model_garden_does(tmp_path):
-    made = toy.experiment()
+    made = toy.experiment({"trainer": {"best_checkpoint_export_subdir": "best_ckpt"}})
     task = toy.ToyTask(made.task)
     _, logs = experiment(tmp_path, "train_and_eval", made=(made, task), run_post_eval=True)
     rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
@@ -387,3 +387,19 @@ def test_a_program_that_writes_params_yaml_itself_cannot_hide_a_change(tmp_path)
     train_utils.serialize_config(changed, str(tmp_path))  # as Model Garden's train.py does
     with pytest.raises(ConfigError, match="learning_rate"):
         with_ours(tmp_path, 6, made=changed)
+
+
+@pytest.mark.parametrize("subdir", ["best_ckpt", ""])
+def test_logs_have_the_names_that_they_have_under_model_garden(tmp_path, subdir):
+    best = {"best_checkpoint_eval_metric": "accuracy", "best_checkpoint_export_subdir": subdir}
+    seen, returned = {"theirs": [], "ours": []}, []
+    for name, run in (("theirs", with_theirs), ("ours", with_ours)):
+        actions = {"eval_actions": [seen[name].append], "run_post_eval": True}
+        made = to_continue(3, **best)
+        _, logs = run(tmp_path / name, 3, made=made, mode="train_and_eval", **actions)
+        returned.append(set(logs))
+    assert returned[0] == returned[1]
+    timed = {"steps_per_second"}
+    assert [set(logs) - timed for logs in seen["theirs"]] == [
+        set(logs) - timed for logs in seen["ours"]
+    ]

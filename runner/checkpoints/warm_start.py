@@ -108,7 +108,7 @@ def misfit(error: Exception) -> str:
         return ""
     said = str(getattr(error, "message", error)).strip()
     if not (names := [f"{found[1]} {found[3]} {found[2]}" for found in _VARIABLE.finditer(said)]):
-        return said.partition("\n")[0]
+        return said.partition("\n")[0].rstrip(".")
     counted = _FOUND.match(said)  # it names ten of them at most
     names += [""] * (int(counted[1]) - len(names) if counted else 0)
     many = text.counted(len(names), "variable")

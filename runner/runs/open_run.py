@@ -105,7 +105,7 @@ def _built(
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
     rows = _truncated_history(request, source, written)
-    if source and plan.best and not rows.evaluations and extra_state.is_model_gardens(source):
+    if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
     team.current().open(step, str(source) if source else None, list(rows.skipped))
@@ -166,9 +166,10 @@ def _truncated_history(
 
 
 def _adopt_best(config: Experiment, folder: Path, rows: history.History) -> None:
-    """Adds the best evaluation of a run that Model Garden began, if there is one."""
+    """Adds the best evaluation that Model Garden noted, if there is one."""
     averaged = config.trainer.optimizer_config.ema is not None
-    if best := model_gardens_best.adopt(folder.parent, folder, averaged=averaged):
+    best = model_gardens_best.adopt(folder.parent, folder, averaged=averaged)
+    if best and not rows.has(best.step):
         rows.append(best)
 
 
