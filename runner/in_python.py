@@ -8,6 +8,7 @@ from runner.errors import RunnerError
 
 _SWITCHES = re.compile(r"--(allow_config_change|allow_lost_history|overwrite|dry_run)\b(?!=)")
 _OVERWRITE = re.compile(r"--overwrite=([^\s:,;]+)")
+_MODE = re.compile(r"(?<!runner )--mode=")
 _NAMES = re.compile(r"--(model_dir|runs|steps|like|to|data|output|select|metric)\b(?!=)")
 
 
@@ -35,6 +36,6 @@ def arguments_for_flags() -> Iterator[None]:
     except RunnerError as error:
         if error.args and isinstance(said := error.args[0], str):
             said = _OVERWRITE.sub(r"overwrite='\1'", _SWITCHES.sub(r"\1=True", said))
-            said = _NAMES.sub(r"\1", said)
+            said = _MODE.sub("mode=", _NAMES.sub(r"\1", said))
             error.args = (said, *error.args[1:])
         raise

@@ -341,6 +341,15 @@ def test_what_is_advised_are_arguments_that_there_are(tmp_path):
         with_ours(folder, 6, made=changed, overwrite=True)
     assert "overwrite='run'" in str(error.value)
     assert "--" not in str(error.value)
+    with pytest.raises(ConfigError) as error:
+        with_ours(folder, 6, mode="eval", overwrite="run")
+    assert "overwrite" in str(error.value)
+    assert "--" not in str(error.value)
+    stops = {"early_stopping": {"higher": ["accuracy"], "patience": 1}}
+    with pytest.raises(ConfigError) as error:
+        with_ours(tmp_path / "b", 6, made=config.from_official(to_continue(6)).replace(run=stops))
+    assert "train_and_eval" in str(error.value)
+    assert "--" not in str(error.value)
     with_ours(folder, 6, made=changed, allow_config_change=True)
     assert (folder / "ckpt-3.index").exists()
     with_ours(folder, 9, overwrite="run")
