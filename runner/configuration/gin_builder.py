@@ -120,7 +120,8 @@ def make_importable(statements: Iterable[gin_parser.Statement]) -> None:
 
 @contextlib.contextmanager
 def _cleared() -> Iterator[None]:
-    with _GIN, gin.unlock_config(), gin.config.interactive_mode():
+    unlocked, changing = gin.unlock_config(), gin.config.interactive_mode()
+    with _GIN, gin_internals.use_unrecorded(), unlocked, changing:
         gin.clear_config()
         yield
 

@@ -16,8 +16,11 @@ REFUSED_TOKEN = re.compile(r"Failed to parse token '(\w+)'")
 """What gin's parser says about a value that is not a literal."""
 
 
-STATE = ("_CONFIG", "_IMPORTS", "_OPERATIVE_CONFIG", "_SINGLETONS")
-"""Where gin keeps bindings, imports, what they were used for, and singletons."""
+STATE = ("_CONFIG", "_IMPORTS", "_SINGLETONS")
+"""Where gin keeps bindings, imports and singletons."""
+
+OPERATIVE = "_OPERATIVE_CONFIG"
+"""Where gin keeps which parameters have been used, for `gin.operative_config_str`."""
 
 
 def bindings() -> dict[str, Any]:
@@ -34,6 +37,18 @@ def set_bindings(state: dict[str, Any]) -> None:
         held.clear()
         held.update(state[name])
     gin.config._CONFIG_IS_LOCKED = state["_CONFIG_IS_LOCKED"]
+
+
+@contextlib.contextmanager
+def use_unrecorded() -> Iterator[None]:
+    """Inside, what gin calls is not recorded as used; what was recorded before stays."""
+    held = getattr(gin.config, OPERATIVE)
+    before = dict(held)
+    try:
+        yield
+    finally:
+        held.clear()
+        held.update(before)
 
 
 def split_line(error: Exception) -> tuple[str, int]:

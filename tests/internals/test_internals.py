@@ -412,7 +412,23 @@ def state_of_gin(tmp_path):
         gin_internals.set_bindings(state)
         held = gin.query_parameter("%bound_by_caller")
         gin.clear_config()
-    assert held == 3, "_CONFIG, _IMPORTS, _OPERATIVE_CONFIG or _SINGLETONS"
+    assert held == 3, "_CONFIG, _IMPORTS or _SINGLETONS"
+
+
+@gin.configurable
+def called_by_caller(value=1):
+    return value
+
+
+def record_of_gin(tmp_path):
+    """Silent: what a program saves of the bindings that it used would be empty."""
+    with gin.unlock_config():
+        called_by_caller()
+        with gin_internals.use_unrecorded():
+            gin.clear_config()
+            called_by_caller(value=2)
+        assert "called_by_caller.value = 1" in gin.operative_config_str(), "_OPERATIVE_CONFIG"
+        gin.clear_config()
 
 
 def random_states(tmp_path):
@@ -637,6 +653,7 @@ NAMES = [
     (sections, base_config.Config, "_locked"),
     *((state_of_gin, gin.config, name) for name in gin_internals.STATE),
     (state_of_gin, gin.config, "_CONFIG_IS_LOCKED"),
+    (record_of_gin, gin.config, gin_internals.OPERATIVE),
     (random_states, stateful_random_ops, "global_generator"),
     (layer_seeds, backend, "_SEED_GENERATOR"),
     (layer_seeds, backend, "_USE_GENERATOR_FOR_RNG"),
