@@ -79,7 +79,7 @@ def from_official(params: cfg.ExperimentConfig) -> Experiment:
     """The same experiment with our section, at its defaults.
 
     Raises:
-        ConfigError: it is for several tasks, or has sections that this runner does not read.
+        ConfigError: it is for several tasks.
     """
     return loading.adopted(Experiment, params)
 

@@ -1,6 +1,5 @@
 """Makes an experiment of all that sets its values, then resolves, validates and locks it."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -126,7 +125,7 @@ def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
     """One of official's experiments as a `root`, whose further sections get their defaults.
 
     Raises:
-        ConfigError: it is for several tasks, or has sections that `root` has not.
+        ConfigError: it is for several tasks.
     """
     if isinstance(params, root):
         return params
@@ -136,13 +135,9 @@ def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
             "evaluates one task (RunConfig.evaluation_sets evaluates further data of it); "
             "official.modeling.multitask.train_lib runs them"
         )
-    names = [name for name in vars(params) if name not in params.RESERVED_ATTR]
-    if more := set(names) - {field.name for field in dataclasses.fields(cfg.ExperimentConfig)}:
-        raise ConfigError(
-            f"{type(params).__name__} has sections that this runner does not know: "
-            f"{', '.join(sorted(more))}"
-        )
     made = root(task=params.task, trainer=params.trainer, runtime=params.runtime)
+    more = {name: value for name, value in params.as_dict().items() if name not in vars(made)}
+    made.override(more, is_strict=False)  # sections of the user's, which only the record shows
     official_internals.restrict(made, official_internals.restrictions(params))
     optimizer_kinds.extend(made)
     return made
