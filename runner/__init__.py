@@ -18,19 +18,19 @@ from runner.core import tasks_package
 
 if TYPE_CHECKING:
     from runner.config import Experiment
-    from runner.model_garden import run_experiment
+    from runner.model_garden import OrbitExperimentRunner, run_experiment
 
-__all__ = ["errors", "fit", "load", "run", "run_experiment"]
+__all__ = ["OrbitExperimentRunner", "errors", "fit", "load", "run", "run_experiment"]
 
 tasks_package.install()
 
 
 def __getattr__(name: str) -> Any:
-    """`run_experiment`, Model Garden's by its parameters; it comes with TensorFlow."""
-    if name == "run_experiment":
+    """The names of Model Garden's `train_lib`, which come with TensorFlow."""
+    if name in ("OrbitExperimentRunner", "run_experiment"):
         from runner import model_garden
 
-        return model_garden.run_experiment
+        return getattr(model_garden, name)
     raise AttributeError(f"module 'runner' has no attribute {name!r}")
 
 

@@ -1,5 +1,6 @@
 """Model Garden's `run_experiment`, on this runner: the same parameters, the same return value."""
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,14 +13,15 @@ from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
 from runner import config, in_python, modes
-from runner.checkpoints import checkpoint_files
+from runner.checkpoints import averages, checkpoint_files
 from runner.configuration import limits
 from runner.core import console, layout, signals
 from runner.devices import team
 from runner.errors import ConfigError
+from runner.evaluation import evaluation_log
 from runner.history import history, policies, records
 from runner.internals import tensorflow as tf_internals
-from runner.reporting import scalars
+from runner.reporting import scalars, tensorboard
 from runner.run_config import TENSORBOARD
 from runner.runs import build, follow, workers
 from runner.runs.request import Given, OrbitSummaries, Request
@@ -108,15 +110,17 @@ def run_experiment(
     official = not isinstance(params, config.Experiment)
     if official and tf_internals.seed() is not None:
         run["seed"] = tf_internals.seed()
-    experiment = config.from_official(params).replace(run=run)
+    experiment = config.from_official(params).replace(run=run, runtime=_set_by_caller(params))
     strategy = distribution_strategy or tf.distribute.get_strategy()
-    told_of_best = [_told_of_best(each, experiment, Path(model_dir)) for each in eval_actions or ()]
+    scored = [*_calls(eval_actions), *_summaries(eval_summary_manager)]
+    if mode.startswith("train"):
+        scored += _averages(params, Path(model_dir))
     with in_python.called(), signals.served() as stop:
         request = Request(
             experiment,
             Path(model_dir),
-            train_actions=[*(train_actions or ()), *_summaries(summary_manager)],
-            eval_actions=[*told_of_best, *_summaries(eval_summary_manager)],
+            train_actions=[*_calls(train_actions), *_summaries(summary_manager)],
+            eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
             overwrite=overwrite,
             allow_config_change=allow_config_change,
             allow_lost_history=allow_lost_history,
@@ -128,8 +132,10 @@ def run_experiment(
             assert held is not None  # these modes run here
             logs: Mapping[str, Any] = {}
             if run_post_eval or mode == "train_and_post_eval":
-                logs = _with_best(experiment, Path(model_dir), _evaluated(joined))
-                for action in () if team.current().follows else eval_actions or ():
+                draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
+                results = _evaluated(joined, draws=draws)
+                logs = _with_best(experiment, Path(model_dir), results)
+                for action in () if team.current().follows else scored:
                     action(logs)
     return held.model, logs
 
@@ -138,6 +144,38 @@ def _writers(**managers: Any) -> OrbitSummaries:
     """The writers of summary managers, where there are any."""
     writers = {kind: each.summary_writer() for kind, each in managers.items() if each}
     return OrbitSummaries(**writers)
+
+
+class OrbitExperimentRunner(train_lib.OrbitExperimentRunner):
+    """Model Garden's class, for programs that subclass it: its own loop runs, which is said."""
+
+    def run(self) -> tuple[tf_keras.Model, Mapping[str, Any]]:
+        """Does what Model Garden's does, without this runner's promises."""
+        console.say(_OWN_LOOP.format(what=type(self).__name__))
+        return super().run()
+
+
+def _set_by_caller(params: cfg.ExperimentConfig) -> dict[str, Any]:
+    """The precision and the eager mode that the program has set, and `params` leaves open."""
+    runtime: dict[str, Any] = {}
+    precision = tf_keras.mixed_precision.global_policy().compute_dtype
+    if not params.runtime.mixed_precision_dtype and precision != "float32":
+        runtime["mixed_precision_dtype"] = precision
+    if tf.config.functions_run_eagerly():
+        runtime["run_eagerly"] = True
+    return runtime
+
+
+def _calls(actions: Sequence[orbit.Action] | None) -> list[orbit.Action]:
+    """The actions, without what they return: it stops nothing in Model Garden."""
+
+    def calling(action: orbit.Action) -> orbit.Action:
+        def call(logs: Mapping[str, Any]) -> None:
+            action(logs)
+
+        return call
+
+    return [calling(action) for action in actions or ()]
 
 
 def _summaries(manager: Any) -> list[orbit.Action]:
@@ -152,8 +190,35 @@ def _summaries(manager: Any) -> list[orbit.Action]:
     return [write]
 
 
-def _evaluated(request: Request) -> Mapping[str, Any]:
-    """The results of the newest checkpoint, nested as the task returns them."""
+def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Action]:
+    """An action that saves averaged weights where Model Garden's `EMACheckpointing` does."""
+    if params.trainer.optimizer_config.ema is None:
+        return []
+    folder = model_dir / layout.AVERAGES
+
+    def save(_: Mapping[str, Any]) -> None:
+        newest = checkpoint_files.latest(model_dir)
+        if newest is None:  # another worker's
+            return
+        name = f"average_weights-{checkpoint_files.step_in(newest.name)}"
+        older = [path.name for path in checkpoint_files.committed(folder) if path.name != name]
+        averages.write(newest, folder / name)
+        names = [*older, name]
+        kept = names[-max(params.trainer.max_to_keep or 0, 0) :]  # 0 keeps all, as in TensorFlow
+        checkpoint_files.list_committed(folder, kept)
+        for other in set(names) - set(kept):
+            checkpoint_files.remove(folder / other)
+
+    return [save]
+
+
+def _evaluated(request: Request, *, draws: bool) -> Mapping[str, Any]:
+    """The results of the newest checkpoint, nested as the task returns them.
+
+    Args:
+        request: What the run was asked for.
+        draws: Whether they are written to the validation's events, as the run wrote none.
+    """
     model_dir, mates = request.model_dir, team.current()
     batches = limits.validation_batches(request.config)
     began = time.monotonic()  # of a worker that follows, with what it waits for
@@ -170,7 +235,14 @@ def _evaluated(request: Request) -> Mapping[str, Any]:
         began = time.monotonic()
         logs = built.evaluate(tf.constant(batches))
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if batches > 0 else {}
-    return {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
+    results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
+    if draws and not mates.follows:
+        pictures = evaluation_log.drawing(request.config, built.task)
+        charts = evaluation_log.charts(results, pictures, built.summaries.take())
+        folder = model_dir / request.config.trainer.validation_summary_subdir
+        with contextlib.closing(tensorboard.TensorBoard(folder, tags=request.given.tags)) as board:
+            board.chart(int(built.global_step.numpy()), charts)
+    return results
 
 
 def _told_of_best(

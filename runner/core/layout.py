@@ -35,6 +35,7 @@ MODEL_CARD = "model_card.md"
 REJECTED = "rejected-"
 UNFINISHED = ".unfinished"
 BEST = "best"
+AVERAGES = "ema_checkpoints"  # Model Garden's name: averaged weights of the newest evaluations
 MEAN = "mean"  # the mean of several checkpoints' weights
 INFO = "info.json"  # in a folder of best checkpoints
 DAMAGED = "damaged"
@@ -65,7 +66,7 @@ _FILES = (
     *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
 )
 _FOLDERS = (
-    *(TRAIN, VALIDATION, SYSTEM, BEST, MEAN, SETS, DAMAGED),
+    *(TRAIN, VALIDATION, SYSTEM, BEST, AVERAGES, MEAN, SETS, DAMAGED),
     *(EXPORT, PREDICTIONS, REPLAY, LOGGERS, LAUNCH, WORKERS),
 )
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
