@@ -8,6 +8,8 @@ layers, batches of two), given a few made-up examples, and run twice for two ste
 command `runner`, which gets the same overrides as a file. Both start from the same seed with the
 same kind of random generator, and all examples are equal, so that losses can be compared. It takes
 about an hour on two cores; runs that the folder already contains are not repeated.
+
+With --programs, it runs Model Garden's own training programs instead: see model_garden_programs.py.
 """
 
 import argparse
@@ -15,12 +17,6 @@ import fnmatch
 import json
 import math
 import os
-import shutil
-import signal
-import sys
-import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +32,16 @@ from official.vision.utils import summary_manager
 from tensorflow.python.eager import context
 
 from model_garden_data import generate
+from model_garden_forks import alone, forked
+from model_garden_programs import run_programs, tables
 from model_garden_small import small
 from runner import main
 from runner.configuration import registry
 
 MARK = "<!-- scripts/model_garden.py writes what follows -->"
+PROGRAMS_MARK = "<!-- scripts/model_garden.py --programs writes what follows -->"
+END = "<!-- until here -->"
 SEED = 0
-SECONDS = 900  # limit for one run of one experiment
 
 
 def there(name: str, file: Path, folder: Path) -> dict[str, Any]:
@@ -88,57 +87,6 @@ def here(name: str, file: Path, folder: Path) -> dict[str, Any]:
     return {"losses": [json.loads(row)["training_loss"] for row in rows]}
 
 
-def forked(run: Any, name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """The result of `run` in its own process; it has the key `error` if `run` failed."""
-    result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
-    if result.exists():
-        return json.loads(result.read_text())
-    start = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        _child(run, name, file, folder)
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            break
-        if time.monotonic() - start > SECONDS:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            result.write_text(json.dumps({"error": f"still running after {SECONDS} s"}))
-            break
-        time.sleep(0.2)
-    if not result.exists():
-        last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
-        result.write_text(json.dumps({"error": f"exit status {status}: {last}"}))
-    found = json.loads(result.read_text())
-    found["seconds"] = round(time.monotonic() - start, 1)
-    result.write_text(json.dumps(found))
-    return found
-
-
-def _child(run: Any, name: str, file: Path, folder: Path) -> None:
-    """Runs in a fork and never returns."""
-    result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        result.write_text(json.dumps(run(name, file, folder)))
-    except SystemExit:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line[:1] != "{"]
-        said = [line for line in lines if line.startswith("runner: ")]
-        result.write_text(json.dumps({"error": "\n".join(said[-1:] or lines[-1:])}))
-    except BaseException as error:
-        traceback.print_exc()
-        result.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"[:2000]}))
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-
 def same(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
     """Whether the losses of the steps are equal, up to rounding."""
     if "error" in theirs or "error" in ours:
@@ -176,37 +124,33 @@ def run_all(folder: Path, pattern: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def alone(work: Callable[[], object]) -> None:
-    """Calls `work` in its own process, so that TensorFlow does not start in this one."""
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    try:
-        work()
-    except Exception:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
-
-
-def write_table(path: Path, rows: list[tuple[str, ...]]) -> None:
-    """Writes the table below its mark in a file, replacing what follows the mark."""
-    head, mark, _ = path.read_text().partition(MARK)
-    lines = ["| experiment | ran there | ran here | same losses |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    path.write_text("\n".join([f"{head}{mark}", "", *lines, ""]))
+def write_between(path: Path, mark: str, lines: list[str]) -> None:
+    """Replaces the lines between a mark and the next mark, or the end, of a file."""
+    head, found, tail = path.read_text().partition(mark)
+    _, end, rest = tail.partition(END)
+    path.write_text(
+        "\n".join([f"{head}{found}", "", *lines, ""]) + (f"\n{end}{rest}" if end else "")
+    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--folder", type=Path, required=True, help="for data and runs")
     parser.add_argument("--only", default="*", help="a pattern of names: bert/*")
+    parser.add_argument("--programs", action="store_true", help="run Model Garden's own programs")
     parser.add_argument("--write", type=Path, help="the file that contains the table")
     given = parser.parse_args()
     if context.context()._initialized:
         raise SystemExit("TensorFlow has started in this process: its forks would hang")
     given.folder.mkdir(parents=True, exist_ok=True)
-    table = run_all(given.folder.absolute(), given.only)
+    if given.programs:
+        results = run_programs(given.folder.absolute())
+        (given.folder / "programs.json").write_text(json.dumps(results))
+        mark, table = PROGRAMS_MARK, tables(results)
+        print("\n".join(table))
+    else:
+        rows = run_all(given.folder.absolute(), given.only)
+        head = ["| experiment | ran there | ran here | same losses |", "|---|---|---|---|"]
+        mark, table = MARK, [*head, *(f"| {' | '.join(row)} |" for row in rows)]
     if given.write:
-        write_table(given.write, table)
+        write_between(given.write, mark, table)
