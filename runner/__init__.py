@@ -19,18 +19,31 @@ from runner.core import tasks_package
 if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import OrbitExperimentRunner, run_experiment
+    from runner.multitask import run_experiment_with_multitask_eval
 
-__all__ = ["OrbitExperimentRunner", "errors", "fit", "load", "run", "run_experiment"]
+__all__ = [
+    "OrbitExperimentRunner",
+    "errors",
+    "fit",
+    "load",
+    "run",
+    "run_experiment",
+    "run_experiment_with_multitask_eval",
+]
 
 tasks_package.install()
 
 
 def __getattr__(name: str) -> Any:
-    """The names of Model Garden's `train_lib`, which come with TensorFlow."""
+    """The names of Model Garden's `train_lib` modules, which come with TensorFlow."""
     if name in ("OrbitExperimentRunner", "run_experiment"):
         from runner import model_garden
 
         return getattr(model_garden, name)
+    if name == "run_experiment_with_multitask_eval":
+        from runner import multitask
+
+        return multitask.run_experiment_with_multitask_eval
     raise AttributeError(f"module 'runner' has no attribute {name!r}")
 
 

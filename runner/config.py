@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from official.core import config_definitions as cfg
+from official.modeling.multitask import configs
 
 from runner.configuration import loading, optimizer_kinds, printing, yaml_files
 from runner.configuration import origins as origins_of
@@ -23,6 +24,9 @@ class Experiment(cfg.ExperimentConfig):
     # A loaded experiment also remembers by path where its values were set; that is not a field.
     RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
+    task: cfg.TaskConfig | configs.MultiTaskConfig = dataclasses.field(
+        default_factory=cfg.TaskConfig
+    )
     trainer: cfg.TrainerConfig = dataclasses.field(default_factory=optimizer_kinds.trainer)
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 

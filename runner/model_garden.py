@@ -1,8 +1,9 @@
 """Model Garden's `run_experiment`, on this runner: the same parameters, the same return value."""
 
 import contextlib
+import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from official.core import config_definitions as cfg
 
 from runner import config, in_python, modes
 from runner.checkpoints import averages, checkpoint_files
-from runner.configuration import limits
+from runner.configuration import limits, multitask
 from runner.core import console, layout, signals
 from runner.devices import team
 from runner.errors import ConfigError
@@ -23,7 +24,7 @@ from runner.history import history, policies, records
 from runner.internals import tensorflow as tf_internals
 from runner.reporting import scalars, tensorboard
 from runner.run_config import TENSORBOARD
-from runner.runs import build, follow, workers
+from runner.runs import build, evaluations, follow, workers
 from runner.runs.request import Given, OrbitSummaries, Request
 
 _MODES = {
@@ -38,7 +39,7 @@ _MODES = {
 _NOT_THEIRS = ("overwrite", "allow_config_change", "allow_lost_history")
 """The parameters that Model Garden's `run_experiment` does not have."""
 
-_OWN_LOOP = (
+OWN_LOOP = (
     "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
     "evaluation sets, no claim on the folder, no history.jsonl; signals save nothing"
 )
@@ -96,51 +97,97 @@ def run_experiment(
         raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer of your own" if trainer is not None else f"{controller_cls.__name__}"
-        console.say(_OWN_LOOP.format(what=what))
+        console.say(OWN_LOOP.format(what=what))
         if not_theirs := [name for name in _NOT_THEIRS if given.pop(name)]:
             raise ConfigError(f"{', '.join(not_theirs)}: no effect in Model Garden's own loop")
         copies = {name: list(given[name] or ()) for name in ("train_actions", "eval_actions")}
         return train_lib.run_experiment(**given | copies)
     managers = {"train": summary_manager, "validation": eval_summary_manager}
-    run: dict[str, Any] = {
-        "async_checkpoints": enable_async_checkpointing,
-        "tensorboard": save_summary,
-        "tensorboard_kinds": tuple(kind for kind in TENSORBOARD if not managers.get(kind)),
-    }
-    official = not isinstance(params, config.Experiment)
-    if official and tf_internals.seed() is not None:
-        run["seed"] = tf_internals.seed()
-    experiment = config.from_official(params).replace(run=run, runtime=_set_by_caller(params))
-    strategy = distribution_strategy or tf.distribute.get_strategy()
-    scored = [*_calls(eval_actions), *_summaries(eval_summary_manager)]
+    async_checkpoints = {"async_checkpoints": enable_async_checkpointing}
+    experiment = adopted(params, save_summary, managers, run=async_checkpoints)
+    scored = [*_calls(eval_actions), *summaries(eval_summary_manager)]
     if mode.startswith("train"):
         scored += _averages(params, Path(model_dir))
+    request = Request(
+        experiment,
+        Path(model_dir),
+        train_actions=[*_calls(train_actions), *summaries(summary_manager)],
+        eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
+        overwrite=overwrite,
+        allow_config_change=allow_config_change,
+        allow_lost_history=allow_lost_history,
+        given=Given(
+            distribution_strategy or tf.distribute.get_strategy(),
+            task,
+            writers(managers),
+            official=is_official(params),
+        ),
+    )
+
+    def at_end(joined: Request) -> Mapping[str, Any]:
+        draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
+        logs = _with_best(experiment, Path(model_dir), evaluated(joined, draws=draws))
+        for action in () if team.current().follows else scored:
+            action(logs)
+        return logs
+
+    post_eval = run_post_eval or mode == "train_and_post_eval"
+    return run(request, mode, at_end if post_eval else None)
+
+
+def is_official(params: Any) -> bool:
+    """Whether a configuration is Model Garden's own, without the section `run`."""
+    return not isinstance(params, config.Experiment)
+
+
+def adopted(
+    params: cfg.ExperimentConfig,
+    save_summary: bool,
+    managers: Mapping[str, Any],
+    *,
+    run: Mapping[str, Any],
+) -> config.Experiment:
+    """The experiment of a Model Garden program.
+
+    Args:
+        params: The program's.
+        save_summary: Whether to write TensorBoard events.
+        managers: Its summary managers, by the kind of events that they write instead.
+        run: Further values of the section `run`.
+    """
+    kinds = tuple(kind for kind in TENSORBOARD if not managers.get(kind))
+    values = {**run, "tensorboard": save_summary, "tensorboard_kinds": kinds}
+    if is_official(params) and tf_internals.seed() is not None:
+        values["seed"] = tf_internals.seed()
+    return config.from_official(params).replace(run=values, runtime=_set_by_caller(params))
+
+
+def run(
+    request: Request,
+    mode: str,
+    at_end: Callable[[Request], Mapping[str, Any]] | None,
+) -> tuple[tf_keras.Model, Mapping[str, Any]]:
+    """Runs what a Model Garden program asks for, in one of Model Garden's modes.
+
+    Args:
+        request: What it asks for; signals are served here.
+        mode: The mode.
+        at_end: Called at the end with the request, which has the workers' strategy; returns the
+            results. None: nothing is evaluated then.
+
+    Returns:
+        The model, and what `at_end` returned.
+    """
     with in_python.called(), signals.served() as stop:
-        request = Request(
-            experiment,
-            Path(model_dir),
-            train_actions=[*_calls(train_actions), *_summaries(summary_manager)],
-            eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
-            overwrite=overwrite,
-            allow_config_change=allow_config_change,
-            allow_lost_history=allow_lost_history,
-            stop=stop,
-            given=Given(strategy, task, _writers(**managers), official),
-        )
+        request = dataclasses.replace(request, stop=stop)
         with workers.joined(request, mode) as joined:
             held = modes.run(_MODES[mode], joined).evaluator
             assert held is not None  # these modes run here
-            logs: Mapping[str, Any] = {}
-            if run_post_eval or mode == "train_and_post_eval":
-                draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
-                results = _evaluated(joined, draws=draws)
-                logs = _with_best(experiment, Path(model_dir), results)
-                for action in () if team.current().follows else scored:
-                    action(logs)
+            logs = at_end(joined) if at_end else {}
     return held.model, logs
 
 
-def _writers(**managers: Any) -> OrbitSummaries:
+def writers(managers: Mapping[str, Any]) -> OrbitSummaries:
     """The writers of summary managers, where there are any."""
     writers = {kind: each.summary_writer() for kind, each in managers.items() if each}
     return OrbitSummaries(**writers)
@@ -151,7 +198,7 @@ class OrbitExperimentRunner(train_lib.OrbitExperimentRunner):
 
     def run(self) -> tuple[tf_keras.Model, Mapping[str, Any]]:
         """Does what Model Garden's does, without this runner's promises."""
-        console.say(_OWN_LOOP.format(what=type(self).__name__))
+        console.say(OWN_LOOP.format(what=type(self).__name__))
         return super().run()
 
 
@@ -178,13 +225,15 @@ def _calls(actions: Sequence[orbit.Action] | None) -> list[orbit.Action]:
     return [calling(action) for action in actions or ()]
 
 
-def _summaries(manager: Any) -> list[orbit.Action]:
-    """An action that passes its logs to a summary manager of Orbit."""
+def summaries(
+    manager: Any, nested: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+) -> list[orbit.Action]:
+    """An action that passes its logs to a summary manager of Orbit, as `nested` returns them."""
     if manager is None:
         return []
 
     def write(logs: Mapping[str, Any]) -> None:
-        manager.write_summaries(logs)
+        manager.write_summaries(nested(logs))
         manager.flush()
 
     return [write]
@@ -212,8 +261,8 @@ def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Actio
     return [save]
 
 
-def _evaluated(request: Request, *, draws: bool) -> Mapping[str, Any]:
-    """The results of the newest checkpoint, nested as the task returns them.
+def evaluated(request: Request, *, draws: bool = False) -> Mapping[str, Any]:
+    """The results of the newest checkpoint, nested as Model Garden returns them.
 
     Args:
         request: What the run was asked for.
@@ -233,8 +282,9 @@ def _evaluated(request: Request, *, draws: bool) -> Mapping[str, Any]:
         mates.lead()
         built.restore(newest)
         began = time.monotonic()
-        logs = built.evaluate(tf.constant(batches))
-    speed = {"steps_per_second": batches / (time.monotonic() - began)} if batches > 0 else {}
+        logs = evaluations.of_each_task(request.config, built)
+    timed = batches > 0 and multitask.evaluates_own(request.config)
+    speed = {"steps_per_second": batches / (time.monotonic() - began)} if timed else {}
     results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
     if draws and not mates.follows:
         pictures = evaluation_log.drawing(request.config, built.task)

@@ -196,6 +196,7 @@ class Mode:
         takes: The flags that it has and not every mode does, of `OWN_FLAGS`.
         rehearse: Its dry run; None for one of what it trains and evaluates.
         configured: Whether it is about an experiment.
+        takes_several: Whether it works with an experiment that trains several tasks.
         has_folder: Whether it works in a run's folder. One that does not checks itself what it
             trains.
         begin: Called with the command's flags while TensorFlow is loaded.
@@ -211,6 +212,7 @@ class Mode:
     takes: Sequence[str] = ()
     rehearse: Callable[[Request], Outcome] | None = None
     configured: bool = True
+    takes_several: bool = True
     has_folder: bool = True
     begin: Callable[[Mapping[str, Any]], None] | None = None
     url: str = ""
@@ -270,6 +272,7 @@ MODES: Mapping[str, Mode] = {
         evaluates=False,
         takes=("checkpoint", "data", "output", "overwrite"),
         rehearse=_rehearse_predict,
+        takes_several=False,
         url=layout.PREDICTIONS,
     ),
     "export": Mode(
@@ -278,6 +281,7 @@ MODES: Mapping[str, Mode] = {
         evaluates=True,
         takes=("checkpoint",),
         rehearse=_rehearse_export,
+        takes_several=False,
         url=layout.EXPORT,
     ),
     "verify_resume": Mode(verify_resume, trains=True, evaluates=False),
@@ -359,6 +363,7 @@ MODES: Mapping[str, Mode] = {
         trains=True,
         evaluates=False,
         rehearse=find_batch,
+        takes_several=False,
         has_folder=False,
         takes=("output",),
         prints=True,
@@ -399,11 +404,14 @@ def _prepare(mode: str, row: Mode, request: Request) -> None:
             f"that has {layout.GIN}"
         )
     from runner import config
+    from runner.configuration import multitask
 
     if row.trains or request.config.trainer.optimizer_config.ema is not None:
         from runner.runs import compiled_model
 
         compiled_model.bring_optimizer(request.config)
+    if not row.takes_several:
+        multitask.check_one(request.config.task, f"--mode={mode}")
     for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
     if request.profile_steps:

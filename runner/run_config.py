@@ -165,6 +165,13 @@ class EvaluationSetConfig(base_config.Config):
         1.0, "The share of the examples that is evaluated, the first ones.", allowed=_SHARE
     )
     examples: int = setting(0, "The same as a number of examples; 0: all.", allowed=SIZE)
+    steps: int = setting(0, "The same as a number of batches; 0: all.", allowed=SIZE)
+    task: cfg.TaskConfig | None = setting(
+        None,
+        "The task that evaluates the set with the model of the run, on its own `validation_data`, "
+        "as in Model Garden's multi-evaluation experiments. Give one to each set or to none. If "
+        "the sets have tasks, `task.validation_data` is not evaluated. None: the task of the run.",
+    )
     prefix: str = setting(
         "", "Put before the names of its metrics; empty: the set's name and a slash."
     )

@@ -11,6 +11,7 @@ from official.modeling.hyperparams import base_config
 from runner.configuration import (
     epochs,
     gin_builder,
+    multitask,
     optimizer_kinds,
     origins,
     overrides,
@@ -26,8 +27,6 @@ from runner.internals import official as official_internals
 
 C = TypeVar("C", bound=base_config.Config)
 E = TypeVar("E", bound=cfg.ExperimentConfig)
-
-_MULTITASK = "official.modeling.multitask.configs"
 
 
 class Sources(NamedTuple):
@@ -122,24 +121,17 @@ def section(kind: type[C], gin_files: Iterable[str], gin_params: Iterable[str]) 
 
 
 def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
-    """One of official's experiments as a `root`, whose further sections get their defaults.
-
-    Raises:
-        ConfigError: it is for several tasks.
-    """
+    """One of official's experiments as a `root`, whose further sections get their defaults."""
     if isinstance(params, root):
         return params
-    if any(kind.__module__ == _MULTITASK for kind in type(params).__mro__):
-        raise ConfigError(
-            f"{type(params).__name__}: multitask experiments are not supported: a run trains and "
-            "evaluates one task (RunConfig.evaluation_sets evaluates further data of it); "
-            "official.modeling.multitask.train_lib runs them"
-        )
     made = root(task=params.task, trainer=params.trainer, runtime=params.runtime)
-    more = {name: value for name, value in params.as_dict().items() if name not in vars(made)}
+    known = {*vars(made), *(["eval_tasks"] if isinstance(params, multitask.MULTI_EVAL) else [])}
+    more = {name: value for name, value in params.as_dict().items() if name not in known}
     made.override(more, is_strict=False)  # sections of the user's, which only the record shows
     official_internals.restrict(made, official_internals.restrictions(params))
     optimizer_kinds.extend(made)
+    if isinstance(params, multitask.MULTI_EVAL):
+        multitask.evaluate_only(made, params.eval_tasks)
     return made
 
 
@@ -174,7 +166,7 @@ def _found_early(made: cfg.ExperimentConfig, *, evaluates: bool) -> list[str]:
 
 
 def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[str]:
-    """Sets the values derived from lengths in epochs and from the run's length. Idempotent.
+    """Sets the values derived from lengths in epochs, the run's length and tasks. Idempotent.
 
     Args:
         experiment: All values.
@@ -186,6 +178,7 @@ def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[st
     Raises:
         ConfigError: as `epochs.resolve` does.
     """
+    multitask.follow(experiment)
     lines = epochs.resolve(experiment, counts=counts)
     schedules.follow(experiment)
     return lines

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.modeling.hyperparams import base_config
+from official.modeling.multitask import configs
 
 from runner.configuration import typecheck, yaml_files
 from runner.core import spelling, text
@@ -14,7 +15,8 @@ def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, 
     """Overrides values of `experiment`, which is not locked, with those of `layer`.
 
     A mapping overrides single fields of a section. A list replaces the whole existing list, also
-    one of sections. Numbers are converted to the field's annotation: 1e3 may be an int.
+    one of sections, except that a list for as many tasks overrides them one by one. Numbers are
+    converted to the field's annotation: 1e3 may be an int.
 
     Returns:
         The place of each given value, by path.
@@ -44,6 +46,9 @@ def _override(
             yield f"{place}: {what} has no {text.quoted(name)}{meant}"
         elif isinstance(known, base_config.Config) and isinstance(value, Mapping):
             yield from _override(known, value, below, places)
+        elif _are_routines(known, value):
+            for index, (routine, values_of_it) in enumerate(zip(known, value, strict=True)):
+                yield from _override(routine, values_of_it, f"{below}[{index}]", places)
         else:
             hint = hints[name].hint if name in hints else Any
             made = _Made(places)
@@ -52,6 +57,17 @@ def _override(
             if not made.problems:
                 vars(section)[name] = None  # or official inserts a list into the existing one
                 setattr(section, name, fitting)
+
+
+def _are_routines(known: Any, value: Any) -> bool:
+    """Whether a list has values for each of an experiment's several tasks.
+
+    They override the tasks one by one, since YAML cannot name the classes of new ones.
+    """
+    if not isinstance(known, list | tuple) or not isinstance(value, list):
+        return False
+    routines = all(isinstance(each, configs.TaskRoutine) for each in known)
+    return routines and len(known) == len(value) and all(isinstance(v, Mapping) for v in value)
 
 
 class _Made:

@@ -7,7 +7,7 @@ from typing import Any
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from runner.configuration import epochs, fields, folding, functions, sections
+from runner.configuration import epochs, fields, folding, functions, origins, sections
 from runner.configuration.origins import Invalid
 from runner.core import spelling
 from runner.run_config import RunConfig
@@ -34,8 +34,11 @@ def problems(
     yield from _rates(run)
     yield from _batches(run)
     yield from folding.problems(experiment)
+    # Tasks of a program may do their own batching, as official's mocks do.
+    programs = not origins.loading(experiment)
     for path, section in _evaluated(run):
-        yield from _data(path, section, evaluates=evaluates)
+        own = programs and getattr(section, "task", None) is not None
+        yield from _data(path, section, evaluates=evaluates and not own)
     if not given_only:
         yield from _without_effect(experiment)
 
@@ -103,6 +106,9 @@ def _sets(run: RunConfig) -> Iterator[Invalid]:
         if one.examples and one.share != 1:
             needs = f"cannot be combined with share = {one.share}: give one"
             yield Invalid(path, one, "examples", needs)
+        if one.steps and (one.examples or one.share != 1):
+            needs = "cannot be combined with examples or share: give one"
+            yield Invalid(path, one, "steps", needs)
         prefix = one.prefix or f"{one.name}/"
         if prefix == TEST:
             needs = f"uses the metric prefix {TEST!r}, which the test at the end has"

@@ -13,6 +13,7 @@ from official.modeling.optimization import optimizer_factory
 from runner.configuration import (
     epochs,
     fields,
+    multitask,
     origins,
     run_validation,
     sections,
@@ -53,6 +54,7 @@ def problems(
     rows += _choices(experiment, trains=trains)
     rows += _schedules(experiment.trainer) if trains else ()
     rows += _combinations(experiment)
+    rows += multitask.problems(experiment)
     rows += run_validation.problems(experiment, evaluates=evaluates, given_only=given_only)
     if given_only:
         in_epochs = epochs.steps_given(experiment)

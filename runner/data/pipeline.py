@@ -122,7 +122,7 @@ def inputs_of(
     context: tf.distribute.InputContext | None,
 ) -> Any:
     """The dataset that the task builds. If it takes no context, its global batches get split."""
-    return task_contract.build_inputs(task, data, *([context] if _takes_context(task) else []))
+    return task_contract.build_inputs(task, data, *([context] if takes_context(task) else []))
 
 
 def is_placed(data: config_definitions.DataConfig, task: base_task.Task | None = None) -> bool:
@@ -182,7 +182,8 @@ def _joined(first: tf.data.Dataset, *others: tf.data.Dataset) -> tf.data.Dataset
     return first
 
 
-def _takes_context(task: base_task.Task) -> bool:
+def takes_context(task: base_task.Task) -> bool:
+    """Whether the task shares out its inputs itself; if not, its global batches get split."""
     return "input_context" in inspect.signature(task.build_inputs).parameters
 
 
@@ -206,7 +207,7 @@ def _distributed(
     devices = tf.distribute.get_strategy()
     if strategy.is_one_cpu(devices):  # TensorFlow's iterator for devices takes as long as a step
         return with_options(tf.distribute.InputContext())
-    if _takes_context(task):
+    if takes_context(task):
         return orbit.utils.make_distributed_dataset(devices, with_options)
     if several:
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from runner import config, inputs
 from runner.checkpoints import restore, selection
 from runner.config import Experiment
-from runner.configuration import printing
+from runner.configuration import multitask, printing
 from runner.core import console, layout
 from runner.errors import ConfigError
 from runner.history import policies
@@ -108,6 +108,7 @@ def _member(folder: Path, checkpoint: str) -> Member:
     if not written.exists():
         raise ConfigError(f"{folder} has no {layout.GIN}, which says what was trained")
     experiment = config.load([str(written)], trains=False, evaluates=False)
+    multitask.check_one(experiment.task, "--mode=ensemble")
     best = list(policies.of(experiment).best_folders)
     which = checkpoint or (layout.BEST if best and (folder / best[0]).is_dir() else "latest")
     paths = selection.select(folder, which, best=best)

@@ -130,9 +130,10 @@ class Evaluation:
             began = time.perf_counter()
             found = self._evaluate(each)
             seconds = time.perf_counter() - began
-            logs.update(evaluation_sets.named(found, each.prefix))
+            logs.update(each.named(found))
+            pictures = self._pictures if each.task is None else None
             written = self._evaluator.summaries.take()
-            drawn = evaluation_log.charts(found, self._pictures, written)
+            drawn = evaluation_log.charts(found, pictures, written)
             if each.dataset is None and self._batches > 0:  # Orbit's name of it, as in training
                 points = {**drawn.points, "steps_per_second": self._batches / seconds}
                 drawn = drawn._replace(points=points)
@@ -153,8 +154,10 @@ class Evaluation:
 
     def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
         if each.dataset is not None:
-            name = f"the set {each.name!r}"
-            return self._evaluator.evaluate_on(each.dataset, name, limit=self.log.limited)
+            chosen = [limit for limit in (each.batches, self.log.limited) if limit]
+            return self._evaluator.evaluate_on(
+                each.dataset, each.title, limit=min(chosen, default=0)
+            )
         logs = self._evaluator.evaluate(tf.constant(self._batches))
         if self._evaluator.left_out and not self.log.limited and not self._told:
             self._told = True

@@ -10,12 +10,13 @@ from official.core import base_task
 from official.core import config_definitions as cfg
 
 from runner.config import Experiment
-from runner.configuration import epochs
+from runner.configuration import epochs, multitask, task_contract
 from runner.core import schedule
 from runner.data import batches, pipeline
 from runner.data.determinism import Determinism
 from runner.devices import strategy
 from runner.errors import ConfigError
+from runner.evaluation import evaluator
 from runner.history import records
 from runner.run_config import EvaluationSetConfig
 
@@ -32,30 +33,87 @@ class EvaluationSet:
         prefix: The prefix of its metrics' names in a row.
         interval: The steps between its evaluations.
         dataset: A distributed dataset; None for the validation data, which the evaluator holds.
+        batches: How many of them are evaluated; 0: all.
+        task: The set's own; None: the run's.
     """
 
     name: str
     prefix: str
     interval: schedule.Interval
     dataset: Any = None
+    batches: int = 0
+    task: base_task.Task | None = None
+
+    @property
+    def title(self) -> str:
+        """What errors and other workers call it."""
+        return title(self.name)
+
+    def named(self, logs: Mapping[str, Any]) -> dict[str, Any]:
+        """The results by their names in a row; those of an own task as Model Garden names them."""
+        if self.task is None:
+            return named(logs, self.prefix)
+        return {self.prefix + name: value for name, value in logs.items()}
 
 
-def build(config: Experiment, task: base_task.Task) -> tuple[EvaluationSet, ...]:
+def title(name: str) -> str:
+    """What errors and other workers call the set of this name."""
+    return f"the set {name!r}"
+
+
+def build(config: Experiment, built: evaluator.Evaluator) -> tuple[EvaluationSet, ...]:
     """The validation data and the sets, in the order of the configuration.
 
-    Call it in the strategy's scope.
+    Without the validation data if other tasks are evaluated. Call it in the strategy's scope.
+
+    Args:
+        config: The experiment.
+        built: Has the run's task, and the evaluators of the sets that have their own.
     """
     intervals = intervals_of(config)
-    named = [
-        EvaluationSet(
-            each.name,
-            prefix(each),
-            intervals[prefix(each)],
-            dataset(config, task, each.data, f"data of {each.name!r}", portion(each, task)),
-        )
-        for each in config.run.evaluation_sets
-    ]
-    return (EvaluationSet("", "", intervals[""]), *named)
+    named = [_built(config, each, built, intervals) for each in config.run.evaluation_sets]
+    own = [""] if multitask.evaluates_own(config) else []
+    return (*(EvaluationSet(name, "", intervals[""]) for name in own), *named)
+
+
+def _built(
+    config: Experiment,
+    each: EvaluationSetConfig,
+    built: evaluator.Evaluator,
+    intervals: Mapping[str, schedule.Interval],
+) -> EvaluationSet:
+    by = built.others.get(title(each.name))
+    data = by.eval_dataset if by else _dataset(config, each, built.task)
+    steps = each.steps
+    if by and not steps:
+        steps = max(config.trainer.validation_steps, 0)
+    return EvaluationSet(
+        each.name, prefix(each), intervals[prefix(each)], data, steps, by.task if by else None
+    )
+
+
+def _dataset(config: Experiment, each: EvaluationSetConfig, task: base_task.Task) -> Any:
+    return dataset(config, task, each.data, f"data of {each.name!r}", portion(each, task))
+
+
+def build_others(
+    config: Experiment, built: evaluator.Evaluator, tasks: Mapping[str, base_task.Task]
+) -> None:
+    """Gives an evaluator those of the sets that have a task of their own.
+
+    Call it in the strategy's scope.
+
+    Args:
+        config: The experiment.
+        built: Holds the model.
+        tasks: The tasks, by the names of their sets.
+    """
+    for each in config.run.evaluation_sets:
+        if each.task is not None:
+            task = tasks[each.name]
+            with task_contract.kept(task):
+                data = _dataset(config, each, task)
+                built.others[title(each.name)] = built.another(task, each.name, data)
 
 
 def intervals_of(config: Experiment) -> dict[str, schedule.Interval]:
@@ -117,14 +175,28 @@ def named(logs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {_name(name, prefix): value for name, value in logs.items()}
 
 
-def metric_names(config: Experiment, names: Collection[str]) -> list[str]:
-    """The names in the rows of an experiment whose task produces `names`.
+def metric_names(
+    config: Experiment, names: Collection[str], others: Mapping[str, Collection[str]]
+) -> list[str]:
+    """The names in the rows of an experiment.
+
+    Args:
+        config: The experiment.
+        names: What its task produces.
+        others: What the tasks of sets produce that have their own, by the title of the set.
 
     Raises:
         ConfigError: two metrics would have one name.
     """
-    prefixes = ["", *(prefix(each) for each in config.run.evaluation_sets)]
+    sets = config.run.evaluation_sets
+    prefixes = ["", *map(prefix, sets)] if multitask.evaluates_own(config) else []
     every = [_name(name, each) for each in prefixes for name in set(names)]
+    every += [
+        prefix(each) + name
+        for each in sets
+        if each.task is not None
+        for name in set(others[title(each.name)])
+    ]
     twice = sorted(name for name, count in Counter(every).items() if count > 1)
     if twice:
         raise ConfigError(

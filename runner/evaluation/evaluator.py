@@ -11,6 +11,7 @@ import orbit
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer, config_definitions
+from official.modeling.multitask import base_model
 
 from runner.checkpoints import averages, restore, warm_start
 from runner.core import console, user_code
@@ -54,8 +55,10 @@ class Evaluator(base_trainer.Trainer):
             raise then.
         evaluated: Records whether the validation inputs are deterministic.
         summaries: Where the task's `tf.summary` goes while it evaluates; also an attribute.
+        step: The training step of the weights; None: a new variable.
 
     Attributes:
+        others: Evaluators of the same weights for other tasks, by the name that `evaluate_on` gets.
         left_out: Whether the last evaluation ended before its (finite) data did.
     """
 
@@ -72,6 +75,7 @@ class Evaluator(base_trainer.Trainer):
         free: tf.Variable | bool = True,
         evaluated: Determinism | None = None,
         summaries: task_summaries.Summaries | None = None,
+        step: tf.Variable | None = None,
     ) -> None:
         ema = optimizers.average(optimizer)
         self._averages = weight_averages.Averages(ema, model) if ema else None
@@ -88,8 +92,11 @@ class Evaluator(base_trainer.Trainer):
             )
         if validation_dataset is not None:
             check_names(task, [*self.validation_metrics, self.validation_loss])
+        if step is not None:
+            self._global_step = step
         tf.summary.experimental.set_step(self.global_step)  # as Orbit does
         self.summaries = summaries or task_summaries.Summaries()
+        self.others: dict[str, Evaluator] = {}
         self.left_out = False
         self._evaluated = evaluated or Determinism.of_evaluations()
         self._optimizer = optimizer
@@ -104,6 +111,9 @@ class Evaluator(base_trainer.Trainer):
             self._host_step = tf.function(self._host_step, autograph=False)
             self._graph_loop = tf.function(self._graph_loop, autograph=False)
         self._task_step = tf_internals.converted(task.validation_step)
+
+    def _validate_params(self, *_: Any, **__: Any) -> None:
+        """Official asks for the sections of data that it has not been given; none is needed."""
 
     @property
     def averages(self) -> weight_averages.Averages | None:
@@ -202,8 +212,33 @@ class Evaluator(base_trainer.Trainer):
             name: What the error calls it if it is empty.
             limit: How many batches count, the first ones; 0: all.
         """
+        number, why = tf.constant(limit or -1), f"{name} is empty"
         with team.current().together("evaluate_on", name, limit):
-            return self._evaluate(dataset, tf.constant(limit or -1), f"{name} is empty")
+            if other := self.others.get(name):
+                with self.state_kept(), self.averages_in_force():
+                    return other._evaluate(dataset, number, why)
+            return self._evaluate(dataset, number, why)
+
+    def another(self, task: base_task.Task, name: str, dataset: Any) -> "Evaluator":
+        """An evaluator of the same weights for another task, for `others`; call it in the scope.
+
+        Args:
+            task: The task.
+            name: Its name, by which a model for several tasks has a part for it.
+            dataset: What is evaluated.
+        """
+        return Evaluator(
+            self.config,
+            task,
+            part_for(self.model, name),
+            None,
+            validation_dataset=dataset,
+            check=self._check,
+            free=self._free,
+            evaluated=self._evaluated,
+            summaries=self.summaries,
+            step=self.global_step,
+        )
 
     def _evaluate(self, dataset: Any, num_steps: tf.Tensor, why_none: str) -> Logs:
         loop = self._loop_in_graph if self._may_loop_in_graph(dataset) else self._loop_on_host
@@ -407,6 +442,11 @@ class Evaluator(base_trainer.Trainer):
                 self.task.reduce_aggregated_logs(aggregated_logs, global_step=self.global_step)
             )
         return logs
+
+
+def part_for(model: Any, name: str) -> Any:
+    """The part of a model that a task of this name uses: one of several, or all of it."""
+    return model.sub_tasks[name] if isinstance(model, base_model.MultiTaskBaseModel) else model
 
 
 def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]) -> None:

@@ -1,6 +1,7 @@
 """Checks the metrics that the configuration names against those that evaluations produce."""
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import tf_keras
 from official.core import base_task
 
 from runner.config import Experiment
+from runner.configuration import multitask
 from runner.core import console
 from runner.core.spelling import did_you_mean, metric_name
 from runner.errors import ConfigError, RunnerError
@@ -69,23 +71,42 @@ def produced(
     trial on one batch, if this process evaluates. Otherwise, or if the trial fails, the names are
     unknown: None.
     """
+    own = _of(built, built.evaluate, evaluates) if multitask.evaluates_own(config) else []
+    others = {
+        name: _of(other, functools.partial(_evaluate_on, built, name), evaluates)
+        for name, other in built.others.items()
+    }
+    known = {name: names for name, names in others.items() if names is not None}
+    if own is None or len(known) < sum(
+        each.task is not None for each in config.run.evaluation_sets
+    ):
+        return None  # a run that only trains has no evaluators for other tasks
+    return evaluation_sets.metric_names(config, own, known)
+
+
+def _evaluate_on(built: evaluator.Evaluator, name: str, batches: tf.Tensor) -> evaluator.Logs:
+    return built.evaluate_on(built.others[name].eval_dataset, name, limit=int(batches))
+
+
+def _of(
+    built: evaluator.Evaluator, evaluate: Callable[[tf.Tensor], evaluator.Logs], evaluates: bool
+) -> Collection[str] | None:
+    """The names of what one task's evaluation produces; None: they are unknown."""
     if not _aggregates(built.task):
         with built.strategy.scope():
             declared = built.task.build_metrics(training=False)
         metrics = [*declared, *getattr(built.model, "metrics", ())]
-        names = [name for metric in metrics for name in _scalars(metric)]
-        return evaluation_sets.metric_names(config, [evaluation_sets.LOSS, *names])
+        return [evaluation_sets.LOSS, *(name for metric in metrics for name in _scalars(metric))]
     if not evaluates:
         return None
     try:
-        logs = built.evaluate(tf.constant(1))
+        return scalars.scalars(evaluate(tf.constant(1)))
     except RunnerError:
         raise
     except Exception as error:  # the task's own, which may need all of the data
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         console.say(f"the metrics' names are not checked: one batch alone fails ({why})")
         return None
-    return evaluation_sets.metric_names(config, scalars.scalars(logs))
 
 
 def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:

@@ -74,14 +74,25 @@ def misfit(error: Exception) -> str:
     return found[0][0].lower() + found[0][1:].strip()
 
 
-def layers(model: tf_keras.Model) -> Iterator[tf_keras.layers.Layer]:
+def layers(model: tf_keras.Model | tf.Module) -> Iterator[tf_keras.layers.Layer]:
     """The model and every layer in it, at any depth."""
+    if not hasattr(model, "_flatten_layers"):  # a module that holds several models
+        return (each for each in model.submodules if isinstance(each, tf_keras.layers.Layer))
     return model._flatten_layers()
 
 
-def sublayers(layer: tf_keras.layers.Layer) -> Iterator[tf_keras.layers.Layer]:
-    """The layers directly inside a layer."""
+def sublayers(layer: tf_keras.layers.Layer | tf.Module) -> Iterator[tf_keras.layers.Layer]:
+    """The layers directly inside a layer; of a module that is none, those of its submodules."""
+    if not hasattr(layer, "_flatten_layers"):
+        inside = [each for each in layer.submodules if isinstance(each, tf_keras.layers.Layer)]
+        deeper = {id(below) for each in inside for below in each.submodules}
+        return (each for each in inside if id(each) not in deeper)
     return layer._flatten_layers(recursive=False, include_self=False)
+
+
+def weights(layer: tf_keras.layers.Layer | tf.Module) -> Sequence[tf.Variable]:
+    """The variables of a layer, or of a module that is none."""
+    return layer.weights if hasattr(layer, "weights") else layer.variables
 
 
 def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None:

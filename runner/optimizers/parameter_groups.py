@@ -36,7 +36,7 @@ def freeze(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> list
     """
     if all(group.trainable for group in groups):
         return []
-    if not model.built:
+    if not getattr(model, "built", True):
         raise ConfigError(
             "VariableGroupConfig.trainable = False needs a model that build_model returns built"
         )

@@ -180,7 +180,7 @@ def _rows(
     inside: list[ParameterRow] = []
     for child in keras_internals.sublayers(layer):
         inside += _rows(child, (*path, child.name), trainable, seen)
-    own = [variable for variable in layer.weights if id(variable) not in seen]
+    own = [variable for variable in keras_internals.weights(layer) if id(variable) not in seen]
     seen |= {id(variable) for variable in own}
     if own:
         sizes = {id(variable): int(tf.size(variable)) for variable in own}

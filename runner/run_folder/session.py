@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from runner import config
-from runner.configuration import gin_export, printing, registry
+from runner.configuration import gin_export, multitask, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
 from runner.run_folder import claim, config_change, data_files, provenance, spent, status
@@ -241,9 +241,9 @@ class Configuration(NamedTuple):
         params, resolved = config.as_yaml(experiment), None
         if official:
             resolved, params = params, config.as_yaml(experiment, without=("run",))
-        module = registry.task_module(experiment.task)
+        modules = map(registry.task_module, multitask.task_sections(experiment))
         try:
-            gin = gin_export.write(experiment, [module] if module else [])
+            gin = gin_export.write(experiment, filter(None, modules))
         except ValueError as error:
             return cls(params, resolved, None, str(error))
         return cls(params, resolved, gin)

@@ -7,12 +7,22 @@ from typing import Any, Literal, NamedTuple, Protocol
 import tensorflow as tf
 import tf_keras
 from official.core import actions as official_actions
-from official.core import base_task
+from official.core import base_task, task_factory
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+from official.modeling.multitask import configs
 
 from runner.checkpoints import extra_state
 from runner.config import Experiment, origins
-from runner.configuration import limits, sections, task_contract, unused_values
-from runner.core import console, layout, schedule
+from runner.configuration import (
+    limits,
+    multitask,
+    registry,
+    sections,
+    task_contract,
+    unused_values,
+)
+from runner.core import console, layout, schedule, user_code
 from runner.data import pipeline, windows
 from runner.data.determinism import Determinism
 from runner.devices import strategy, team
@@ -22,6 +32,7 @@ from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview, task_summaries
 from runner.runs.request import Given, Request
 from runner.training import inner_loop, trainer
+from runner.training import multitask as training_multitask
 
 
 class Skips(Protocol):
@@ -49,8 +60,9 @@ def build_trainer(
     config, given = request.config, request.given
     devices = _announced_devices(config, given)
     parts = config.run.gradient_accumulation
-    strategy.check_batch(devices, config.task.train_data, "train_data", parts=parts)
-    limits.check_training(config.task.train_data, config.run.limit_train)
+    for name, data in _training_data(config.task):
+        strategy.check_batch(devices, data, name, parts=parts)
+        limits.check_training(data, config.run.limit_train)
     brake, extra = inner_loop.Brake(), extra_state.ExtraState()
     determinism, evaluated = Determinism(), Determinism.of_evaluations()
     request.stop.tell(brake.halt)
@@ -76,7 +88,33 @@ def build_trainer(
                 written=_summaries(request, "train"),
                 summaries=_summaries(request, "validation"),
             )
+        if evaluates:
+            _build_others(request, request.model_dir, built)
     return built, rate_scale
+
+
+def _training_data(task: base_config.Config) -> list[tuple[str, cfg.DataConfig]]:
+    """What is trained on, with the names that messages use."""
+    if not multitask.trains_several(task):
+        return [("train_data", task.train_data)]
+    return [
+        (f"train_data of {multitask.name_of(each)!r}", each.task_config.train_data)
+        for each in task.task_routines
+    ]
+
+
+def _build_others(request: Request, folder: Path, built: evaluator.Evaluator) -> None:
+    """Gives an evaluator those of the sets that have a task of their own; in the scope."""
+    given, tasks = request.given, {}
+    if isinstance(built.task, training_multitask.Together):
+        tasks = dict(built.task.tasks)
+    elif given.eval_tasks:
+        tasks = dict(given.eval_tasks)
+    for each in request.config.run.evaluation_sets:
+        if each.task is not None and each.name not in tasks:
+            section = sections.unlocked(each.task)
+            tasks[each.name] = task_contract.build_task(section, str(folder), request.model_dir)
+    evaluation_sets.build_others(request.config, built, tasks)
 
 
 def build_evaluator(
@@ -97,7 +135,7 @@ def build_evaluator(
     with devices.scope():
         task, model = _task(config, folder, given, request.model_dir)
         with task_contract.kept(task):
-            return evaluator.Evaluator(
+            built = evaluator.Evaluator(
                 config,
                 task,
                 model,
@@ -110,6 +148,9 @@ def build_evaluator(
                 free=brake.free,
                 summaries=_summaries(request, "validation"),
             )
+        if evaluates:
+            _build_others(request, folder, built)
+    return built
 
 
 def training_inputs(
@@ -122,7 +163,7 @@ def training_inputs(
     """The training inputs from `step` on, without the batches that decisions skip."""
     return pipeline.training(
         task,
-        config.task.train_data,
+        multitask.train_data(config.task),
         step=step,
         skipped=rows.skipped,
         limit=config.run.limit_train,
@@ -196,7 +237,10 @@ def _task(
     if given.task is not None:
         return given.task, task_contract.build_model(given.task)
     section = sections.unlocked(config.task)
-    task = task_contract.build_task(section, str(logging_dir), run_folder)
+    if multitask.trains_several(section):
+        task = build_several(section, config, logging_dir)
+    else:
+        task = task_contract.build_task(section, str(logging_dir), run_folder)
     model = task_contract.build_model(task)
     if lost := list(unused_values.replaced(config.task, section, "task", origins(config))):
         raise ConfigError("\n".join(lost))
@@ -212,6 +256,29 @@ def _summaries(request: Request, kind: Literal["train", "validation"]) -> task_s
     if team.current().follows or not any(run.draws(each) for each in kinds):
         return task_summaries.Summaries()
     return task_summaries.Taken()
+
+
+def build_several(
+    section: configs.MultiTaskConfig, config: Experiment, logging_dir: Path
+) -> training_multitask.Together:
+    """The tasks of a multitask experiment as one, by the class that is registered for its section.
+
+    Raises:
+        ConfigError: no class is registered that makes the model for all of them.
+    """
+    kind = section.__class__
+    built = None
+    if registry.task_module(section) is not None:
+        built = task_factory.get_task_cls(kind).from_config(section, str(logging_dir))
+    make = getattr(built, "build_multitask_model", None)
+    if make is None:
+        raise ConfigError(
+            f"{user_code.place(kind)}: nothing says how to make the model for the tasks of "
+            f"{kind.__name__}: derive a class from official.modeling.multitask.multitask.MultiTask "
+            "that has the method build_multitask_model, and write @task_factory.register_task_cls("
+            f"{kind.__name__}) above it"
+        )
+    return training_multitask.of(section, config.trainer, built, make)
 
 
 def _announced_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
@@ -239,5 +306,7 @@ def prepare(config: Experiment) -> None:
 
 
 def _validation_inputs(config: Experiment, task: base_task.Task, evaluated: Determinism) -> Any:
+    if not multitask.evaluates_own(config):
+        return None
     data = config.task.validation_data
     return evaluation_sets.dataset(config, task, data, "validation_data", determinism=evaluated)

@@ -152,17 +152,27 @@ def _save_and_restore(state: training_state.TrainingState) -> int:
 
 
 def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict[str, Any]:
-    """One batch of the validation data; the other data give a batch, too."""
-    _say_shapes("validation batch", built.eval_dataset)
-    start = time.perf_counter()
-    logs = built.evaluate(tf.constant(1))
-    metrics = scalars.scalars(logs)
-    seconds = time.perf_counter() - start
-    console.say(f"one batch evaluated in {seconds:.2f} s: {progress.values(metrics)}")
+    """One batch of each task's validation data; the other data give a batch, too."""
+    metrics: dict[str, float] = {}
     with built.strategy.scope():
-        for each in evaluation_sets.build(experiment, built.task)[1:]:
-            next(iter(each.dataset))
+        sets = evaluation_sets.build(experiment, built)
+    for each in sets:
+        if each.dataset is not None and each.task is None:
+            with built.strategy.scope():
+                next(iter(each.dataset))
             console.say(f"set {each.name!r}: read one batch")
+            continue
+        what = f"task {each.name!r}: " if each.task else ""
+        _say_shapes(f"{what}validation batch", each.dataset or built.eval_dataset)
+        start = time.perf_counter()
+        if each.task:
+            logs = built.evaluate_on(each.dataset, each.title, limit=1)
+        else:
+            logs = built.evaluate(tf.constant(1))
+        found = scalars.scalars(each.named(logs))
+        seconds = time.perf_counter() - start
+        console.say(f"{what}one batch evaluated in {seconds:.2f} s: {progress.values(found)}")
+        metrics |= found
     return metrics
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from runner.checkpoints import averages, best
 from runner.config import Experiment
 from runner.configuration import limits
@@ -64,7 +66,7 @@ def build_evaluation(
     sets: Sequence[evaluation_sets.EvaluationSet] = ()
     if grid is None or grid.evaluations:
         with built.strategy.scope():
-            sets = evaluation_sets.build(config, built.task)
+            sets = evaluation_sets.build(config, built)
     return evaluation.Evaluation(
         built,
         evaluation_log.EvaluationLog(
@@ -76,6 +78,23 @@ def build_evaluation(
         actions=(*actions, *user_actions.after_evaluations(config, plan.best, rows)),
         pictures=evaluation_log.drawing(config, built.task),
     )
+
+
+def of_each_task(config: Experiment, built: evaluator.Evaluator) -> evaluator.Logs:
+    """What Model Garden calls the results of an evaluation, of which nothing is recorded.
+
+    Those of the validation data, or of each set that has a task of its own, by its name.
+    """
+    with built.strategy.scope():
+        sets = evaluation_sets.build(config, built)
+    logs: evaluator.Logs = {}
+    for each in sets:
+        if each.task is not None:
+            found = built.evaluate_on(each.dataset, each.title, limit=each.batches)
+            logs[each.name] = found
+        elif each.dataset is None:
+            logs |= built.evaluate(tf.constant(limits.validation_batches(config)))
+    return logs
 
 
 def build_boards(

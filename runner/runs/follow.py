@@ -56,10 +56,17 @@ def score(request: Request) -> evaluator.Logs:
     logs: evaluator.Logs = {}
     with _heard(request) as (folder, _):
         built = build.build_evaluator(request, folder)
-        work = {
-            "restore": lambda path: built.restore(Path(path)),
-            "evaluate": lambda batches: logs.update(built.evaluate(tf.constant(batches))),
-        }
+        with built.strategy.scope():
+            sets = {each.title: each for each in evaluation_sets.build(request.config, built)}
+
+        def evaluate(batches: int) -> None:
+            logs.update(built.evaluate(tf.constant(batches)))
+
+        def evaluate_on(title: str, limit: int) -> None:
+            one = sets[title]
+            logs[one.name] = built.evaluate_on(one.dataset, title, limit=limit)
+
+        work = {**_evaluating(built, {}), "evaluate": evaluate, "evaluate_on": evaluate_on}
         _obey(work, request.stop)
     return logs
 
@@ -127,8 +134,8 @@ def _sets(request: Request, built: evaluator.Evaluator) -> Mapping[str, Any]:
             found["TestConfig.data"] = evaluation_sets.dataset(
                 config, built.task, test, "TestConfig.data"
             )
-        for each in evaluation_sets.build(config, built.task):
-            found[f"the set {each.name!r}"] = each.dataset
+        for each in evaluation_sets.build(config, built):
+            found[each.title] = each.dataset
     return found
 
 

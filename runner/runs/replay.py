@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from runner import config
 from runner.checkpoints import checkpoint_files
-from runner.configuration import sections
+from runner.configuration import multitask, sections
 from runner.core import closing, console, files, layout
 from runner.errors import ConfigError
 from runner.history import history, policies, records
@@ -160,6 +160,7 @@ def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
     if not written.exists():
         raise ConfigError(f"{model_dir} has no {layout.GIN}, which says what was trained")
     made = sections.unlocked(config.load([str(written)], trains=True, evaluates=False))
+    multitask.check_one(made.task, "--mode=replay")
     steps = made.trainer.train_steps
     if last > steps:
         raise ConfigError(f"--steps={first}:{last}: the run has {steps:,} steps")

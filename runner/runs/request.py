@@ -42,12 +42,14 @@ class Given(NamedTuple):
         task: Of `config.task`.
         summaries: For a program of Orbit's, None for others.
         official: Whether the configuration is Model Garden's own, without the section `run`.
+        eval_tasks: Of the evaluation sets that have a task of their own, by the set's name.
     """
 
     strategy: "tf.distribute.Strategy | None" = None
     task: "base_task.Task | None" = None
     summaries: OrbitSummaries | None = None
     official: bool = False
+    eval_tasks: "Mapping[str, base_task.Task] | None" = None
 
     @property
     def tags(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from runner.checkpoints import extra_state
 from runner.config import Experiment
-from runner.configuration import limits, schedules
+from runner.configuration import limits, multitask, schedules
 from runner.core import closing, console, files, layout, schedule
 from runner.data import pipeline
 from runner.devices import strategy, team
@@ -237,10 +237,10 @@ class TrainingRun:
         )
         yield from schedules.complaints(config, state.rates)
         yield reproducibility.describe(
-            config.task.train_data,
+            multitask.train_data(config.task),
             trainer.training_graph,
             self.step,
-            placed=pipeline.is_placed(config.task.train_data, trainer.task),
+            placed=pipeline.is_placed(multitask.train_data(config.task), trainer.task),
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,

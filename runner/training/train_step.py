@@ -1,5 +1,7 @@
 """One training step on all replicas, in parts or compiled by XLA as configured."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +12,7 @@ from runner.devices import team, xla
 from runner.internals import tensorflow as tf_internals
 from runner.optimizers import gradient_accumulation
 from runner.optimizers import optimizer as optimizers
+from runner.training import multitask
 
 
 class TrainStep:
@@ -29,6 +32,8 @@ class TrainStep:
         config = trainer.config
         wanted = config.runtime.enable_xla
         obstacle = xla.obstacle(config.runtime, trainer.strategy)
+        if len(multitask.alternatives(trainer.task)) > 1:  # no branch may create a variable
+            optimizers.create_variables(trainer.optimizer, trainer.model)
         self._trace(compiled=wanted and not obstacle)
         if wanted and not obstacle and self.graph:
             obstacle = xla.obstacle_in(self.graph, deterministic=config.run.deterministic)
@@ -49,9 +54,14 @@ class TrainStep:
     def _trace(self, *, compiled: bool) -> None:
         trainer = self._trainer
         parts = trainer.config.run.gradient_accumulation
-        step = gradient_accumulation.accumulated(trainer.task.train_step, parts, trainer.task.loss)
-        step = tf.function(step, jit_compile=True) if compiled else tf_internals.converted(step)
-        self._task_step = step
+
+        def built(alternative: multitask.Alternative) -> Callable[..., Any]:
+            step: Any = alternative.train_step
+            step = gradient_accumulation.accumulated(step, parts, trainer.task.loss)
+            step = tf.function(step, jit_compile=True) if compiled else tf_internals.converted(step)
+            return lambda inputs, **more: step(alternative.take(inputs), **more)
+
+        self._task_steps = [built(each) for each in multitask.alternatives(trainer.task)]
         self._options = base_trainer.get_runtime_options(trainer.config)
         self._step: Any = self._step_on
         self.graph: tf.Graph | None = None
@@ -64,12 +74,21 @@ class TrainStep:
             optimizers.create_variables(trainer.optimizer, trainer.model)
 
     def _step_on(self, batch: Any) -> tf.Tensor:
+        steps = [functools.partial(self._run, each, batch) for each in self._task_steps]
+        if len(steps) == 1:
+            return steps[0]()
+        chosen = self._trainer.task.chosen(batch)  # the same for all replicas
+        number, *_ = self._trainer.strategy.experimental_local_results(chosen)
+        return tf.switch_case(number, steps)
+
+    def _run(self, task_step: Callable[..., Any], batch: Any) -> tf.Tensor:
+        """Trains on a batch by one of the steps, on all replicas."""
         trainer = self._trainer
         together = team.current().size  # workers share what they know once a loop
         alone = trainer.strategy.num_replicas_in_sync == together  # each has one replica
 
         def replica_step(inputs: Any) -> tf.Tensor:
-            logs = self._task_step(
+            logs = task_step(
                 inputs,
                 model=trainer.model,
                 optimizer=trainer.optimizer,

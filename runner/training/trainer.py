@@ -12,7 +12,7 @@ import tf_keras
 from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
-from runner.configuration import epochs
+from runner.configuration import epochs, multitask
 from runner.core import schedule, signs
 from runner.data import pipeline
 from runner.data.determinism import Determinism
@@ -74,7 +74,7 @@ class Trainer(evaluator.Evaluator):
         self.brake = brake
         self.determinism = determinism
         self.input_stall = input_stall.InputStall(
-            pipeline.advice(config.task.train_data), config.trainer.train_steps
+            pipeline.advice(multitask.train_data(config.task)), config.trainer.train_steps
         )
         self.extra_state = extra
         self._metrics = self._all_metrics()
@@ -108,7 +108,7 @@ class Trainer(evaluator.Evaluator):
             **getattr(model, "checkpoint_items", {}),
         )
         self.saves_inputs = (
-            not pipeline.is_placed(config.task.train_data, task)
+            not pipeline.is_placed(multitask.train_data(config.task), task)
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and extra.inputs.can_hold(self._iterator)
         )

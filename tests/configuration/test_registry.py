@@ -12,7 +12,6 @@ import yaml
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
-from official.modeling.multitask import configs as multitask
 
 import runner
 from runner import config, main
@@ -180,17 +179,6 @@ def test_data_that_official_makes_up_itself_need_no_file(capsys):
     flags = ["--mode=train", "--experiment=resnet_imagenet", "--model_dir=x"]
     assert main.main([*flags, "--config_file=small.yaml"]) == 2
     assert "there is no file dummy" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "kind", [multitask.MultiTaskExperimentConfig, multitask.MultiEvalExperimentConfig]
-)
-def test_multitask_experiments_are_refused_in_a_line(kind, monkeypatch, capsys):
-    monkeypatch.setitem(exp_factory._REGISTERED_CONFIGS, "many", kind)
-    assert main.main(["--mode=train", "--experiment=many", "--model_dir=run"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"{kind.__name__}: multitask experiments are not supported" in line
-    assert "official.modeling.multitask.train_lib runs them" in line
 
 
 def test_a_module_that_a_gin_file_imports_may_register_an_experiment(tmp_path, capsys):

@@ -216,7 +216,7 @@ def made(tmp_path, *sets, overrides=None, **task):
     config = experiment(*sets, overrides=overrides, **task)
     built = build.build_evaluator(Request(config, tmp_path), tmp_path)
     with built.strategy.scope():
-        return built, evaluation_sets.build(config, built.task)
+        return built, evaluation_sets.build(config, built)
 
 
 def score(built, each):
