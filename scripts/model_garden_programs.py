@@ -52,7 +52,7 @@ MODES = {"bert/pretraining": ("train_and_eval", "continuous_eval")}
 
 DIFFERENCES = {
     r"file: ckpt-1\.\S+": (
-        "Model Garden saves after the first loop, whatever the interval. "
+        "Model Garden saves after the first loop as well. "
         "The runner saves at multiples of `checkpoint_interval` and at the end."
     ),
     r"file: best_ckpt/best_ckpt-\S+": (
