@@ -59,10 +59,6 @@ DIFFERENCES = {
         "The best checkpoint is called `ckpt-<step>`, like the checkpoint that it is. "
         "`tf.train.latest_checkpoint` finds it as before."
     ),
-    r"tag: validation: best_\w+": (
-        "The best value is no curve. It is in `best_ckpt/info.json`, in the returned logs, and in "
-        "TensorBoard's HPARAMS table as `best/<metric>`."
-    ),
 }
 """What the runner does not write, as patterns of lines of `described`, and why."""
 
