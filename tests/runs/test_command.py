@@ -29,7 +29,7 @@ def finish(process):
     ("flag", "said"),
     [
         ("--help", "--gin_file"),
-        ("--help=modes", "Trains, and evaluates on the way and at the end."),
+        ("--help=modes", "Trains, and evaluates during training and at the end."),
         ("--help=experiments", "Handwritten digits"),
         ("--help=ImageClassificationConfig", "label_smoothing: float = 0.0"),
         ("--help=digits.gin", "CosineLrConfig.initial_learning_rate"),
