@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -42,22 +40,22 @@ class Taken(Summaries):
     """Takes what `tf.summary` writes, to be added to the run's own file.
 
     TensorBoard follows one growing file in a directory, so TensorFlow must not write a second one
-    there. It writes a temporary one, which is emptied as it is read.
+    there. It writes a temporary one, which has no name any more, and is emptied as it is read.
     """
 
     def __init__(self) -> None:
-        scratch = tempfile.mkdtemp(prefix="runner-")
-        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-        super().__init__(tf.summary.create_file_writer(scratch))
-        (self._path,) = Path(scratch).iterdir()
-        self._reader = event_file_loader.RawEventFileLoader(str(self._path))
+        with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
+            super().__init__(tf.summary.create_file_writer(scratch))
+            (path,) = Path(scratch).iterdir()
+            self._reader = event_file_loader.RawEventFileLoader(str(path))
+            self._file = path.open("r+b")
         self.take()  # the file's version
 
     def take(self) -> Sequence[event_pb2.Event]:
         """What was written since the last call, in its order."""
         self._writer.flush()
-        if not self._path.stat().st_size:
+        if not os.fstat(self._file.fileno()).st_size:
             return ()
         events = [event_pb2.Event.FromString(record) for record in self._reader.Load()]
-        os.truncate(self._path, 0)  # the writer's position stays, so the file is a hole until there
+        self._file.truncate(0)  # the writer's position stays, so the file is a hole until there
         return [event for event in events if event.HasField("summary")]

@@ -100,7 +100,7 @@ def test_the_length_is_written_down_and_a_resume_with_another_one_is_refused(tmp
         runner.run(load(longer), tmp_path, "train")
     assert f"{path}: 10 -> 20 (follows TrainerConfig.train_steps)" in str(refused.value)
     keeps = f"{path}=10"
-    assert str(refused.value).endswith(f"as it was: --params_override={keeps}")
+    assert str(refused.value).endswith(f"set {path} = 10")
     kept = config.load(["digits.gin"], [longer], overrides=[keeps])
     assert runner.run(kept, tmp_path, "train", allow_config_change=False)["step"] == 20
 

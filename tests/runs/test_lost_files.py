@@ -107,7 +107,7 @@ def test_a_finished_run_says_how_to_train_longer(run, capsys):
     runner.run(toy.experiment(), run, "train_and_eval")
     said = capsys.readouterr().err
     assert "already finished at step 40" in said
-    assert "--gin.TrainerConfig.train_steps=" in said
+    assert "raise TrainerConfig.train_steps" in said
     assert "resumed" not in said
 
 
