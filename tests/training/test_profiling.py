@@ -189,7 +189,7 @@ def test_steps_that_cannot_be_profiled_are_refused(capsys, tmp_path, flags, said
 @pytest.mark.parametrize(
     ("mode", "options", "said"),
     [
-        ("eval", {"profile_steps": (1, 2)}, "1:2 is for --mode=train, train_and_eval, "),
+        ("eval", {"profile_steps": (1, 2)}, "1:2 is for mode=train, train_and_eval, "),
         ("train", {"profile_steps": (2, 1)}, "2:1: expected FIRST:LAST, both included"),
         ("train", {"profile_steps": (30, 41)}, "30:41: the run ends at step 40"),
         ("train", {"profile_steps": (1, 2), "dry_run": True}, "a dry run profiles nothing"),
