@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -14,6 +15,8 @@ from runner.core import garbage
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+ON_SIGTERM = signal.getsignal(signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -50,6 +53,7 @@ def own_settings():
     """Each test begins with the same seed, and leaves the precision as it was, and graphs."""
     tf_keras.utils.set_random_seed(0)
     tf.summary.experimental.set_step(None)  # Orbit leaves its own
+    signal.signal(signal.SIGTERM, ON_SIGTERM)  # Ray leaves a handler that exits
     yield
     tf_keras.mixed_precision.set_global_policy("float32")
     tf.config.run_functions_eagerly(False)
