@@ -1,6 +1,6 @@
 """Runs Model Garden's registered experiments with its own trainer and with this runner.
 
-    python scripts/model_garden.py --folder=/tmp/garden --write=docs/model_garden.md
+    python scripts/model_garden.py --folder=/tmp/garden --write=docs/developers/model_garden.md
 
 Every experiment of official.vision and official.nlp is made small by overrides (small images, few
 layers, batches of two), given a few made-up examples, and run twice for two steps of

@@ -43,5 +43,5 @@ def test_a_program_leaves_and_returns_all_that_it_does_with_model_garden(name, r
 
 
 def test_the_manual_shows_what_the_programs_left(results, script):
-    page = (ROOT / "docs" / "model_garden.md").read_text()
+    page = (ROOT / "docs" / "developers" / "model_garden.md").read_text()
     assert "\n".join(script.tables(results)) in page

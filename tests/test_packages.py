@@ -1,4 +1,4 @@
-"""A package imports only from those below it; see docs/architecture.md."""
+"""A package imports only from those below it; see docs/developers/architecture.md."""
 
 import ast
 import functools

@@ -29,7 +29,7 @@ def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[
         if not hasattr(data, "folds"):
             raise ConfigError(
                 f"{path} of {type(task).__name__} has no field 'folds': derive "
-                f"{type(data).__name__} from runner.inputs.FoldedData (docs/folds.md)"
+                f"{type(data).__name__} from runner.inputs.FoldedData (docs/guides/folds.md)"
             )
     values = {"folds": folds, "fold": fold}
     divided = {f"{path}.{name}": value for path in _SIDES for name, value in values.items()}

@@ -99,7 +99,7 @@ def _check_task(built: evaluator.Evaluator) -> None:
     if missing:
         raise ConfigError(
             f"{type(built.task).__name__} has no method {' and no method '.join(missing)}: an "
-            "ensemble needs to know what is averaged (docs/ensembles.md)"
+            "ensemble needs to know what is averaged (docs/guides/ensembles.md)"
         )
 
 

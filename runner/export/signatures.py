@@ -178,7 +178,7 @@ def _dense(part: Any, model: Any) -> Any:
     if isinstance(kind, tf.TypeSpec) and not isinstance(kind, tf.TensorSpec):
         raise ConfigError(
             f"{type(model).__name__} takes a {kind.value_type.__name__}, which a signature cannot: "
-            "give the task a method `serving` (docs/exporting.md)"
+            "give the task a method `serving` (docs/guides/exporting.md)"
         )
     return part
 

@@ -22,7 +22,7 @@ class Rows:
     """Turns examples into rows, each under its key.
 
     Args:
-        task: Says what the keys are, and what makes a row; see `docs/predicting.md`.
+        task: Says what the keys are, and what makes a row; see `docs/guides/predicting.md`.
         data: The configuration of the data.
         begin: The index of the first example to come.
         complete: Whether all of the data will come.

@@ -38,7 +38,7 @@ def test_elsewhere_an_extra_is_installed_as_the_packages_that_it_consists_of(mon
 
 
 def test_no_text_has_pip_look_for_the_runner_by_name():
-    files = [ROOT / "README.md", ROOT / "Dockerfile", *(ROOT / "docs").glob("*.md")]
+    files = [ROOT / "README.md", ROOT / "Dockerfile", *(ROOT / "docs").rglob("*.md")]
     files += [*(ROOT / "runner").rglob("*.py"), *(ROOT / "tasks").rglob("*.py")]
     for file in files:
         text = file.read_text()

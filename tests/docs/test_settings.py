@@ -8,7 +8,7 @@ import pytest
 
 from runner import config, flags
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "settings.md"
 ROWS = re.findall(r"^\| (.+?) \| `(--.+?)` \| `(\S+) = (.+?)` \|$", PAGE.read_text(), re.MULTILINE)
 
 
