@@ -155,7 +155,7 @@ def run(
     from runner import in_python, modes
     from runner.core import signals
     from runner.run_folder import begun
-    from runner.runs.request import Request
+    from runner.runs.call import Call
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
@@ -169,7 +169,7 @@ def run(
         if config is None and modes.needs_configuration(mode):
             own = begun.configuration(model_dir)
             config = load(own) if own else None
-        request = Request(
+        call = Call(
             config,  # type: ignore[arg-type]
             Path(model_dir or ""),
             checkpoint,
@@ -190,7 +190,7 @@ def run(
             flags={"to": to} if to else {},
             stop=stop,
         )
-        return modes.run(mode, request).results
+        return modes.run(mode, call).results
 
 
 def fit(

@@ -11,7 +11,7 @@ from typing import Any
 from runner.core import aliases, layout, signals
 from runner.devices import cluster
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.storage import fetching, local_folders, manifest, places, urls
 
 WRITES, LOOKS, READS = "writes", "looks", "reads"
@@ -24,51 +24,51 @@ _ON_WORKERS = ("multi_worker_mirrored", "parameter_server")
 
 
 @contextlib.contextmanager
-def local(mode: str, uses: str, request: Request) -> Iterator[Request]:
-    """The request with local folders in place of URLs, while the block lasts.
+def local(mode: str, uses: str, call: Call) -> Iterator[Call]:
+    """The call with local folders in place of URLs, while the block lasts.
 
     Args:
         mode: The mode's name.
         uses: What it does with a URL; empty: it takes none.
-        request: What the user asks for.
+        call: Of the mode.
 
     Raises:
         ConfigError: a URL cannot be used, or its bucket refuses.
         RunnerError: a bucket does not answer, or does not have all in the end.
     """
-    if request.output and urls.is_url(request.output):
+    if call.output and urls.is_url(call.output):
         raise ConfigError(
-            f"--output={urls.shown(request.output)}: must be a local file; what stays in the run's "
+            f"--output={urls.shown(call.output)}: must be a local file; what stays in the run's "
             "folder is copied with it"
         )
     with contextlib.ExitStack() as inside:
-        members = [_read(inside, each, READS, "--runs") for each in request.runs]
-        checkpoint = _checkpoint(inside, request.checkpoint)
-        request = dataclasses.replace(request, runs=members, checkpoint=checkpoint)
-        if not urls.is_url(request.model_dir):
-            if url := _mirror(mode, uses, request):
-                inside.enter_context(places.beside(request.model_dir, url, _ending(request)))
-            if there := local_folders.copied_to(request.model_dir):
-                inside.enter_context(_renamed(request.model_dir, there))
-            yield request
+        members = [_read(inside, each, READS, "--runs") for each in call.runs]
+        checkpoint = _checkpoint(inside, call.checkpoint)
+        call = dataclasses.replace(call, runs=members, checkpoint=checkpoint)
+        if not urls.is_url(call.model_dir):
+            if url := _mirror(mode, uses, call):
+                inside.enter_context(places.beside(call.model_dir, url, _ending(call)))
+            if there := local_folders.copied_to(call.model_dir):
+                inside.enter_context(_renamed(call.model_dir, there))
+            yield call
             return
-        url = urls.check(request.model_dir, "--model_dir=", writes=uses == WRITES)
+        url = urls.check(call.model_dir, "--model_dir=", writes=uses == WRITES)
         if not uses:
             raise ConfigError(f"--model_dir={urls.shown(url)}: {mode} needs a local folder")
-        if mode == "report" and not request.output:
+        if mode == "report" and not call.output:
             raise ConfigError(f"--model_dir={urls.shown(url)}: give --output=FILE for the page")
-        mirror = getattr(getattr(request.config, "run", None), "mirror", "")
+        mirror = getattr(getattr(call.config, "run", None), "mirror", "")
         if mirror and urls.check(mirror, "RunConfig.mirror = ") != url:
             raise ConfigError(
                 f"RunConfig.mirror is for a local --model_dir; {urls.shown(url)} is one already"
             )
-        if _workers(request):
+        if _workers(call):
             check_shared(url)
-        folder = _folder(inside, url, uses, request)
-        task: Any = request.given.task
+        folder = _folder(inside, url, uses, call)
+        task: Any = call.given.task
         if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
             task.run_folder = folder
-        yield dataclasses.replace(request, model_dir=folder)
+        yield dataclasses.replace(call, model_dir=folder)
 
 
 @contextlib.contextmanager
@@ -125,15 +125,15 @@ def named(results: dict[str, Any]) -> dict[str, Any]:
     return dict(renamed(results))
 
 
-def _mirror(mode: str, uses: str, request: Request) -> str:
+def _mirror(mode: str, uses: str, call: Call) -> str:
     """The URL of `RunConfig.mirror`; empty where nothing is to be copied."""
-    given = getattr(getattr(request.config, "run", None), "mirror", "")
-    if not given or request.dry_run or (uses != WRITES and mode != "verify_resume"):
+    given = getattr(getattr(call.config, "run", None), "mirror", "")
+    if not given or call.dry_run or (uses != WRITES and mode != "verify_resume"):
         return ""
     url = urls.check(given, "RunConfig.mirror = ")
-    if (workers := _workers(request)) and not workers.is_chief:
+    if (workers := _workers(call)) and not workers.is_chief:
         return ""
-    if there := local_folders.copied_to(request.model_dir):  # by a supervisor
+    if there := local_folders.copied_to(call.model_dir):  # by a supervisor
         if there == url:
             return ""
         raise ConfigError(f"RunConfig.mirror is for a local --model_dir; this one is {there}")
@@ -143,43 +143,43 @@ def _mirror(mode: str, uses: str, request: Request) -> str:
     return url
 
 
-def _workers(request: Request) -> cluster.Cluster | None:
+def _workers(call: Call) -> cluster.Cluster | None:
     """The cluster of a run on several workers."""
-    runtime = getattr(request.config, "runtime", None)
+    runtime = getattr(call.config, "runtime", None)
     if runtime is None or runtime.distribution_strategy not in _ON_WORKERS:
         return None
     found = cluster.find(os.environ, runtime.worker_hosts, runtime.task_index)
     return found if found and found.size > 1 else None
 
 
-def _folder(inside: contextlib.ExitStack, url: str, uses: str, request: Request) -> Path:
+def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call) -> Path:
     if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # it is its trials that log
         uses = WRITES
-    if uses == WRITES and not request.dry_run:
-        folder = inside.enter_context(places.written(url, _ending(request)))
+    if uses == WRITES and not call.dry_run:
+        folder = inside.enter_context(places.written(url, _ending(call)))
         inside.enter_context(_renamed(folder, urls.shown(url)))
         return folder
-    return _read(inside, Path(url), READS if request.dry_run else uses, "--model_dir", request)
+    return _read(inside, Path(url), READS if call.dry_run else uses, "--model_dir", call)
 
 
 def _read(
-    inside: contextlib.ExitStack, path: Path, uses: str, where: str, request: Request | None = None
+    inside: contextlib.ExitStack, path: Path, uses: str, where: str, call: Call | None = None
 ) -> Path:
     """A local copy of what a URL holds; a local path as it is."""
     if not urls.is_url(path):
         return path
     url = urls.check(path, f"{where}=", writes=False)
-    part = _part(uses, request) if request else ""
+    part = _part(uses, call) if call else ""
     follows = uses == FOLLOWS and part != ""
     folder = inside.enter_context(
         places.read(
             url,
             wants=fetching.is_light if uses == LOOKS else _is_read,
             part=part,
-            follows=follows or (uses == LOOKS and bool(request and request.watch)),
-            ending=_ending(request) if request else None,
+            follows=follows or (uses == LOOKS and bool(call and call.watch)),
+            ending=_ending(call) if call else None,
             before_removal=_hand_over if follows else lambda *_: None,
-            may_be_new=follows or bool(request and request.dry_run),
+            may_be_new=follows or bool(call and call.dry_run),
             where=where,
         )
     )
@@ -197,14 +197,14 @@ def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
     return str(_read(inside, Path(given), READS, "--checkpoint"))
 
 
-def _part(uses: str, request: Request) -> str:
+def _part(uses: str, call: Call) -> str:
     """The folder in the run's that a mode writes."""
-    if request.dry_run or uses in (WRITES, LOOKS, READS):
+    if call.dry_run or uses in (WRITES, LOOKS, READS):
         return ""
     if uses not in (EVALUATES, FOLLOWS):
         return uses
-    name = request.config.run.evaluator.name
-    otherwise = "continuous" if uses == FOLLOWS else layout.TEST if request.data else "once"
+    name = call.config.run.evaluator.name
+    otherwise = "continuous" if uses == FOLLOWS else layout.TEST if call.data else "once"
     return layout.evaluator(Path(), name or otherwise).name
 
 
@@ -220,10 +220,10 @@ def _hand_over(folder: Path, path: Path) -> None:
     handover.Handover(folder).hand_over(path)
 
 
-def _ending(request: Request) -> places.Ending:
-    run = getattr(request.config, "run", None)
+def _ending(call: Call) -> places.Ending:
+    run = getattr(call.config, "run", None)
     seconds = getattr(run, "mirror_timeout", places.TIMEOUT_SECONDS)
-    return places.Ending(request.stop, lambda _: seconds)
+    return places.Ending(call.stop, lambda _: seconds)
 
 
 @contextlib.contextmanager

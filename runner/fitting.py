@@ -13,7 +13,7 @@ from runner.core import layout, signals
 from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
 from runner.run_folder import begun
-from runner.runs.request import Given, Request
+from runner.runs.call import Call, Given
 
 _GIN, _MODELS = "supervised.gin", "tasks.keras_models"  # by name: the runner imports no task
 _INTERVALS = ("validation", "checkpoint")
@@ -44,7 +44,7 @@ def fit(
         lengths: `train_steps`, `epochs` and `batch_size`, as given.
         compiled: `loss`, `metrics` and `optimizer`, None for what the model brings.
         gin_params: As for `runner.load`, after what follows from the rest.
-        options: Of the request.
+        options: Of the call.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
@@ -78,8 +78,8 @@ def fit(
     task: Any = task_contract.build_task(experiment.task, str(model_dir))
     task.given = given
     with signals.served() as stop:
-        request = Request(experiment, Path(model_dir), given=Given(task=task), stop=stop, **options)
-        outcome = modes.run("train_and_eval" if evaluates else "train", request)
+        call = Call(experiment, Path(model_dir), given=Given(task=task), stop=stop, **options)
+        outcome = modes.run("train_and_eval" if evaluates else "train", call)
     if made is model and outcome.evaluator is not None:
         trained = outcome.evaluator.model
         copies.copy_weights(getattr(trained, "network", trained), model)

@@ -17,7 +17,7 @@ from runner.errors import RunnerError
 from runner.internals import standard_library
 from runner.launch import bounds, job, launchers
 from runner.run_folder import begun
-from runner.runs.request import Request, Results
+from runner.runs.call import Call, Results
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from runner.config import Experiment
@@ -115,7 +115,7 @@ def _run(
 
         return _launch(given, config.load_launch(given.gin_file, given.gin_params), stop)
     if row and not row.configured:
-        request = Request(
+        call = Call(
             None,  # type: ignore[arg-type]
             Path(given.model_dir or ""),
             given.checkpoint or "",
@@ -132,7 +132,7 @@ def _run(
             metric=given.metric or "",
             watch=flags.seconds_of_watch(given),
         )
-        return modes.run(given.mode, request).results
+        return modes.run(given.mode, call).results
     announce("loading TensorFlow ...")
     if row and row.begin and not (given.print_config or given.dry_run or given.launch):
         row.begin(vars(given))
@@ -168,7 +168,7 @@ def _run(
         if not _has_menus(given):
             config.check_chosen(experiment)
         return None
-    request = Request(
+    call = Call(
         experiment,
         Path(given.model_dir or ""),
         given.checkpoint or "",
@@ -185,8 +185,8 @@ def _run(
         launched=launched,
     )
     if given.launch:
-        return _launch(given, experiment.run.launch, stop, request)
-    return modes.run(given.mode, request).results
+        return _launch(given, experiment.run.launch, stop, call)
+    return modes.run(given.mode, call).results
 
 
 def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
@@ -217,7 +217,7 @@ def _launch(
     given: argparse.Namespace,
     config: "LaunchConfig",
     stop: signals.Stop,
-    request: Request | None = None,
+    call: Call | None = None,
 ) -> Results | None:
     """Has the command run elsewhere; None where that was only to be printed."""
     shared = launchers.LAUNCHERS[given.launch].shares_files
@@ -229,11 +229,11 @@ def _launch(
         elsewhere.check_shared(given.model_dir or "")
     arguments = command_line.arguments(flags_of_job)
     folder = flags_of_job.model_dir or ""
-    strategy = request.config.runtime.distribution_strategy if request else ""
+    strategy = call.config.runtime.distribution_strategy if call else ""
     made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy, workers, stop)
     place = launchers.LAUNCHERS[given.launch].place
-    if place and made.is_study and request and not given.dry_run:
+    if place and made.is_study and call and not given.dry_run:
         launchers.check_job(given.launch, made)
         with place(made) as there:
-            return modes.run(given.mode, dataclasses.replace(request, place=there)).results
+            return modes.run(given.mode, dataclasses.replace(call, place=there)).results
     return launchers.launch(given.launch, made, dry_run=given.dry_run)

@@ -25,7 +25,7 @@ from runner.internals import tensorflow as tf_internals
 from runner.reporting import scalars, tensorboard
 from runner.run_config import TENSORBOARD
 from runner.runs import build, evaluations, follow, workers
-from runner.runs.request import Given, OrbitSummaries, Request
+from runner.runs.call import Call, Given, OrbitSummaries
 
 _MODES = {
     "train": "train",
@@ -108,7 +108,7 @@ def run_experiment(
     scored = [*_calls(eval_actions), *summaries(eval_summary_manager)]
     if mode.startswith("train"):
         scored += _averages(params, Path(model_dir))
-    request = Request(
+    call = Call(
         experiment,
         Path(model_dir),
         train_actions=[*_calls(train_actions), *summaries(summary_manager)],
@@ -124,7 +124,7 @@ def run_experiment(
         ),
     )
 
-    def at_end(joined: Request) -> Mapping[str, Any]:
+    def at_end(joined: Call) -> Mapping[str, Any]:
         draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
         logs = _with_best(experiment, Path(model_dir), evaluated(joined, draws=draws))
         for action in () if team.current().follows else scored:
@@ -132,7 +132,7 @@ def run_experiment(
         return logs
 
     post_eval = run_post_eval or mode == "train_and_post_eval"
-    return run(request, mode, at_end if post_eval else None)
+    return run(call, mode, at_end if post_eval else None)
 
 
 def is_official(params: Any) -> bool:
@@ -163,24 +163,24 @@ def adopted(
 
 
 def run(
-    request: Request,
+    call: Call,
     mode: str,
-    at_end: Callable[[Request], Mapping[str, Any]] | None,
+    at_end: Callable[[Call], Mapping[str, Any]] | None,
 ) -> tuple[tf_keras.Model, Mapping[str, Any]]:
     """Runs what a Model Garden program asks for, in one of Model Garden's modes.
 
     Args:
-        request: What it asks for; signals are served here.
+        call: What it asks for; signals are served here.
         mode: The mode.
-        at_end: Called at the end with the request, which has the workers' strategy; returns the
+        at_end: Called at the end with the call, which has the workers' strategy; returns the
             results. None: nothing is evaluated then.
 
     Returns:
         The model, and what `at_end` returned.
     """
     with in_python.called(), signals.served() as stop:
-        request = dataclasses.replace(request, stop=stop)
-        with workers.joined(request, mode) as joined:
+        call = dataclasses.replace(call, stop=stop)
+        with workers.joined(call, mode) as joined:
             held = modes.run(_MODES[mode], joined).evaluator
             assert held is not None  # these modes run here
             logs = at_end(joined) if at_end else {}
@@ -261,36 +261,36 @@ def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Actio
     return [save]
 
 
-def evaluated(request: Request, *, draws: bool = False) -> Mapping[str, Any]:
+def evaluated(call: Call, *, draws: bool = False) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as Model Garden returns them.
 
     Args:
-        request: What the run was asked for.
+        call: What the run was asked for.
         draws: Whether they are written to the validation's events, as the run wrote none.
     """
-    model_dir, mates = request.model_dir, team.current()
-    batches = limits.validation_batches(request.config)
+    model_dir, mates = call.model_dir, team.current()
+    batches = limits.validation_batches(call.config)
     began = time.monotonic()  # of a worker that follows, with what it waits for
     if mates.follows:
-        logs = follow.score(request)
+        logs = follow.score(call)
     else:
         newest = checkpoint_files.latest(model_dir)
         if newest is None:
             raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
         mates.open()
-        built = build.build_evaluator(request, model_dir)
+        built = build.build_evaluator(call, model_dir)
         mates.lead()
         built.restore(newest)
         began = time.monotonic()
-        logs = evaluations.of_each_task(request.config, built)
-    timed = batches > 0 and multitask.evaluates_own(request.config)
+        logs = evaluations.of_each_task(call.config, built)
+    timed = batches > 0 and multitask.evaluates_own(call.config)
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if timed else {}
     results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
     if draws and not mates.follows:
-        pictures = evaluation_log.drawing(request.config, built.task)
+        pictures = evaluation_log.drawing(call.config, built.task)
         charts = evaluation_log.charts(results, pictures, built.summaries.take())
-        folder = model_dir / request.config.trainer.validation_summary_subdir
-        with contextlib.closing(tensorboard.TensorBoard(folder, tags=request.given.tags)) as board:
+        folder = model_dir / call.config.trainer.validation_summary_subdir
+        with contextlib.closing(tensorboard.TensorBoard(folder, tags=call.given.tags)) as board:
             board.chart(int(built.global_step.numpy()), charts)
     return results
 

@@ -10,172 +10,172 @@ from runner import elsewhere, errors
 from runner.core import console, layout, streams, user_code
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
-from runner.runs.request import Outcome, Request
+from runner.runs.call import Call, Outcome
 from runner.storage import urls
 
 # A mode imports what it runs when it is called: the table is there without TensorFlow.
 
 
-def train(request: Request) -> Outcome:
+def train(call: Call) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     from runner.runs import train
 
-    return train.train(request, evaluates=False)
+    return train.train(call, evaluates=False)
 
 
-def train_and_eval(request: Request) -> Outcome:
+def train_and_eval(call: Call) -> Outcome:
     """Trains, and evaluates during training and at the end."""
     from runner.runs import train
 
-    return train.train(request, evaluates=True)
+    return train.train(call, evaluates=True)
 
 
-def train_and_post_eval(request: Request) -> Outcome:
+def train_and_post_eval(call: Call) -> Outcome:
     """Trains to the last step, then evaluates the newest checkpoint."""
     from runner.runs import workers
 
-    with workers.joined(request, "train_and_post_eval") as joined:
+    with workers.joined(call, "train_and_post_eval") as joined:
         trained = train(joined).results
         evaluated = evaluate(dataclasses.replace(joined, checkpoint="latest"))
     return Outcome({**trained, "metrics": evaluated.results.get("metrics")}, evaluated.evaluator)
 
 
-def evaluate(request: Request) -> Outcome:
-    """Evaluates the checkpoints that the request names."""
+def evaluate(call: Call) -> Outcome:
+    """Evaluates the checkpoints that the call names."""
     from runner.runs import evaluate
 
-    return evaluate.evaluate(request)
+    return evaluate.evaluate(call)
 
 
-def continuous_eval(request: Request) -> Outcome:
+def continuous_eval(call: Call) -> Outcome:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
     from runner.runs import evaluate
 
-    return evaluate.continuous_eval(request)
+    return evaluate.continuous_eval(call)
 
 
-def export(request: Request) -> Outcome:
+def export(call: Call) -> Outcome:
     """Converts a checkpoint into servable models, and scores each before publishing it."""
     from runner.runs import export
 
-    return export.export(request)
+    return export.export(call)
 
 
-def _rehearse_export(request: Request) -> Outcome:
+def _rehearse_export(call: Call) -> Outcome:
     from runner.runs import export
 
-    return export.rehearse(request)
+    return export.rehearse(call)
 
 
-def predict(request: Request) -> Outcome:
+def predict(call: Call) -> Outcome:
     """Writes the predictions of a checkpoint for each example of a data set to a file."""
     from runner.runs import predict
 
-    return predict.predict(request)
+    return predict.predict(call)
 
 
-def verify_resume(request: Request) -> Outcome:
+def verify_resume(call: Call) -> Outcome:
     """Kills and resumes your experiment, and checks that the result is bit-identical."""
     from runner.runs import verify_resume
 
-    if not request.arguments:
+    if not call.arguments:
         raise ConfigError("verify_resume starts processes of its own: run it as a command")
-    return Outcome(verify_resume.verify_resume(request))
+    return Outcome(verify_resume.verify_resume(call))
 
 
-def _rehearse_predict(request: Request) -> Outcome:
+def _rehearse_predict(call: Call) -> Outcome:
     from runner.runs import predict
 
-    return predict.rehearse(request)
+    return predict.rehearse(call)
 
 
-def init(request: Request) -> Outcome:
+def init(call: Call) -> Outcome:
     """Writes a new project: `runner --mode=init --like=images my_project`."""
     from runner.projects import create
 
-    return Outcome(create.create(request.like, request.model_dir))
+    return Outcome(create.create(call.like, call.model_dir))
 
 
-def find_rate(request: Request) -> Outcome:
+def find_rate(call: Call) -> Outcome:
     """Tries learning rates from low to high for a few steps, and suggests one."""
     from runner.runs import find_rate
 
-    return Outcome(find_rate.find_rate(request))
+    return Outcome(find_rate.find_rate(call))
 
 
-def ensemble(request: Request) -> Outcome:
+def ensemble(call: Call) -> Outcome:
     """Averages what several runs predict, and scores the mean beside each of them."""
-    if request.config is not None:
+    if call.config is not None:
         raise ConfigError("an ensemble's runs have their own configurations: give None instead")
-    check_choice(request.select, request.metric)
+    check_choice(call.select, call.metric)
     from runner.ensembles import ensemble
 
-    layout.check(request.model_dir)
+    layout.check(call.model_dir)
     with _plainly():
-        return ensemble.ensemble(request)
+        return ensemble.ensemble(call)
 
 
-def replay(request: Request) -> Outcome:
+def replay(call: Call) -> Outcome:
     """Trains a few steps of a run again, and shows what each layer and each gradient does."""
-    check_steps(request.steps)
+    check_steps(call.steps)
     from runner.runs import replay
 
     with _plainly():
-        return Outcome(replay.replay(request))
+        return Outcome(replay.replay(call))
 
 
-def status(request: Request) -> Outcome:
+def status(call: Call) -> Outcome:
     """Says how far a run, a study or a folder of runs is, and where a run's time went."""
     from runner.inspection import status
 
-    return Outcome(status.status(request))
+    return Outcome(status.status(call))
 
 
-def report(request: Request) -> Outcome:
+def report(call: Call) -> Outcome:
     """Writes a page about a run: one HTML file to look at, to print or to send."""
     from runner.inspection import report
 
-    return Outcome(report.report(request))
+    return Outcome(report.report(call))
 
 
-def find_batch(request: Request) -> Outcome:
+def find_batch(call: Call) -> Outcome:
     """Tries larger and larger batches, and reports which fit in memory and how fast each is."""
     from runner.runs import find_batch
 
-    return Outcome(find_batch.find_batch(request))
+    return Outcome(find_batch.find_batch(call))
 
 
-def study(request: Request) -> Outcome:
+def study(call: Call) -> Outcome:
     """Runs a resumable sweep over seeds and hyperparameters."""
     from runner.studies import study
 
-    return Outcome(study.study(request, request.place))
+    return Outcome(study.study(call, call.place))
 
 
-def runs(request: Request) -> Outcome:
+def runs(call: Call) -> Outcome:
     """Lists the runs under a directory: progress, metrics, and the settings that differ."""
     from runner.inspection import runs
 
-    return Outcome(runs.runs(request.model_dir, runs.Wanted.of(request.flags)))
+    return Outcome(runs.runs(call.model_dir, runs.Wanted.of(call.flags)))
 
 
-def compare(request: Request) -> Outcome:
+def compare(call: Call) -> Outcome:
     """Compares runs: `runner --mode=compare runs/a runs/b`. Exit code 5 if they differ."""
-    if len(request.runs) < 2:
+    if len(call.runs) < 2:
         raise ConfigError("compare needs two runs or more: --runs is missing or names only one")
     from runner.inspection import compare
 
-    return Outcome(compare.compare(request.runs, request.output))
+    return Outcome(compare.compare(call.runs, call.output))
 
 
-def log(request: Request) -> Outcome:
+def log(call: Call) -> Outcome:
     """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
     from runner.loggers import log
 
-    layout.check(request.model_dir)
-    to = log.names(str(request.flags.get("to") or ""))
+    layout.check(call.model_dir)
+    to = log.names(str(call.flags.get("to") or ""))
     with _plainly():
-        return Outcome(log.log(request.model_dir, to, dry_run=request.dry_run))
+        return Outcome(log.log(call.model_dir, to, dry_run=call.dry_run))
 
 
 def _warm_up(flags: Mapping[str, Any]) -> None:
@@ -205,12 +205,12 @@ class Mode:
             it was run for nothing.
     """
 
-    function: Callable[[Request], Outcome]
+    function: Callable[[Call], Outcome]
     trains: bool
     evaluates: bool
     profiles: bool = False
     takes: Sequence[str] = ()
-    rehearse: Callable[[Request], Outcome] | None = None
+    rehearse: Callable[[Call], Outcome] | None = None
     configured: bool = True
     takes_several: bool = True
     has_folder: bool = True
@@ -371,7 +371,7 @@ MODES: Mapping[str, Mode] = {
 }
 
 
-def run(mode: str, request: Request) -> Outcome:
+def run(mode: str, call: Call) -> Outcome:
     """Validates the configuration for `mode` and runs it, or rehearses it.
 
     Raises:
@@ -381,12 +381,12 @@ def run(mode: str, request: Request) -> Outcome:
     check(mode)
     row = MODES[mode]
     for flag in ("data", "output", "overwrite", "runs", "select", "metric", "steps"):
-        check_taken(mode, flag, getattr(request, flag))
+        check_taken(mode, flag, getattr(call, flag))
     if row.configured:
-        _prepare(mode, row, request)
-    elif request.dry_run and not row.has_dry_run:
+        _prepare(mode, row, call)
+    elif call.dry_run and not row.has_dry_run:
         raise ConfigError(f"--dry_run has no effect with {mode}")
-    with elsewhere.local(mode, row.url, request) as here:
+    with elsewhere.local(mode, row.url, call) as here:
         outcome = _run(row, here)
         return outcome._replace(results=elsewhere.named(outcome.results))
 
@@ -396,9 +396,9 @@ def needs_configuration(mode: str) -> bool:
     return mode in MODES and MODES[mode].configured and MODES[mode].has_folder
 
 
-def _prepare(mode: str, row: Mode, request: Request) -> None:
+def _prepare(mode: str, row: Mode, call: Call) -> None:
     """Validates the configuration, and completes it."""
-    if request.config is None:
+    if call.config is None:
         raise ConfigError(
             f"{mode} needs a configuration: give what runner.load returns, or the folder of a run "
             f"that has {layout.GIN}"
@@ -406,39 +406,39 @@ def _prepare(mode: str, row: Mode, request: Request) -> None:
     from runner import config
     from runner.configuration import multitask
 
-    if row.trains or request.config.trainer.optimizer_config.ema is not None:
+    if row.trains or call.config.trainer.optimizer_config.ema is not None:
         from runner.runs import compiled_model
 
-        compiled_model.bring_optimizer(request.config)
+        compiled_model.bring_optimizer(call.config)
     if not row.takes_several:
-        multitask.check_one(request.config.task, f"--mode={mode}")
-    for line in config.prepare(request.config, trains=row.trains, evaluates=row.evaluates):
+        multitask.check_one(call.config.task, f"--mode={mode}")
+    for line in config.prepare(call.config, trains=row.trains, evaluates=row.evaluates):
         console.say(line)
-    if request.profile_steps:
+    if call.profile_steps:
         check_profile(
             mode,
-            request.profile_steps,
-            end=request.config.trainer.train_steps,
-            dry_run=request.dry_run,
+            call.profile_steps,
+            end=call.config.trainer.train_steps,
+            dry_run=call.dry_run,
         )
 
 
-def _run(row: Mode, request: Request) -> Outcome:
+def _run(row: Mode, call: Call) -> Outcome:
     if not row.configured:
-        return row.function(request)
+        return row.function(call)
     if row.has_folder:
-        layout.check(request.model_dir)
+        layout.check(call.model_dir)
     with _plainly():
-        if not request.dry_run:
-            return row.function(request)
+        if not call.dry_run:
+            return row.function(call)
         if row.rehearse:
-            return row.rehearse(request)
+            return row.rehearse(call)
         from runner.runs import dry_run
 
-        checkpoint = request.checkpoint if "checkpoint" in row.takes else None
+        checkpoint = call.checkpoint if "checkpoint" in row.takes else None
         return Outcome(
             dry_run.rehearse(
-                request, trains=row.trains, evaluates=row.evaluates, checkpoint=checkpoint
+                call, trains=row.trains, evaluates=row.evaluates, checkpoint=checkpoint
             )
         )
 

@@ -17,7 +17,7 @@ from runner import config, model_garden, modes
 from runner.configuration import multitask
 from runner.core import console
 from runner.errors import ConfigError
-from runner.runs.request import Given, Request
+from runner.runs.call import Call, Given
 from runner.training import multitask as training_multitask
 
 _MODES = ("train", "eval", "train_and_eval", "continuous_eval")
@@ -71,8 +71,8 @@ def run_experiment(
         official=model_garden.is_official(params),
     )
     actions = _actions(eval_summary_manager, list(task.tasks))
-    request = Request(experiment, Path(model_dir), eval_actions=actions, given=given)
-    _, logs = model_garden.run(request, mode, model_garden.evaluated if run_post_eval else None)
+    call = Call(experiment, Path(model_dir), eval_actions=actions, given=given)
+    _, logs = model_garden.run(call, mode, model_garden.evaluated if run_post_eval else None)
     return (model, logs) if run_post_eval else model
 
 
@@ -137,8 +137,8 @@ def run_experiment_with_multitask_eval(
         eval_tasks=tasks,
     )
     actions = _actions(eval_summary_manager, list(tasks))
-    request = Request(experiment, Path(model_dir), eval_actions=actions, given=given)
-    return model_garden.run(request, mode, model_garden.evaluated if run_post_eval else None)
+    call = Call(experiment, Path(model_dir), eval_actions=actions, given=given)
+    return model_garden.run(call, mode, model_garden.evaluated if run_post_eval else None)
 
 
 def _check(mode: str) -> None:

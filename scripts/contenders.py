@@ -160,7 +160,7 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     """
     from runner.history import history
     from runner.runs import build
-    from runner.runs.request import Request
+    from runner.runs.call import Call
 
     config = tasks.experiment(
         model,
@@ -174,7 +174,7 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     bare = bare_loop(model, loop)
     bare()  # traced before layers draw from generators, as when alone
     rows = history.History(folder / "history.jsonl")
-    trainer, _ = build.build_trainer(Request(config, folder), rows, step=0, evaluates=False)
+    trainer, _ = build.build_trainer(Call(config, folder), rows, step=0, evaluates=False)
     steps = tf.constant(loop)
     loops: dict[str, Callable[[], Any]] = {"runner": lambda: trainer.train(steps), "bare": bare}
     calls = max(1, _STEPS[model] // loop)

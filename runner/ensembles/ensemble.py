@@ -14,7 +14,7 @@ from runner.ensembles.members import Member
 from runner.ensembles.outputs import Predicted
 from runner.errors import ConfigError
 from runner.reporting import table
-from runner.runs.request import Outcome, Request
+from runner.runs.call import Call, Outcome
 
 _VALIDATION = "validation"
 
@@ -54,50 +54,50 @@ class _Data(NamedTuple):
         return {**(averaging.calibration(parts, labels) if labels else {}), **own}
 
 
-def ensemble(request: Request) -> Outcome:
+def ensemble(call: Call) -> Outcome:
     """Averages what several runs predict, and scores the mean beside each of them.
 
     Raises:
         ConfigError: the runs do not fit together, or there is nothing to fit on.
     """
-    runs = members.find(request.model_dir, request.runs, request.checkpoint)
-    metric = _metric(request.metric, runs[0])
-    name = request.data or _VALIDATION
+    runs = members.find(call.model_dir, call.runs, call.checkpoint)
+    metric = _metric(call.metric, runs[0])
+    name = call.data or _VALIDATION
     if why := members.same_data(runs, name):
         raise ConfigError(f"members must be scored on the same data: {why}; --data names others")
     apart = members.same_data(runs, _VALIDATION)
-    if request.select and apart:
+    if call.select and apart:
         raise ConfigError(f"--select needs common validation data: {apart}")
-    if request.dry_run:
+    if call.dry_run:
         for run in runs:
             console.say(f"{run.folder}: step {run.step:,} ({run.checkpoint.name})")
-        return Outcome({"status": "rehearsed", "model_dir": str(request.model_dir)})
-    data, fitted = _data(request, runs, name, fits=not apart)
-    made = _report(request, runs, metric, data, fitted)
+        return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)})
+    data, fitted = _data(call, runs, name, fits=not apart)
+    made = _report(call, runs, metric, data, fitted)
     if apart:
         made["not_calibrated"] = f"there are no common validation data: {apart}"
     elif "temperature" not in made:
         made["not_calibrated"] = "predictions are not probabilities of labelled classes"
-    path = request.model_dir / layout.ENSEMBLE
+    path = call.model_dir / layout.ENSEMBLE
     files.write_json(path, made)
     console.say("\n".join(_lines(made)))
     console.say(f"written: {path}")
-    return Outcome({"status": "done", **made, "model_dir": str(request.model_dir)})
+    return Outcome({"status": "done", **made, "model_dir": str(call.model_dir)})
 
 
 def _data(
-    request: Request, runs: Sequence[Member], name: str, *, fits: bool
+    call: Call, runs: Sequence[Member], name: str, *, fits: bool
 ) -> tuple[_Data, _Data | None]:
     """The data to score on, and those to fit on, if there are any."""
     names = [name, *([_VALIDATION] if fits and name != _VALIDATION else [])]
-    cache = request.model_dir / layout.ENSEMBLE_PREDICTIONS
+    cache = call.model_dir / layout.ENSEMBLE_PREDICTIONS
     found = []
     for run in runs:
-        request.stop.check()
-        found.append(outputs.predicted(request, run, names, cache))
+        call.stop.check()
+        found.append(outputs.predicted(call, run, names, cache))
     for each in names:
         _check_alike(runs, [one[each] for one in found], each)
-    built = outputs.built_for(request, runs[0], cache)
+    built = outputs.built_for(call, runs[0], cache)
     made = [
         _Data(
             each,
@@ -146,7 +146,7 @@ def _metric(asked: str, run: Member) -> _Metric:
 
 
 def _report(
-    request: Request, runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None
+    call: Call, runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None
 ) -> dict[str, Any]:
     """All that ensemble.json has."""
     own = [data.score([number]) for number in range(len(runs))]
@@ -175,8 +175,8 @@ def _report(
         pairs = {name: values.tolist() for name, values in diverse._asdict().items()}
         made["diversity"] = {**diverse.means, "pairs": pairs}
     chosen: list[int] = []
-    if request.select and fitted:
-        chosen, made["selected"] = _selected(request.select, metric, data, fitted)
+    if call.select and fitted:
+        chosen, made["selected"] = _selected(call.select, metric, data, fitted)
     if fitted and fitted.labels:
         made["temperature"] = _calibrated(data, fitted, chosen)
     return made

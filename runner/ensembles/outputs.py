@@ -22,7 +22,7 @@ from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
 from runner.prediction import made_of, predictor
 from runner.runs import build, predict
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 
 class Predicted(NamedTuple):
@@ -42,12 +42,12 @@ class Predicted(NamedTuple):
 
 
 def predicted(
-    request: Request, member: Member, names: Sequence[str], cache: Path
+    call: Call, member: Member, names: Sequence[str], cache: Path
 ) -> dict[str, Predicted]:
     """What a member predicts for each of some sets of data; its model is built only if needed.
 
     Args:
-        request: What the user asks for.
+        call: Of the mode.
         member: The member.
         names: Of the data.
         cache: The folder for the files.
@@ -59,14 +59,14 @@ def predicted(
     found = {name: kept for name, path in paths.items() if (kept := _read(path))}
     if len(found) == len(names):
         return found
-    built = built_for(request, member, cache)
+    built = built_for(call, member, cache)
     _check_task(built)
     console.say(f"predicting with {member.checkpoint}")
     built.restore(member.checkpoint)
     with built.averages_in_force():
         for name in names:
             if name not in found:
-                found[name] = _predict(request, built, member, name)
+                found[name] = _predict(call, built, member, name)
                 _write(paths[name], found[name])
     del built
     tf_keras.backend.clear_session()
@@ -74,9 +74,9 @@ def predicted(
     return found
 
 
-def built_for(request: Request, member: Member, folder: Path) -> evaluator.Evaluator:
+def built_for(call: Call, member: Member, folder: Path) -> evaluator.Evaluator:
     """A member's task and model, not restored."""
-    own = dataclasses.replace(request, config=member.config, model_dir=member.folder)
+    own = dataclasses.replace(call, config=member.config, model_dir=member.folder)
     return build.build_evaluator(own, folder, evaluates=False)
 
 
@@ -103,7 +103,7 @@ def _check_task(built: evaluator.Evaluator) -> None:
         )
 
 
-def _predict(request: Request, built: evaluator.Evaluator, member: Member, name: str) -> Predicted:
+def _predict(call: Call, built: evaluator.Evaluator, member: Member, name: str) -> Predicted:
     def predict_step(features: Any, labels: Any) -> dict[str, Any]:
         outputs = built.task.inference_step(features, built.model)
         columns = {"averaged": tf.cast(built.task.averaged(outputs), tf.float32)}
@@ -118,7 +118,7 @@ def _predict(request: Request, built: evaluator.Evaluator, member: Member, name:
     labels: list[np.ndarray] = []
     iterator = determinism.Determinism.of_evaluations().begin(dataset(built, member, name))
     for batch in predictor.Predictor(built, predict_step).batches(iterator):
-        request.stop.check()
+        call.stop.check()
         for columns in batch.columns():
             parts.append(columns["averaged"])
             if "label" in columns:

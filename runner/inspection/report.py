@@ -7,31 +7,31 @@ from pathlib import Path
 from runner.core import console, files, layout, text
 from runner.errors import ConfigError
 from runner.inspection import run_data, run_page, several_page, study_page
-from runner.runs.request import Request, Results
+from runner.runs.call import Call, Results
 
 _ENDED = ("done", "stopped", "diverged", "failed")
 
 
-def report(request: Request) -> Results:
+def report(call: Call) -> Results:
     """Writes the page; with `--watch`, again and again until the run has ended.
 
     Raises:
         ConfigError: there is nothing to write about.
     """
-    target = request.output or request.model_dir / layout.REPORT
+    target = call.output or call.model_dir / layout.REPORT
     while True:
         began = time.perf_counter()
-        refresh = int(request.watch)
-        if request.runs:
-            html, ended = _several(request.runs, refresh=refresh)
+        refresh = int(call.watch)
+        if call.runs:
+            html, ended = _several(call.runs, refresh=refresh)
         else:
-            html, ended = _page(request.model_dir, refresh=refresh)
+            html, ended = _page(call.model_dir, refresh=refresh)
         files.write_text(target, html)
         seconds = time.perf_counter() - began
-        if ended or not request.watch:
+        if ended or not call.watch:
             break
         console.show(f"written: {target} ({text.size(len(html.encode()))}), at {_clock()}")
-        time.sleep(request.watch)
+        time.sleep(call.watch)
     console.end(keep=False)
     size = len(html.encode())
     console.say(f"written: {target} ({text.size(size)})")

@@ -23,7 +23,7 @@ from runner.inspection import (
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
 from runner.run_folder import pulse, submitted, supervised
-from runner.runs.request import Request, Results
+from runner.runs.call import Call, Results
 
 _LOOK_SECONDS = 0.5
 _MOST = 200  # lines on a terminal
@@ -31,23 +31,23 @@ _LONGEST_REASON = 60  # characters
 _HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "workers", "host", "")
 
 
-def status(request: Request) -> Results:
+def status(call: Call) -> Results:
     """Says how far the runs are; with `--watch`, until all have ended or nobody reads any more.
 
     Raises:
         ConfigError: there are none.
     """
-    root = request.model_dir
+    root = call.model_dir
     board = progress.Board(root)
     lines = _found(board, root)
-    if not request.watch:
+    if not call.watch:
         _settle(board, lines)
         lines = _found(board, root)
-    while request.watch and streams.has_reader(2):
+    while call.watch and streams.has_reader(2):
         if all(each.state not in progress.UNFINISHED for each in lines):
             break
         console.show("\n".join(_shown(lines, is_one=_is_one(root))))
-        time.sleep(request.watch)
+        time.sleep(call.watch)
         lines = _found(board, root)
     console.end(keep=False)
     if _is_one(root):

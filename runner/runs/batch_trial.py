@@ -16,13 +16,13 @@ from runner.devices import memory
 from runner.errors import ConfigError
 from runner.history import history
 from runner.runs import build, compiled_model
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.training import trainer
 
 _UNTIMED_STEPS = 2  # the first ones compile and fill the input pipeline
 
 
-def measure(request: Request, size: int) -> dict[str, Any]:
+def measure(call: Call, size: int) -> dict[str, Any]:
     """Trains for a few steps in batches of `size`.
 
     Returns:
@@ -32,10 +32,10 @@ def measure(request: Request, size: int) -> dict[str, Any]:
         ConfigError: the training data have no such batches.
     """
     found: dict[str, Any] = {"global_batch_size": size}
-    options = request.config.run.find_batch
+    options = call.config.run.find_batch
     try:
         with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
-            built = _built(request, size, Path(scratch))
+            built = _built(call, size, Path(scratch))
             seconds = _seconds_per_step(built, options.seconds)
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         reason = (str(error).splitlines() or ["out of memory"])[0]
@@ -49,10 +49,10 @@ def measure(request: Request, size: int) -> dict[str, Any]:
     }
 
 
-def _built(request: Request, size: int, folder: Path) -> trainer.Trainer:
+def _built(call: Call, size: int, folder: Path) -> trainer.Trainer:
     """A trainer whose data give batches of `size`."""
-    compiled_model.bring_optimizer(request.config)
-    inside = dataclasses.replace(request, config=_resized(request.config, size), model_dir=folder)
+    compiled_model.bring_optimizer(call.config)
+    inside = dataclasses.replace(call, config=_resized(call.config, size), model_dir=folder)
     rows = history.History(folder / layout.HISTORY)
     built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)
     built.initialize()

@@ -30,7 +30,7 @@ from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
 from runner.optimizers import learning_rate, optimizer
 from runner.reporting import mfu, overview, task_summaries
-from runner.runs.request import Given, Request
+from runner.runs.call import Call, Given
 from runner.training import inner_loop, trainer
 from runner.training import multitask as training_multitask
 
@@ -44,12 +44,12 @@ class Skips(Protocol):
 
 
 def build_trainer(
-    request: Request, rows: Skips, *, step: int, evaluates: bool
+    call: Call, rows: Skips, *, step: int, evaluates: bool
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """A trainer with all variables created, and its inputs placed at `step`.
 
     Args:
-        request: The configuration, what the caller has made already, and where a task may log.
+        call: The configuration, what the caller has made already, and where a task may log.
         rows: The history, which says which batches are skipped.
         step: The step.
         evaluates: Whether the run evaluates, too.
@@ -57,7 +57,7 @@ def build_trainer(
     Returns:
         The trainer, and the scale of its learning rate.
     """
-    config, given = request.config, request.given
+    config, given = call.config, call.given
     devices = _announced_devices(config, given)
     parts = config.run.gradient_accumulation
     for name, data in _training_data(config.task):
@@ -65,9 +65,9 @@ def build_trainer(
         limits.check_training(data, config.run.limit_train)
     brake, extra = inner_loop.Brake(), extra_state.ExtraState()
     determinism, evaluated = Determinism(), Determinism.of_evaluations()
-    request.stop.tell(brake.halt)
+    call.stop.tell(brake.halt)
     with devices.scope():
-        task, model = _task(config, request.model_dir, given)
+        task, model = _task(config, call.model_dir, given)
         made = optimizer.build(task, config)
         rate_scale = learning_rate.scale_rate(made, floor=config.run.plateau.floor)
         with task_contract.kept(task):
@@ -84,12 +84,12 @@ def build_trainer(
                 extra=extra,
                 determinism=determinism,
                 evaluated=evaluated,
-                check=request.stop.check,
-                written=_summaries(request, "train"),
-                summaries=_summaries(request, "validation"),
+                check=call.stop.check,
+                written=_summaries(call, "train"),
+                summaries=_summaries(call, "validation"),
             )
         if evaluates:
-            _build_others(request, request.model_dir, built)
+            _build_others(call, call.model_dir, built)
     return built, rate_scale
 
 
@@ -103,37 +103,35 @@ def _training_data(task: base_config.Config) -> list[tuple[str, cfg.DataConfig]]
     ]
 
 
-def _build_others(request: Request, folder: Path, built: evaluator.Evaluator) -> None:
+def _build_others(call: Call, folder: Path, built: evaluator.Evaluator) -> None:
     """Gives an evaluator those of the sets that have a task of their own; in the scope."""
-    given, tasks = request.given, {}
+    given, tasks = call.given, {}
     if isinstance(built.task, training_multitask.Together):
         tasks = dict(built.task.tasks)
     elif given.eval_tasks:
         tasks = dict(given.eval_tasks)
-    for each in request.config.run.evaluation_sets:
+    for each in call.config.run.evaluation_sets:
         if each.task is not None and each.name not in tasks:
             section = sections.unlocked(each.task)
-            tasks[each.name] = task_contract.build_task(section, str(folder), request.model_dir)
-    evaluation_sets.build_others(request.config, built, tasks)
+            tasks[each.name] = task_contract.build_task(section, str(folder), call.model_dir)
+    evaluation_sets.build_others(call.config, built, tasks)
 
 
-def build_evaluator(
-    request: Request, folder: Path, *, evaluates: bool = True
-) -> evaluator.Evaluator:
+def build_evaluator(call: Call, folder: Path, *, evaluates: bool = True) -> evaluator.Evaluator:
     """An evaluator; it has an optimizer only if that holds the averages to evaluate.
 
     Args:
-        request: The configuration, and what the caller has made already.
+        call: The configuration, and what the caller has made already.
         folder: Where a task may log.
         evaluates: Whether it has validation data.
     """
-    config, given = request.config, request.given
+    config, given = call.config, call.given
     averaged = config.trainer.optimizer_config.ema is not None
     devices, brake = _announced_devices(config, given), inner_loop.Brake()
     evaluated = Determinism.of_evaluations()
-    request.stop.tell(brake.halt)
+    call.stop.tell(brake.halt)
     with devices.scope():
-        task, model = _task(config, folder, given, request.model_dir)
+        task, model = _task(config, folder, given, call.model_dir)
         with task_contract.kept(task):
             built = evaluator.Evaluator(
                 config,
@@ -144,12 +142,12 @@ def build_evaluator(
                 if evaluates
                 else None,
                 evaluated=evaluated,
-                check=request.stop.check,
+                check=call.stop.check,
                 free=brake.free,
-                summaries=_summaries(request, "validation"),
+                summaries=_summaries(call, "validation"),
             )
         if evaluates:
-            _build_others(request, folder, built)
+            _build_others(call, folder, built)
     return built
 
 
@@ -247,9 +245,9 @@ def _task(
     return task, model
 
 
-def _summaries(request: Request, kind: Literal["train", "validation"]) -> task_summaries.Summaries:
+def _summaries(call: Call, kind: Literal["train", "validation"]) -> task_summaries.Summaries:
     """Where a task's `tf.summary` goes while it trains, or evaluates."""
-    given, run = request.given.summaries, request.config.run
+    given, run = call.given.summaries, call.config.run
     if given and (writer := getattr(given, kind)):
         return task_summaries.Summaries(writer)
     kinds = {"train": ("train",), "validation": ("validation", "sets", layout.TEST)}[kind]

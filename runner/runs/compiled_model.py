@@ -8,7 +8,7 @@ from runner.devices import strategy
 from runner.errors import ConfigError
 from runner.optimizers import compiled_optimizer
 from runner.runs import build
-from runner.runs.request import Given
+from runner.runs.call import Given
 
 _PLACE = "compile() of the model"
 

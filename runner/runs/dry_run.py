@@ -27,19 +27,19 @@ from runner.history import policies
 from runner.reporting import progress, scalars
 from runner.run_folder import config_change
 from runner.runs import build, open_run, training_state
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.training import trainer
 
 _TIMED_STEPS = 3
 
 
 def rehearse(
-    request: Request, *, trains: bool, evaluates: bool, checkpoint: str | None
+    call: Call, *, trains: bool, evaluates: bool, checkpoint: str | None
 ) -> dict[str, Any]:
     """Does everything once; the run's folder is only read.
 
     Args:
-        request: The mode's request.
+        call: The mode's call.
         trains: Whether the mode trains.
         evaluates: Whether it evaluates.
         checkpoint: What a mode that only evaluates would evaluate; None: the newest, if any.
@@ -50,24 +50,24 @@ def rehearse(
     Raises:
         RunnerError: what would have gone wrong.
     """
-    model_dir = request.model_dir
+    model_dir = call.model_dir
     _check_folder(model_dir)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         if trains:
-            allow = request.allow_config_change
-            config_change.check(model_dir, request.config, allow=allow, note=console.say)
-            found = _training(request, Path(scratch), evaluates=evaluates)
+            allow = call.allow_config_change
+            config_change.check(model_dir, call.config, allow=allow, note=console.say)
+            found = _training(call, Path(scratch), evaluates=evaluates)
         else:
-            found = _evaluating(request, Path(scratch), checkpoint)
+            found = _evaluating(call, Path(scratch), checkpoint)
     peak = memory.peak()
     console.say(f"peak memory {text.size(peak)}")
     console.say(f"{model_dir} is unchanged")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
 
 
-def _training(request: Request, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
-    experiment, model_dir = request.config, request.model_dir
-    small = dataclasses.replace(request, model_dir=scratch, train_actions=(), eval_actions=())
+def _training(call: Call, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
+    experiment, model_dir = call.config, call.model_dir
+    small = dataclasses.replace(call, model_dir=scratch, train_actions=(), eval_actions=())
     matters = unused_values.concerned(experiment, evaluates=evaluates)
     with unused_values.Reads(experiment, matters) as reads:
         plan = policies.of(experiment, evaluates=evaluates)
@@ -97,10 +97,10 @@ def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -
     return paths[-1] if paths else None
 
 
-def _evaluating(request: Request, scratch: Path, checkpoint: str | None) -> dict[str, Any]:
-    experiment, model_dir = request.config, request.model_dir
+def _evaluating(call: Call, scratch: Path, checkpoint: str | None) -> dict[str, Any]:
+    experiment, model_dir = call.config, call.model_dir
     path = _chosen(experiment, model_dir, checkpoint)
-    built = build.build_evaluator(request, scratch)
+    built = build.build_evaluator(call, scratch)
     metric_names.check(
         experiment, built, model_dir, evaluates=True, evaluator=experiment.run.evaluator.name or "-"
     )

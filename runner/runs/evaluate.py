@@ -13,28 +13,28 @@ from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
 from runner.runs import evaluator_run, follow, workers
-from runner.runs.request import Outcome, Request, Results, results
+from runner.runs.call import Call, Outcome, Results, results
 
 
-def evaluate(request: Request) -> Outcome:
-    """Evaluates the checkpoints that the request names, or tests the run."""
-    with workers.joined(request, "eval") as joined:
+def evaluate(call: Call) -> Outcome:
+    """Evaluates the checkpoints that the call names, or tests the run."""
+    with workers.joined(call, "eval") as joined:
         return follow.evaluate(joined) if team.current().follows else _lead(joined)
 
 
-def _lead(request: Request) -> Outcome:
+def _lead(call: Call) -> Outcome:
     """The same in the process that writes."""
-    if request.data:
-        return _tested(request)
-    experiment, model_dir = request.config, request.model_dir
+    if call.data:
+        return _tested(call)
+    experiment, model_dir = call.config, call.model_dir
     plan = policies.of(experiment)
-    paths = selection.select(model_dir, request.checkpoint, best=list(plan.best_folders))
+    paths = selection.select(model_dir, call.checkpoint, best=list(plan.best_folders))
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
-    with _evaluator(request, plan, "once", keeps_best=False) as run:
+    with _evaluator(call, plan, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
-        if selection.is_mean(request.checkpoint):
+        if selection.is_mean(call.checkpoint):
             run.evaluate_mean(paths)
         elif len(paths) > 1:
             _evaluate_several(paths, run, plan.shown)
@@ -44,7 +44,7 @@ def _lead(request: Request) -> Outcome:
             run.evaluate_initial(Path(initial))
         rows, failed = run.history.evaluations[before:], run.history.left_out[left_out:]
     rule = plan.best if len(paths) > 1 else None
-    more = {"left_out": _left_out(failed), "limited": request.limits}
+    more = {"left_out": _left_out(failed), "limited": call.limits}
     made = results("done", rows, rule, model_dir, **more)
     made["evaluations"] = [
         {"step": row.step, "checkpoint": row.checkpoint, "metrics": records.plain(row.metrics)}
@@ -53,73 +53,73 @@ def _lead(request: Request) -> Outcome:
     return Outcome(made, run.evaluator)
 
 
-def _tested(request: Request) -> Outcome:
+def _tested(call: Call) -> Outcome:
     """Tests a run's best weights, once, in the folder of an evaluator of its own."""
-    model_dir, given = request.model_dir, f"--data={request.data}"
-    if request.data != layout.TEST:
+    model_dir, given = call.model_dir, f"--data={call.data}"
+    if call.data != layout.TEST:
         raise ConfigError(
             f"{given}: eval takes --data=test; without it, the validation data and the evaluation "
             "sets are evaluated"
         )
-    if request.checkpoint:
+    if call.checkpoint:
         raise ConfigError(f"{given} tests the best weights: leave out --checkpoint")
-    if request.config.run.test.data is None:
+    if call.config.run.test.data is None:
         raise ConfigError(f"{given}: there are no test data (TestConfig.data)")
     if checkpoint_files.latest(model_dir) is None:
         raise ConfigError(f"there is no checkpoint to test in {model_dir}")
-    plan = policies.of(request.config)
-    with _evaluator(request, plan, layout.TEST, keeps_best=False) as run:
+    plan = policies.of(call.config)
+    with _evaluator(call, plan, layout.TEST, keeps_best=False) as run:
         tested = run.test()
-    made = results("done", [], None, model_dir, test=tested, limited=request.limits)
+    made = results("done", [], None, model_dir, test=tested, limited=call.limits)
     made["step"] = max(each["step"] for each in tested.values())
     return Outcome(made, run.evaluator)
 
 
-def continuous_eval(request: Request) -> Outcome:
+def continuous_eval(call: Call) -> Outcome:
     """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
-    plan = policies.of(request.config)
-    named = request.config.run.evaluator.give_up
+    plan = policies.of(call.config)
+    named = call.config.run.evaluator.give_up
     give_up = functions.build(named) if named else None
-    with _evaluator(request, plan, "continuous") as run:
+    with _evaluator(call, plan, "continuous") as run:
         training = watch.Watch(
-            request.model_dir,
-            timeout=request.config.trainer.continuous_eval_timeout,
+            call.model_dir,
+            timeout=call.config.trainer.continuous_eval_timeout,
             give_up=give_up,
-            last_step=request.config.trainer.train_steps,
+            last_step=call.config.trainer.train_steps,
             note=console.say,
         )
         reason = run.follow(training)
         tested = {}
-        if training.state in ("done", "stopped") and request.config.run.test.at_end:
+        if training.state in ("done", "stopped") and call.config.run.test.at_end:
             tested = run.test()
     made = results(
         "stopped" if reason else "done",
         [row for row in run.history.evaluations if row.is_own],
         plan.best,
-        request.model_dir,
+        call.model_dir,
         test=tested,
         reason=reason,
         left_out=_left_out(run.history.left_out),
-        limited=request.limits,
+        limited=call.limits,
     )
     return Outcome({**made, "training": training.state}, run.evaluator)
 
 
 @contextlib.contextmanager
 def _evaluator(
-    request: Request, plan: policies.Policies, name: str, *, keeps_best: bool = True
+    call: Call, plan: policies.Policies, name: str, *, keeps_best: bool = True
 ) -> Iterator[evaluator_run.EvaluatorRun]:
     """An evaluator in a folder of its own, where no other process writes meanwhile."""
-    own = layout.evaluator(request.model_dir, request.config.run.evaluator.name or name)
+    own = layout.evaluator(call.model_dir, call.config.run.evaluator.name or name)
     layout.check(own)
-    command = request.command("continuous_eval" if keeps_best else "eval")
+    command = call.command("continuous_eval" if keeps_best else "eval")
     with (
-        session.Session(own, request.config, command, stop=request.stop, trains=False) as start,
-        workers.plainly(request.stop),
+        session.Session(own, call.config, command, stop=call.stop, trains=False) as start,
+        workers.plainly(call.stop),
     ):
         start.begin()
         console.announce("building the model ...")
-        run = evaluator_run.EvaluatorRun(request, plan, own, keeps_best=keeps_best)
+        run = evaluator_run.EvaluatorRun(call, plan, own, keeps_best=keeps_best)
         start.accept()
         try:
             with closing.closing(run):

@@ -24,7 +24,7 @@ from runner.history import history, policies, records
 from runner.reporting import progress, writers
 from runner.run_folder import watch
 from runner.runs import build, evaluations
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 _POLL_SECONDS = 0.2
 _NAMED = 8  # of so many steps, the name of their mean's folder has each
@@ -34,7 +34,7 @@ class EvaluatorRun:
     """Evaluates checkpoints of a training run, and records the results in a folder of its own.
 
     Args:
-        request: What the user asks for; the training run need not exist yet.
+        call: What the user asks for; the training run need not exist yet.
         plan: Which evaluations are the best.
         folder: The evaluator's own.
         keeps_best: Whether the best checkpoints are kept in `folder`.
@@ -45,15 +45,15 @@ class EvaluatorRun:
     """
 
     def __init__(
-        self, request: Request, plan: policies.Policies, folder: Path, *, keeps_best: bool = True
+        self, call: Call, plan: policies.Policies, folder: Path, *, keeps_best: bool = True
     ) -> None:
-        config, self._model_dir = request.config, request.model_dir
+        config, self._model_dir = call.config, call.model_dir
         self._config = config
         self._options = config.run.evaluator
         self._folder = folder
         self._secrets = list(secrets.held(config.as_dict()))
         team.current().open()
-        self.evaluator = build.build_evaluator(request, folder)
+        self.evaluator = build.build_evaluator(call, folder)
         name = layout.evaluator_name(folder)
         self._metrics = metric_names.check(
             config, self.evaluator, self._model_dir, evaluates=True, evaluator=name
@@ -65,7 +65,7 @@ class EvaluatorRun:
             console.say(line)
         self._line = progress.Progress()
         self._boards = evaluations.build_boards(
-            config, folder, writers.Writers(config.run.writers), tags=request.given.tags
+            config, folder, writers.Writers(config.run.writers), tags=call.given.tags
         )
         self._failures = 0  # in a row
         self._evaluation = evaluations.build_evaluation(
@@ -73,7 +73,7 @@ class EvaluatorRun:
             self.evaluator,
             plan,
             evaluations.Outputs(folder, self.history, self._boards, self._line),
-            actions=request.eval_actions,
+            actions=call.eval_actions,
             keeps_best=keeps_best,
         )
         own = folder if keeps_best else self._model_dir

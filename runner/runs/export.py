@@ -20,7 +20,7 @@ from runner.export import candidates, card, conversion, gate, pretrained, versio
 from runner.history import history, policies
 from runner.run_folder import claim
 from runner.runs import build, dry_run
-from runner.runs.request import Given, Outcome, Request, Results
+from runner.runs.call import Call, Given, Outcome, Results
 
 
 class _Source(NamedTuple):
@@ -37,45 +37,45 @@ class _Source(NamedTuple):
     digest: str
 
 
-def export(request: Request) -> Outcome:
-    """Exports the checkpoint that the request names.
+def export(call: Call) -> Outcome:
+    """Exports the checkpoint that the call names.
 
     Raises:
         ConfigError: a format cannot carry the model, or the step's version is of another one.
         RejectedError: a file does not score what the checkpoint scores.
     """
-    formats = request.config.run.export.formats
+    formats = call.config.run.export.formats
     conversion.check_installed(formats)
-    path = choose(request)
+    path = choose(call)
     source = _Source(path, restore.step_of(path), versions.digest(path))
-    root = request.model_dir / layout.EXPORT
+    root = call.model_dir / layout.EXPORT
     places = [versions.Version(root, name, source.step) for name in formats]
     with claim.claimed(root, note=console.say):
         for place in places:
-            place.check_same(source.digest, request.config.run.limit_evaluation)
+            place.check_same(source.digest, call.config.run.limit_evaluation)
         missing = [place for place in places if place.facts() is None]
         served = [place for place in missing if place.format != pretrained.NAME]
-        made = _make(request, source, served) if served else []
-        made += [_pretrained(request, source, place) for place in missing if place not in served]
+        made = _make(call, source, served) if served else []
+        made += [_pretrained(call, source, place) for place in missing if place not in served]
         kept = [_kept(place) for place in places if place not in missing]
-    return _outcome(request, source, [*kept, *made])
+    return _outcome(call, source, [*kept, *made])
 
 
-def rehearse(request: Request) -> Outcome:
+def rehearse(call: Call) -> Outcome:
     """Restores the checkpoint and evaluates one batch; exports nothing."""
-    conversion.check_installed(request.config.run.export.formats)
-    path = str(choose(request))
-    return Outcome(dry_run.rehearse(request, trains=False, evaluates=True, checkpoint=path))
+    conversion.check_installed(call.config.run.export.formats)
+    path = str(choose(call))
+    return Outcome(dry_run.rehearse(call, trains=False, evaluates=True, checkpoint=path))
 
 
-def choose(request: Request) -> Path:
-    """The checkpoint to export: the best one if there is one, unless the request names another.
+def choose(call: Call) -> Path:
+    """The checkpoint to export: the best one if there is one, unless the call names another.
 
     Raises:
-        ConfigError: there is none, or the request names several.
+        ConfigError: there is none, or the call names several.
     """
-    model_dir, which = request.model_dir, request.checkpoint
-    best = list(policies.of(request.config).best_folders)
+    model_dir, which = call.model_dir, call.checkpoint
+    best = list(policies.of(call.config).best_folders)
     if not which and best and (path := checkpoint_files.latest(model_dir / best[0])):
         return path
     found = selection.select(model_dir, which or "latest", best=best)
@@ -87,15 +87,13 @@ def choose(request: Request) -> Path:
     return found[0]
 
 
-def _make(
-    request: Request, source: _Source, places: Sequence[versions.Version]
-) -> list[dict[str, Any]]:
+def _make(call: Call, source: _Source, places: Sequence[versions.Version]) -> list[dict[str, Any]]:
     """Makes, scores and publishes these versions; their facts."""
-    options, formats = request.config.run.export, [place.format for place in places]
+    options, formats = call.config.run.export, [place.format for place in places]
     with _scratch(places[0].root) as scratch, contextlib.ExitStack() as processes:
         console.announce("building the model ...")
-        experiment = _in_float32(request.config)
-        made = _candidates(request, experiment, source, scratch)
+        experiment = _in_float32(call.config)
+        made = _candidates(call, experiment, source, scratch)
         conversion.check_carries(formats, made.servable)
         console.say(
             f"exporting {source.path.name} (step {source.step:,}, {made.weights} weights) as "
@@ -103,14 +101,14 @@ def _make(
         )
         for line in limits.describe(experiment, trains=False, evaluates=True):
             console.say(line)
-        made.make(formats, lambda: _training_data(request, experiment, made, source), processes)
+        made.make(formats, lambda: _training_data(call, experiment, made, source), processes)
         reference = made.reference(source.path)
         scored = {name: made.score(name, reference) for name in formats}
         reference = dataclasses.replace(reference, milliseconds=made.milliseconds())
         columns = [reference, *itertools.chain.from_iterable(scored.values())]
         console.say(gate.render(columns, options))
         shared = card.Export(
-            request.config,
+            call.config,
             source.path,
             source.step,
             made.weights,
@@ -126,28 +124,28 @@ def _make(
 
 
 def _candidates(
-    request: Request, experiment: config.Experiment, source: _Source, scratch: Path
+    call: Call, experiment: config.Experiment, source: _Source, scratch: Path
 ) -> candidates.Candidates:
     """What the formats are made of."""
-    built = _restored(request, experiment, source, scratch)
-    return candidates.Candidates(built, scratch, request.config.run.export, request.stop.check)
+    built = _restored(call, experiment, source, scratch)
+    return candidates.Candidates(built, scratch, call.config.run.export, call.stop.check)
 
 
 def _restored(
-    request: Request, experiment: config.Experiment, source: _Source, scratch: Path
+    call: Call, experiment: config.Experiment, source: _Source, scratch: Path
 ) -> evaluator.Evaluator:
     """The checkpoint in memory; on one device, whatever it was trained on."""
-    given = Given(tf.distribute.get_strategy(), request.given.task)
-    alone = dataclasses.replace(request, config=experiment, given=given)
+    given = Given(tf.distribute.get_strategy(), call.given.task)
+    alone = dataclasses.replace(call, config=experiment, given=given)
     built = build.build_evaluator(alone, scratch)
     built.restore(source.path)
     return built
 
 
-def _pretrained(request: Request, source: _Source, place: versions.Version) -> dict[str, Any]:
+def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[str, Any]:
     """Publishes what other tasks may begin with; it answers nothing, so nothing is scored."""
     with _scratch(place.root) as scratch:
-        built = _restored(request, request.config, source, scratch)
+        built = _restored(call, call.config, source, scratch)
         folder = scratch / place.format
         with built.averages_in_force():
             found = pretrained.write(built.model, folder, source.step)
@@ -182,13 +180,13 @@ def _in_float32(experiment: config.Experiment) -> config.Experiment:
 
 
 def _training_data(
-    request: Request,
+    call: Call,
     experiment: config.Experiment,
     made: candidates.Candidates,
     source: _Source,
 ) -> Iterable[Any]:
     """The batches that training would go on with after the checkpoint."""
-    rows = history.History(request.model_dir / layout.HISTORY)
+    rows = history.History(call.model_dir / layout.HISTORY)
     data = build.training_inputs(experiment, made.task, source.step, rows, Determinism())
     return iter(data)
 
@@ -209,7 +207,7 @@ def _kept(place: versions.Version) -> dict[str, Any]:
     return {**(place.facts() or {}), "path": str(place.accepted)}
 
 
-def _outcome(request: Request, source: _Source, exports: Sequence[dict[str, Any]]) -> Outcome:
+def _outcome(call: Call, source: _Source, exports: Sequence[dict[str, Any]]) -> Outcome:
     rejected = [each for each in exports if not each["accepted"]]
     results: Results = {
         "status": "rejected" if rejected else "done",
@@ -217,13 +215,13 @@ def _outcome(request: Request, source: _Source, exports: Sequence[dict[str, Any]
         "checkpoint": str(source.path),
         "metrics": next((m for each in exports if (m := each["checkpoint_metrics"])), {}),
         "exports": list(exports),
-        "model_dir": str(request.model_dir),
-        **({"limited": request.limits} if request.limits else {}),
+        "model_dir": str(call.model_dir),
+        **({"limited": call.limits} if call.limits else {}),
     }
     if rejected:
         why = "; ".join(f"{each['format']}: {each['reason']}" for each in rejected)
         raise RejectedError(
-            f"rejected: {why} (ExportConfig.tolerance = {request.config.run.export.tolerance:g})",
+            f"rejected: {why} (ExportConfig.tolerance = {call.config.run.export.tolerance:g})",
             results,
         )
     return Outcome(results)

@@ -16,7 +16,7 @@ from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
 from runner.runs import batch_trial
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.verification import child_run
 
 Trial = dict[str, Any]
@@ -26,7 +26,7 @@ _AS_FAST = 0.95  # of the fastest: a larger batch is not worth its memory
 _PACE = "examples_per_second"
 
 
-def find_batch(request: Request) -> dict[str, Any]:
+def find_batch(call: Call) -> dict[str, Any]:
     """Doubles the global batch until it does not fit, or is no faster.
 
     One size alone (`first` = `largest`) is tried in this process.
@@ -39,34 +39,34 @@ def find_batch(request: Request) -> dict[str, Any]:
         ConfigError: the training data have no batch size, or no batch of the first one.
         RunnerError: not even the first size fits, or training fails for another reason.
     """
-    options, output = request.config.run.find_batch, request.output
+    options, output = call.config.run.find_batch, call.output
     if output is not None:
         output_file.check("find_batch", output)
-    first = options.first or getattr(request.config.task.train_data, "global_batch_size", 0)
+    first = options.first or getattr(call.config.task.train_data, "global_batch_size", 0)
     if first < 1:
         raise ConfigError("task.train_data has no global_batch_size, which find_batch would change")
-    if request.dry_run or first == options.largest:
-        trials, ended = [batch_trial.measure(request, first)], "only one size was asked for"
+    if call.dry_run or first == options.largest:
+        trials, ended = [batch_trial.measure(call, first)], "only one size was asked for"
     else:
-        if not request.arguments:
+        if not call.arguments:
             raise ConfigError("find_batch starts processes of its own: run it as a command")
-        trials, ended = _search(request, first)
-    found = {"status": "rehearsed" if request.dry_run else "done", **_summary(trials, ended)}
-    if output is not None and not request.dry_run:
+        trials, ended = _search(call, first)
+    found = {"status": "rehearsed" if call.dry_run else "done", **_summary(trials, ended)}
+    if output is not None and not call.dry_run:
         files.write_json(output, found)
     return found
 
 
-def _search(request: Request, first: int) -> tuple[list[Trial], str]:
+def _search(call: Call, first: int) -> tuple[list[Trial], str]:
     """The trials from the first size on, and why there is no further one."""
-    options = request.config.run.find_batch
+    options = call.config.run.find_batch
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         for size in _sizes(first):
-            if ended := _past(request, size):
+            if ended := _past(call, size):
                 break
             console.announce(f"trying batches of {size:,} ...")
-            trial = _try(request, size, Path(scratch) / f"batch-{size}")
+            trial = _try(call, size, Path(scratch) / f"batch-{size}")
             trials.append(trial)
             console.say(_line(trial))
             if not trial["fits"]:
@@ -87,22 +87,22 @@ def _sizes(first: int) -> Iterator[int]:
         first *= 2
 
 
-def _past(request: Request, size: int) -> str:
+def _past(call: Call, size: int) -> str:
     """Why a size is not tried; empty if it is."""
-    most = request.config.run.find_batch.largest
+    most = call.config.run.find_batch.largest
     if most and size > most:
         return f"FindBatchConfig.largest = {most:,}"
-    count = getattr(request.config.task.train_data, "size", None)
+    count = getattr(call.config.task.train_data, "size", None)
     examples = count() if callable(count) else None
     if examples and size > examples:
         return f"there are {examples:,} training examples"
     return ""
 
 
-def _try(request: Request, size: int, place: Path) -> Trial:
+def _try(call: Call, size: int, place: Path) -> Trial:
     """Tries a size in a process of its own."""
-    most = request.config.run.find_batch.memory_gb
-    command = [sys.executable, "-m", "runner", "--mode=find_batch", *request.arguments]
+    most = call.config.run.find_batch.memory_gb
+    command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.arguments]
     command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
     with child_run.Child(command, place, scratch=place.parent) as child:
         if most and child.wait_for(lambda: memory.held(child.process.pid) > most * 1e9):

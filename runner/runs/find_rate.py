@@ -15,13 +15,13 @@ from runner.history import history
 from runner.optimizers import learning_rate
 from runner.reporting import rate_curve
 from runner.runs import build, compiled_model
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.training import trainer
 
 _REHEARSED_STEPS = 10
 
 
-def find_rate(request: Request) -> dict[str, Any]:
+def find_rate(call: Call) -> dict[str, Any]:
     """Trains a few steps from the start, each at a higher rate than the one before.
 
     Everything else is the experiment's own: model, data from the first batch on, optimizer, groups
@@ -34,26 +34,26 @@ def find_rate(request: Request) -> dict[str, Any]:
         ConfigError: the configuration cannot be trained, or `output` cannot be written.
         DivergedError: the loss of the first step is not finite.
     """
-    options = request.config.run.find_rate
-    output = request.output
+    options = call.config.run.find_rate
+    output = call.output
     if output is not None:
         output_file.check("find_rate", output)
-    steps = min(options.steps, _REHEARSED_STEPS) if request.dry_run else options.steps
-    swept = _swept(request.config, steps)
+    steps = min(options.steps, _REHEARSED_STEPS) if call.dry_run else options.steps
+    swept = _swept(call.config, steps)
     compiled_model.bring_optimizer(swept)
     config.validate(swept, trains=True, evaluates=False)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)
         console.announce("building the model ...")
-        inside = dataclasses.replace(request, config=swept, model_dir=folder)
+        inside = dataclasses.replace(call, config=swept, model_dir=folder)
         rows = history.History(folder / layout.HISTORY)
         built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)
         built.initialize()
-        curve = _sweep(built, steps, request)
-    found = {"status": "rehearsed" if request.dry_run else "done", **curve.as_dict()}
+        curve = _sweep(built, steps, call)
+    found = {"status": "rehearsed" if call.dry_run else "done", **curve.as_dict()}
     console.say(curve.render())
     console.say(_verdict(curve))
-    if output is not None and not request.dry_run:
+    if output is not None and not call.dry_run:
         _write(output, curve, found)
     return found
 
@@ -83,12 +83,12 @@ def _swept(experiment: config.Experiment, steps: int) -> config.Experiment:
     return made
 
 
-def _sweep(built: trainer.Trainer, steps: int, request: Request) -> rate_curve.RateCurve:
-    options = request.config.run.find_rate
+def _sweep(built: trainer.Trainer, steps: int, call: Call) -> rate_curve.RateCurve:
+    options = call.config.run.find_rate
     curve = rate_curve.RateCurve(smoothing=options.smoothing, divergence=options.divergence)
     for step, rate in enumerate(learning_rate.rates(built.optimizer, range(steps)), 1):
         loss = float(built.train(tf.constant(1))["training_loss"])
-        request.stop.check(saved=False)
+        call.stop.check(saved=False)
         curve.add(rate, loss)
         if not curve.losses:
             raise DivergedError(

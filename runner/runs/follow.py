@@ -22,42 +22,42 @@ from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
 from runner.optimizers import learning_rate
 from runner.runs import build, workers
-from runner.runs.request import Outcome, Request
+from runner.runs.call import Call, Outcome
 from runner.training import trainer
 
 Work = Mapping[str, Callable[..., object]]
 
 
-def train(request: Request, *, evaluates: bool) -> Outcome:
+def train(call: Call, *, evaluates: bool) -> Outcome:
     """Follows a chief that trains, until it ends."""
-    with _opened(request) as (folder, (step, source, skipped)):
-        plan = policies.of(request.config, evaluates=evaluates)
+    with _opened(call) as (folder, (step, source, skipped)):
+        plan = policies.of(call.config, evaluates=evaluates)
         evaluates = bool(plan.grid.evaluations)
-        made = _Trained.build(request, folder, _Skipped(skipped), step, evaluates=evaluates)
+        made = _Trained.build(call, folder, _Skipped(skipped), step, evaluates=evaluates)
         made.begin(Path(source) if source else None)
-        metric_names.check(request.config, made.trainer, request.model_dir, evaluates=evaluates)
-        sets = _sets(request, made.trainer) if evaluates else {}
+        metric_names.check(call.config, made.trainer, call.model_dir, evaluates=evaluates)
+        sets = _sets(call, made.trainer) if evaluates else {}
         with closing.closing(made.store):
-            ended = _obey({**_evaluating(made.trainer, sets), **made.work()}, request.stop)
-    return _outcome(request, ended, made.trainer)
+            ended = _obey({**_evaluating(made.trainer, sets), **made.work()}, call.stop)
+    return _outcome(call, ended, made.trainer)
 
 
-def evaluate(request: Request) -> Outcome:
+def evaluate(call: Call) -> Outcome:
     """Follows a chief that evaluates checkpoints, until it ends."""
-    with _opened(request) as (folder, _):
-        built = build.build_evaluator(request, folder)
-        metric_names.check(request.config, built, request.model_dir, evaluates=True)
-        ended = _obey(_evaluating(built, _sets(request, built)), request.stop)
-    return _outcome(request, ended, built)
+    with _opened(call) as (folder, _):
+        built = build.build_evaluator(call, folder)
+        metric_names.check(call.config, built, call.model_dir, evaluates=True)
+        ended = _obey(_evaluating(built, _sets(call, built)), call.stop)
+    return _outcome(call, ended, built)
 
 
-def score(request: Request) -> evaluator.Logs:
+def score(call: Call) -> evaluator.Logs:
     """Follows a chief that evaluates one checkpoint and records nothing; returns the results."""
     logs: evaluator.Logs = {}
-    with _heard(request) as (folder, _):
-        built = build.build_evaluator(request, folder)
+    with _heard(call) as (folder, _):
+        built = build.build_evaluator(call, folder)
         with built.strategy.scope():
-            sets = {each.title: each for each in evaluation_sets.build(request.config, built)}
+            sets = {each.title: each for each in evaluation_sets.build(call.config, built)}
 
         def evaluate(batches: int) -> None:
             logs.update(built.evaluate(tf.constant(batches)))
@@ -67,28 +67,28 @@ def score(request: Request) -> evaluator.Logs:
             logs[one.name] = built.evaluate_on(one.dataset, title, limit=limit)
 
         work = {**_evaluating(built, {}), "evaluate": evaluate, "evaluate_on": evaluate_on}
-        _obey(work, request.stop)
+        _obey(work, call.stop)
     return logs
 
 
 @contextlib.contextmanager
-def _opened(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
+def _opened(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
     """What `_heard` yields, of a chief that has claimed the folder."""
-    with _heard(request) as heard:
-        if not (request.model_dir / layout.CLAIM).exists() and not any(
-            (path / layout.CLAIM).exists() for path in layout.evaluators(request.model_dir)
+    with _heard(call) as heard:
+        if not (call.model_dir / layout.CLAIM).exists() and not any(
+            (path / layout.CLAIM).exists() for path in layout.evaluators(call.model_dir)
         ):
             raise RunnerError(
-                f"{request.model_dir} is not the chief's: all workers need one shared folder"
+                f"{call.model_dir} is not the chief's: all workers need one shared folder"
             )
         yield heard
 
 
 @contextlib.contextmanager
-def _heard(request: Request) -> Iterator[tuple[Path, Sequence[Any]]]:
+def _heard(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
     """A folder for what is thrown away, and what the chief opens the run with."""
     with (
-        request.stop.deferred(checks=False),
+        call.stop.deferred(checks=False),
         tempfile.TemporaryDirectory(prefix="runner-") as scratch,
     ):
         name, arguments = team.current().hear()
@@ -120,14 +120,14 @@ def _obey(work: Work, stop: signals.Stop) -> Mapping[str, Any]:
     return ended
 
 
-def _outcome(request: Request, ended: Mapping[str, Any], built: evaluator.Evaluator) -> Outcome:
-    where = {"worker": team.current().index, "model_dir": str(request.model_dir)}
+def _outcome(call: Call, ended: Mapping[str, Any], built: evaluator.Evaluator) -> Outcome:
+    where = {"worker": team.current().index, "model_dir": str(call.model_dir)}
     return Outcome({"status": ended["said"], **where}, built)
 
 
-def _sets(request: Request, built: evaluator.Evaluator) -> Mapping[str, Any]:
+def _sets(call: Call, built: evaluator.Evaluator) -> Mapping[str, Any]:
     """The data that `Evaluator.evaluate_on` is told of, by the names used there."""
-    config, found = request.config, {}
+    config, found = call.config, {}
     with built.strategy.scope():
         test = config.run.test.data
         if test is not None:
@@ -157,26 +157,26 @@ class _Skipped(NamedTuple):
 class _Trained(NamedTuple):
     """What a follower trains."""
 
-    request: Request
+    call: Call
     trainer: trainer.Trainer
     rate_scale: learning_rate.Scale
     store: checkpoint_manager.Checkpoints
 
     @classmethod
     def build(
-        cls, request: Request, folder: Path, skips: _Skipped, step: int, *, evaluates: bool
+        cls, call: Call, folder: Path, skips: _Skipped, step: int, *, evaluates: bool
     ) -> "_Trained":
         """The same, in the same order, as in the chief."""
-        inside = dataclasses.replace(request, model_dir=folder)
+        inside = dataclasses.replace(call, model_dir=folder)
         built, scale = build.build_trainer(inside, skips, step=step, evaluates=evaluates)
-        build.build_costs(request.config, built)
+        build.build_costs(call.config, built)
         store = checkpoint_manager.Checkpoints(
             built.checkpoint,
             folder,
             keep=retention.Keep(1, 0, lambda _: False),
-            asynchronous=request.config.run.async_checkpoints,
+            asynchronous=call.config.run.async_checkpoints,
         )
-        return cls(request, built, scale, store)
+        return cls(call, built, scale, store)
 
     def begin(self, source: Path | None) -> None:
         if source is None:
@@ -209,7 +209,7 @@ class _Trained(NamedTuple):
         with run.strategy.scope():
             skips = _Skipped([(first, last) for first, last in skipped])
             run.feed(
-                build.training_inputs(self.request.config, run.task, step, skips, run.determinism)
+                build.training_inputs(self.call.config, run.task, step, skips, run.determinism)
             )
 
     def _restore(self, path: Path) -> None:

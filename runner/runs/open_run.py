@@ -22,22 +22,22 @@ from runner.optimizers import learning_rate
 from runner.reporting import epoch_times, progress, writers
 from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.training import decisions, divergence, profiling, trainer, training_log
 
 
 def open_run(
-    request: Request,
+    call: Call,
     plan: policies.Policies,
     *,
     beat: Callable[[int], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
 ) -> training_run.TrainingRun:
-    """The run in `request.model_dir`, at its newest checkpoint or at the start.
+    """The run in `call.model_dir`, at its newest checkpoint or at the start.
 
     Args:
-        request: What the user asks for.
+        call: Of the mode.
         plan: What the configuration means.
         beat: Called with the step after each loop.
         spent: Where the time of this start goes.
@@ -47,9 +47,9 @@ def open_run(
         ConfigError: the configured run cannot be built.
         RunnerError: no checkpoint can be restored.
     """
-    config, folder = request.config, request.model_dir
+    config, folder = call.config, call.model_dir
     named = writers.Writers(config.run.writers)
-    state, costs = _built(request, plan, named)
+    state, costs = _built(call, plan, named)
     trainer, evaluates = state.trainer, bool(plan.grid.evaluations)
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
@@ -60,12 +60,12 @@ def open_run(
         named,
         validation=config.trainer.validation_summary_subdir,
         purge_from=trainer.step + 1,
-        tags=request.given.tags,
+        tags=call.given.tags,
     )
     line = _line(state, plan, costs)
     outputs = evaluations.Outputs(folder, state.history, boards, line)
     evaluated = evaluations.build_evaluation(
-        config, trainer, plan, outputs, actions=request.eval_actions, grid=plan.grid
+        config, trainer, plan, outputs, actions=call.eval_actions, grid=plan.grid
     )
     mean, tested = None, None
     if evaluates:
@@ -91,26 +91,26 @@ def open_run(
         ),
         costs=costs,
         pruning=pruning,
-        profiled=_profiled(request, state),
+        profiled=_profiled(call, state),
         beat=beat,
         spent=spent or times.Spent(),
     )
 
 
 def _built(
-    request: Request, plan: policies.Policies, named: writers.Writers
+    call: Call, plan: policies.Policies, named: writers.Writers
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """The state, with all its variables and not yet restored, and its logs cut to its step."""
-    config, folder = request.config, request.model_dir
+    config, folder = call.config, call.model_dir
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
-    rows = _truncated_history(request, source, written)
+    rows = _truncated_history(call, source, written)
     if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
     team.current().open(step, str(source) if source else None, list(rows.skipped))
     trainer, rate_scale = build.build_trainer(
-        request, rows, step=step, evaluates=bool(plan.grid.evaluations)
+        call, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )
     costs = build.build_costs(config, trainer)
     log = training_log.TrainingLog(
@@ -121,7 +121,7 @@ def _built(
         draws_every=config.run.summary_seconds,
         utilization=costs.utilization,
         writers=named,
-        tags=request.given.tags,
+        tags=call.given.tags,
         summaries=trainer.written,
     )
     if source and written:
@@ -147,14 +147,14 @@ def _built(
 
 
 def _truncated_history(
-    request: Request, source: Path | None, written: extra_state.LogExtents | None
+    call: Call, source: Path | None, written: extra_state.LogExtents | None
 ) -> history.History:
     """The rows up to the checkpoint to start from; none of them may be missing."""
-    folder = request.model_dir
+    folder = call.model_dir
     rows = history.History(folder / layout.HISTORY)
     if written and (lost := rows.lost(written.history)):
         said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
-        if not request.allow_lost_history:
+        if not call.allow_lost_history:
             raise ConfigError(
                 f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "
                 "its rows: restore a copy of the file, or go on with what is left by "
@@ -216,8 +216,8 @@ def _line(
     )
 
 
-def _profiled(request: Request, state: training_state.TrainingState) -> profiling.Profiled | None:
-    steps, every = request.profile_steps, request.config.run.profile_every
+def _profiled(call: Call, state: training_state.TrainingState) -> profiling.Profiled | None:
+    steps, every = call.profile_steps, call.config.run.profile_every
     if steps is None and not every:
         return None
     if steps and every:

@@ -23,7 +23,7 @@ from runner.prediction import made_of, partial, predictor, recorder, rows, write
 from runner.run_config import EvaluationSetConfig
 from runner.run_folder import claim
 from runner.runs import build
-from runner.runs.request import Outcome, Request
+from runner.runs.call import Call, Outcome
 
 _VALIDATION, _TRAIN, _TEST = "validation", "train", "test"
 _AHEAD = 4  # groups of batches that wait to be written
@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
     writer: writers.Writer
 
 
-def predict(request: Request) -> Outcome:
+def predict(call: Call) -> Outcome:
     """Predicts each example once, and goes on where an earlier start of the same command ended.
 
     Raises:
@@ -64,34 +64,34 @@ def predict(request: Request) -> Outcome:
         RunnerError: there is no example.
         Interrupted: a signal came; what was predicted is kept.
     """
-    plan = _plan(request)
+    plan = _plan(call)
     target = partial.Partial(plan.output)
-    target.check(overwrite=bool(request.overwrite))
-    built = _restored(request, plan)
+    target.check(overwrite=bool(call.overwrite))
+    built = _restored(call, plan)
     with built.averages_in_force():
         origin = made_of.describe(
-            request.config, built, plan.checkpoint, plan.data.name, plan.data.config
+            call.config, built, plan.checkpoint, plan.data.name, plan.data.config
         )
-        lines = made_of.differences(target.made_of, origin, request.config, begun=target.is_begun)
-        if lines and not request.overwrite:
+        lines = made_of.differences(target.made_of, origin, call.config, begun=target.is_begun)
+        if lines and not call.overwrite:
             raise _made_of_something_else(target, lines)
-        if target.results and not request.overwrite:
+        if target.results and not call.overwrite:
             console.say(f"{plan.output} is complete; nothing is left to do")
             return Outcome(target.results, built)
         with _claimed(target):
             if lines:
                 target.clear()
-            results = _write(request, plan, built, target, origin)
+            results = _write(call, plan, built, target, origin)
     return Outcome(results, built)
 
 
-def rehearse(request: Request) -> Outcome:
+def rehearse(call: Call) -> Outcome:
     """Predicts one batch, shows its first row, and writes nothing."""
-    plan = _plan(request)
-    partial.Partial(plan.output).check(overwrite=bool(request.overwrite))
-    built = _restored(request, plan)
+    plan = _plan(call)
+    partial.Partial(plan.output).check(overwrite=bool(call.overwrite))
+    built = _restored(call, plan)
     with built.averages_in_force():
-        batch = next(predictor.Predictor(built).batches(_inputs(request.config, built, plan)), None)
+        batch = next(predictor.Predictor(built).batches(_inputs(call.config, built, plan)), None)
     if batch is None:
         raise _empty(plan)
     made = rows.Rows(built.task, plan.data.config)
@@ -100,25 +100,25 @@ def rehearse(request: Request) -> Outcome:
         (row,) = writers.json_rows(table.slice(0, 1).to_batches()[0]).to_pylist()
         console.say(f"the first row: {row}")
     console.say(f"{plan.output} is not written")
-    return Outcome({"status": "rehearsed", "model_dir": str(request.model_dir)}, built)
+    return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)}, built)
 
 
-def _plan(request: Request) -> _Plan:
-    config, model_dir = request.config, request.model_dir
-    data = named_data(config, request.data or _VALIDATION)
+def _plan(call: Call) -> _Plan:
+    config, model_dir = call.config, call.model_dir
+    data = named_data(config, call.data or _VALIDATION)
     paths = selection.select(
-        model_dir, request.checkpoint, best=list(policies.of(config).best_folders)
+        model_dir, call.checkpoint, best=list(policies.of(config).best_folders)
     )
     if len(paths) > 1:
         raise ConfigError(
-            f"--checkpoint={request.checkpoint} names {len(paths)} checkpoints; predict takes one"
+            f"--checkpoint={call.checkpoint} names {len(paths)} checkpoints; predict takes one"
         )
     initial = config.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint to predict with in {model_dir}")
     step = restore.step_of(paths[0]) if paths else 0
     name = f"step-{step}-{data.name}.jsonl"
-    output = request.output or model_dir / layout.PREDICTIONS / name
+    output = call.output or model_dir / layout.PREDICTIONS / name
     return _Plan(data, paths[0] if paths else Path(initial), step, output, writers.of(output))
 
 
@@ -159,11 +159,11 @@ def _once(data: cfg.DataConfig) -> cfg.DataConfig:
     return data.once()
 
 
-def _restored(request: Request, plan: _Plan) -> evaluator.Evaluator:
+def _restored(call: Call, plan: _Plan) -> evaluator.Evaluator:
     """The model with the weights."""
     console.announce("building the model ...")
-    built = build.build_evaluator(request, plan.output.parent, evaluates=False)
-    if plan.checkpoint == Path(request.config.task.init_checkpoint or ""):
+    built = build.build_evaluator(call, plan.output.parent, evaluates=False)
+    if plan.checkpoint == Path(call.config.task.init_checkpoint or ""):
         built.initialize(whole=True)
     else:
         built.restore(plan.checkpoint)
@@ -208,7 +208,7 @@ def _claimed(target: partial.Partial) -> Iterator[None]:
 
 
 def _write(
-    request: Request,
+    call: Call,
     plan: _Plan,
     built: evaluator.Evaluator,
     target: partial.Partial,
@@ -223,18 +223,18 @@ def _write(
     )
     made.strange, made.example = begin.strange, begin.example
     recorded = recorder.Recorder(target, made, begin, origin)
-    iterator = _inputs(request.config, built, plan, begin.batch)
-    request.stop.step = plan.step
-    with request.stop.deferred(), closing.closing(background.Background(_AHEAD)) as work:
+    iterator = _inputs(call.config, built, plan, begin.batch)
+    call.stop.step = plan.step
+    with call.stop.deferred(), closing.closing(background.Background(_AHEAD)) as work:
         for group in predictor.groups(predictor.Predictor(built).batches(iterator)):
             work.do(functools.partial(recorded.take, group))
-            if request.stop.requested:
+            if call.stop.requested:
                 break
         work.wait()
-        if request.stop.requested:
+        if call.stop.requested:
             recorded.commit()
     console.end(keep=False)
-    request.stop.check()
+    call.stop.check()
     end = recorded.finish()
     if not end.rows:
         raise _empty(plan)
@@ -253,7 +253,7 @@ def _write(
         "not_finite": end.strange,
         "seconds": round(seconds, 3),
         "examples_per_second": round(rate, 1),
-        "model_dir": str(request.model_dir),
+        "model_dir": str(call.model_dir),
     }
     target.complete(results)
     console.say(f"{text.counted(end.rows, 'prediction')} in {plan.output}")

@@ -23,14 +23,14 @@ from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.reporting import table
 from runner.runs import open_run, training_run
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.training import observer
 from runner.verification import tensors
 
 _ROWS = "steps.jsonl"
 
 
-def replay(request: Request) -> dict[str, Any]:
+def replay(call: Call) -> dict[str, Any]:
     """Trains steps of a run again.
 
     Returns:
@@ -40,21 +40,21 @@ def replay(request: Request) -> dict[str, Any]:
     Raises:
         ConfigError: the folder holds no run, or not these steps.
     """
-    assert request.steps is not None
-    first, last = request.steps
-    experiment = _as_it_was(request.model_dir, first, last)
-    output = request.output or request.model_dir / layout.REPLAY / f"{first}-{last}"
-    if output.exists() and any(output.iterdir()) and not request.overwrite:
+    assert call.steps is not None
+    first, last = call.steps
+    experiment = _as_it_was(call.model_dir, first, last)
+    output = call.output or call.model_dir / layout.REPLAY / f"{first}-{last}"
+    if output.exists() and any(output.iterdir()) and not call.overwrite:
         raise ConfigError(f"{output} is there already: --overwrite replaces it")
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)
-        source = _copied(request.model_dir, experiment, folder, before=first)
+        source = _copied(call.model_dir, experiment, folder, before=first)
         said = f"step {source:,}" if source else "the start: no earlier checkpoint is left"
         console.say(f"replaying steps {first:,} to {last:,} from {said}")
-        inside = dataclasses.replace(request, config=experiment, model_dir=folder)
+        inside = dataclasses.replace(call, config=experiment, model_dir=folder)
         run = open_run.open_run(inside, policies.of(experiment, evaluates=False))
         with closing.closing(run):
-            replayed = _Replay(run, request.model_dir)
+            replayed = _Replay(run, call.model_dir)
             replayed.train_to(first - 1)
             rows = [replayed.step(step, apply=step < last) for step in range(first, last + 1)]
             output.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def replay(request: Request) -> dict[str, Any]:
         "not_finite": broken and {name: broken[name] for name in ("step", "not_finite", "op")},
         "same_as_the_run": replayed.is_same,
         "output": str(output),
-        "model_dir": str(request.model_dir),
+        "model_dir": str(call.model_dir),
     }
 
 

@@ -11,65 +11,65 @@ from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
 from runner.run_folder import overwrite, session, status
 from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
-from runner.runs.request import Outcome, Request, results
+from runner.runs.call import Call, Outcome, results
 from runner.training import controller
 
 
-def train(request: Request, *, evaluates: bool) -> Outcome:
+def train(call: Call, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
     mode = "train_and_eval" if evaluates else "train"
-    with workers.joined(request, mode) as joined:
+    with workers.joined(call, mode) as joined:
         if team.current().follows:
             return follow.train(joined, evaluates=evaluates)
         return _lead(joined, mode, evaluates=evaluates)
 
 
-def _lead(request: Request, mode: str, *, evaluates: bool) -> Outcome:
+def _lead(call: Call, mode: str, *, evaluates: bool) -> Outcome:
     """The same in the process that writes and decides."""
-    run, folder = request.config.run, request.model_dir
+    run, folder = call.config.run, call.model_dir
     feed.check_installed(run.loggers, "RunConfig.loggers")
-    if request.overwrite:
-        more = policies.of(request.config, evaluates=evaluates).best_folders
-        overwrite.begin_anew(folder, request.overwrite, more=more)
+    if call.overwrite:
+        more = policies.of(call.config, evaluates=evaluates).best_folders
+        overwrite.begin_anew(folder, call.overwrite, more=more)
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
         session.Session(
             folder,
-            request.config,
-            request.command(mode),
-            stop=request.stop,
-            official=request.given.official,
+            call.config,
+            call.command(mode),
+            stop=call.stop,
+            official=call.given.official,
         ) as start,
-        workers.plainly(request.stop),
+        workers.plainly(call.stop),
     ):
-        start.begin(allow=request.allow_config_change)
-        outcome = _train(request, start, told, evaluates=evaluates)
+        start.begin(allow=call.allow_config_change)
+        outcome = _train(call, start, told, evaluates=evaluates)
         told.ended(outcome.results)
     return outcome
 
 
 def _train(
-    request: Request,
+    call: Call,
     start: session.Session,
     told: notifications.Notifier,
     *,
     evaluates: bool,
 ) -> Outcome:
     """The whole of a start that has its folder."""
-    experiment = request.config
+    experiment = call.config
     places = printing.places_of_changes(experiment)
     matters = unused_values.concerned(experiment, evaluates=evaluates)
     with (
-        hparams.session(experiment, request.model_dir) as board,
+        hparams.session(experiment, call.model_dir) as board,
         unused_values.Reads(experiment, matters) as reads,
     ):
         console.announce("building the model ...")
         plan = policies.of(experiment, evaluates=evaluates)
         heard = told.when_best(plan.best, lambda: run.state.history)
-        request = dataclasses.replace(request, eval_actions=[*request.eval_actions, heard])
-        run = open_run.open_run(request, plan, beat=start.at, spent=start.spent)
+        call = dataclasses.replace(call, eval_actions=[*call.eval_actions, heard])
+        run = open_run.open_run(call, plan, beat=start.at, spent=start.spent)
         start.accept()
-        launch.start(experiment.run.loggers, request.model_dir)
+        launch.start(experiment.run.loggers, call.model_dir)
         start.resumed(run.step)
         report = unused_values.Report(
             reads,
@@ -78,14 +78,14 @@ def _train(
         )
         seconds, draws = experiment.run.system_seconds, experiment.run.draws("system")
         sampled = system_metrics.sampled(
-            request.model_dir, lambda: start.step, seconds=seconds, draws=draws
+            call.model_dir, lambda: start.step, seconds=seconds, draws=draws
         )
         with closing.closing(run), sampled:
             run.report(start.lost)
             several = {"workers": team.current().size} if team.current().size > 1 else {}
             start.note(devices=run.devices, origins=places, **several)
             ending = user_actions.at_end(experiment)
-            driver = _drive(run, request, report)
+            driver = _drive(run, call, report)
             paused = "" if driver.stop_reason else _paused(experiment, driver.step)
             mean = {} if paused else run.take_mean(driver.step)
             tested = {} if paused else run.test(driver.step)
@@ -99,8 +99,8 @@ def _train(
         reason = driver.stop_reason or paused
         state: status.State = "stopped" if reason else "done"
         start.end(state, driver.step, reason or "", reads=reads.counts())
-    more = {"mean": mean, "test": tested, "reason": reason, "limited": request.limits}
-    made = results(state, rows, plan.best, request.model_dir, **more)
+    more = {"mean": mean, "test": tested, "reason": reason, "limited": call.limits}
+    made = results(state, rows, plan.best, call.model_dir, **more)
     made["step"] = driver.step
     if not evaluates:
         made["metrics"] = records.plain(run.state.log.newest)
@@ -114,14 +114,14 @@ def _paused(experiment: config.Experiment, step: int) -> str:
 
 
 def _drive(
-    run: training_run.TrainingRun, request: Request, report: unused_values.Report
+    run: training_run.TrainingRun, call: Call, report: unused_values.Report
 ) -> controller.Controller:
     """Trains, and prints why if that ended early; the controller knows at which step."""
     run.catch_up()
     grid = run.policies.grid
-    own = user_actions.after_loops(request.config, grid, lambda: driver.step)
-    actions: list[schedule.Action] = [*run.pruning, report, *request.train_actions, *own]
-    driver = controller.Controller(run, grid, actions, request.stop)
+    own = user_actions.after_loops(call.config, grid, lambda: driver.step)
+    actions: list[schedule.Action] = [*run.pruning, report, *call.train_actions, *own]
+    driver = controller.Controller(run, grid, actions, call.stop)
     run.spent.turn("training")
     driver.run()
     run.spent.turn("end")

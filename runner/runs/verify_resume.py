@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runner.core import console, layout
 from runner.errors import RunnerError
 from runner.run_folder import claim, claim_file
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.verification import child_run, comparison, diagnosis, tensors
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Interruption:
         return f"{self.number.name}, resumed at step {self.resumed:,}"
 
 
-def verify_resume(request: Request) -> dict[str, Any]:
+def verify_resume(call: Call) -> dict[str, Any]:
     """Trains once through and once interrupted, and compares.
 
     SIGTERM or SIGINT ends the child processes, too, and leaves nothing behind.
@@ -67,11 +67,11 @@ def verify_resume(request: Request) -> dict[str, Any]:
         RunnerError: it does not resume exactly (the message names the first difference and its
             usual cause), or there was no way to tell.
     """
-    mode = "train_and_eval" if _evaluates(request.config) else "train"
-    command = [sys.executable, "-m", "runner", f"--mode={mode}", *request.arguments]
-    command += shortening(request.config.trainer.train_steps)
-    hosts = _hosts(request.config)
-    with _scratch(request.model_dir) as folder:
+    mode = "train_and_eval" if _evaluates(call.config) else "train"
+    command = [sys.executable, "-m", "runner", f"--mode={mode}", *call.arguments]
+    command += shortening(call.config.trainer.train_steps)
+    hosts = _hosts(call.config)
+    with _scratch(call.model_dir) as folder:
         once = folder / "once"
         console.say(f"training once through, in {once}")
         with child_run.ChildRun(command, once, note=console.say, hosts=hosts) as start:
@@ -92,7 +92,7 @@ def verify_resume(request: Request) -> dict[str, Any]:
         if len(hosts) > 1:
             verdict += f"; {_with_one_worker(command, folder, hosts, once)}"
     console.say(verdict)
-    return {**results, "model_dir": str(request.model_dir), "verdict": verdict}
+    return {**results, "model_dir": str(call.model_dir), "verdict": verdict}
 
 
 def shortening(train_steps: int) -> list[str]:

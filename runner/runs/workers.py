@@ -26,7 +26,7 @@ from runner.evaluation import weight_mean
 from runner.internals import tensorflow as tf_internals
 from runner.run_folder import data_files, provenance
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
 _TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow looks every second, on a busy machine later
@@ -46,37 +46,37 @@ class GoneError(RunnerError):
 
 
 @contextlib.contextmanager
-def joined(request: Request, mode: str) -> Iterator[Request]:
+def joined(call: Call, mode: str) -> Iterator[Call]:
     """Within the block, this process is connected with the other workers of its run, if any.
 
-    Their team is the current one then, and the request has their strategy.
+    Their team is the current one then, and the call has their strategy.
 
     Args:
-        request: What the user asks for.
+        call: Of the mode.
         mode: The mode, which must be the same for all.
 
     Raises:
         ConfigError: the workers do not belong together.
         RunnerError: one did not come, or has gone.
     """
-    devices = request.given.strategy
-    own = strategy.connected(devices) if devices else strategy.workers(request.config.runtime)
+    devices = call.given.strategy
+    own = strategy.connected(devices) if devices else strategy.workers(call.config.runtime)
     if own is None or team.current().size > 1:
-        yield request
+        yield call
         return
     with contextlib.ExitStack() as stack:
-        with request.stop.deferred():  # the others are told of a signal, whenever it comes
+        with call.stop.deferred():  # the others are told of a signal, whenever it comes
             if devices is None:
-                mates = _formed(request, own, mode)
+                mates = _formed(call, own, mode)
             else:
-                mates = _connected(request, own, devices, mode)
-            stack.enter_context(_quiet(request.model_dir, own))
+                mates = _connected(call, own, devices, mode)
+            stack.enter_context(_quiet(call.model_dir, own))
             stack.enter_context(team.formed(mates))
-            stack.enter_context(_ending(mates, request.stop))
-            stack.enter_context(plainly(request.stop))
+            stack.enter_context(_ending(mates, call.stop))
+            stack.enter_context(plainly(call.stop))
         if own.is_chief:
-            request.stop.check()  # a signal to another is told to the chief, as in training
-        yield dataclasses.replace(request, given=request.given._replace(strategy=mates.strategy))
+            call.stop.check()  # a signal to another is told to the chief, as in training
+        yield dataclasses.replace(call, given=call.given._replace(strategy=mates.strategy))
 
 
 @contextlib.contextmanager
@@ -102,16 +102,14 @@ def as_chief(facts: Mapping[str, Any]) -> None:
         raise _ENDS.get(code, RunnerError)(f"worker 0 has ended: {facts['said']}")
 
 
-def _connected(
-    request: Request, own: Cluster, devices: tf.distribute.Strategy, mode: str
-) -> team.Team:
+def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy, mode: str) -> team.Team:
     """The team of workers that the caller's strategy has connected, once they agree."""
-    _check_alone(request, own)
+    _check_alone(call, own)
     console.say(f"{own}: connected by the strategy of the caller")
-    mates = team.Team(own, devices, on_stop=request.stop.hear)
-    with team.formed(mates), plainly(request.stop):
-        _compare(mates, _facts(request.config, mode))
-    _hear_taken_later(own, request.stop)
+    mates = team.Team(own, devices, on_stop=call.stop.hear)
+    with team.formed(mates), plainly(call.stop):
+        _compare(mates, _facts(call.config, mode))
+    _hear_taken_later(own, call.stop)
     return mates
 
 
@@ -128,12 +126,12 @@ def _compare(mates: team.Team, facts: meeting.Facts) -> None:
             raise ConfigError(said.decode())
 
 
-def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
+def _formed(call: Call, own: Cluster, mode: str) -> team.Team:
     """The team, once all workers are there and connected."""
-    config, seconds = request.config, request.config.run.workers_timeout
-    _check_alone(request, own)
+    config, seconds = call.config, call.config.run.workers_timeout
+    _check_alone(call, own)
     console.say(f"{own}: waiting for the others")
-    facts, stop = _facts(config, mode), request.stop
+    facts, stop = _facts(config, mode), call.stop
 
     def check() -> None:
         stop.check(saved=False)
@@ -146,15 +144,15 @@ def _formed(request: Request, own: Cluster, mode: str) -> team.Team:
         build.prepare(config)
         devices = strategy.build_together(config.runtime, own, lines, seconds=seconds, serve=serve)
     _hear_taken_later(own, stop)
-    return team.Team(own, devices, on_stop=request.stop.hear)
+    return team.Team(own, devices, on_stop=call.stop.hear)
 
 
-def _check_alone(request: Request, own: Cluster) -> None:
-    """Raises ConfigError if the request has something that only a single process does."""
-    config = request.config
+def _check_alone(call: Call, own: Cluster) -> None:
+    """Raises ConfigError if the call has something that only a single process does."""
+    config = call.config
     if getattr(config.task, "pruning", None):
         raise ConfigError(f"task.pruning is done by one process, but this is {own}")
-    if weight_mean.is_wanted(config) or selection.is_mean(request.checkpoint):
+    if weight_mean.is_wanted(config) or selection.is_mean(call.checkpoint):
         raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
 
 

@@ -8,18 +8,18 @@ from runner import config
 from runner.configuration import folding, printing, unchosen
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import config_change
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.studies import plan, space, worker
 from runner.studies.population import Population
 
 _ALL = 50  # combinations; of more, each value is tried once
 
 
-def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
+def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
     """Configures trials so that each value occurs, by the code that a trial uses.
 
     Args:
-        request: The study's.
+        call: The study's.
         planned: Its plan.
         reads: Whether to read the data of a fold, too: there may be too few examples to divide.
 
@@ -34,7 +34,7 @@ def check(request: Request, planned: plan.Plan, *, reads: bool = False) -> None:
     for chosen in _chosen(planned):
         facts = {"parameters": chosen, "seed": planned.seeds[0], "fold": planned.folds[0]}
         try:
-            made = load(request, worker.arguments(facts, divided(request, facts)))
+            made = load(call, worker.arguments(facts, divided(call, facts)))
         except ConfigError as error:
             problems.update(dict.fromkeys(str(error).splitlines()))
         else:
@@ -75,17 +75,17 @@ def _read(experiment: config.Experiment) -> None:
             return
 
 
-def divided(request: Request, facts: Mapping[str, Any]) -> dict[str, Any]:
+def divided(call: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a trial's fold validate, by path; empty without folds.
 
     Raises:
         ConfigError: the data cannot be divided.
     """
-    study = request.config.run.study
+    study = call.config.run.study
     if facts["fold"] is None or study is None:
         return {}
     own = {**facts, "fold": None}
-    made = load(request, worker.arguments(own)) if facts["parameters"] else request.config
+    made = load(call, worker.arguments(own)) if facts["parameters"] else call.config
     return folding.parameters(made, study.folds, facts["fold"])
 
 
@@ -104,9 +104,9 @@ def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
             )
 
 
-def load(request: Request, arguments: list[str]) -> config.Experiment:
+def load(call: Call, arguments: list[str]) -> config.Experiment:
     """The experiment of a trial with these flags beside those of the study."""
-    given = request.flags
+    given = call.flags
     own: dict[str, list[str]] = {"--gin_params": [], "--params_override": []}
     for each in arguments:
         name, _, value = each.partition("=")

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.core import files, layout
 from runner.run_folder import session
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.studies import checks, trial, worker
 
 _OWN = shutil.ignore_patterns(
@@ -17,11 +17,11 @@ _OWN = shutil.ignore_patterns(
 """What is a trial's own, and no part of what it has trained."""
 
 
-def create(request: Request, facts: Mapping[str, Any]) -> Path:
+def create(call: Call, facts: Mapping[str, Any]) -> Path:
     """Creates the folder of a trial, which is there whole or not at all.
 
     Args:
-        request: The study's.
+        call: The study's.
         facts: For trial.json. With a lineage, the trial goes on from its parent's newest checkpoint
             with other values, and the parent's rows of history are its own.
 
@@ -31,10 +31,10 @@ def create(request: Request, facts: Mapping[str, Any]) -> Path:
     lineage = trial.Lineage(*facts["lineage"]) if facts.get("lineage") else None
     what = trial.described(facts["parameters"], facts["seed"], facts["fold"])
     what += f",from={lineage.parent}" if lineage else ""
-    trials = request.model_dir / layout.TRIALS
+    trials = call.model_dir / layout.TRIALS
     folder = trials / f"{facts['number']:04}-{what}"
     if lineage:
-        experiment = checks.load(request, worker.arguments(facts))
+        experiment = checks.load(call, worker.arguments(facts))
         (parent,) = trials.glob(f"{lineage.parent:04}-*")
         _copy(parent, folder, facts, session.Configuration.of(experiment))
     else:

@@ -16,7 +16,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
 from runner.run_folder import claim, leftovers
 from runner.runs import notifications
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.studies import (
     checks,
     creation,
@@ -37,11 +37,11 @@ _LOCK = "planning.lock"
 _LENGTH = "TrainerConfig.train_steps"
 
 
-def study(request: Request, place: places.Place | None = None) -> dict[str, Any]:
+def study(call: Call, place: places.Place | None = None) -> dict[str, Any]:
     """Trains what is not trained yet.
 
     Args:
-        request: What the user asks for.
+        call: Of the mode.
         place: Where the trials run; None: here.
 
     Returns:
@@ -51,31 +51,31 @@ def study(request: Request, place: places.Place | None = None) -> dict[str, Any]
         ConfigError: what varies cannot be configured.
         signals.Interrupted: a signal came; every trial has saved what it had.
     """
-    if not request.arguments:
+    if not call.arguments:
         raise ConfigError("a study starts processes of its own: run it as a command")
-    folder = request.model_dir
+    folder = call.model_dir
     if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
         raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
-    feed.check_installed(request.config.run.loggers, "RunConfig.loggers")
-    planned = plan.of(request.config)
+    feed.check_installed(call.config.run.loggers, "RunConfig.loggers")
+    planned = plan.of(call.config)
     there = trial.all_of(folder)
-    checks.check(request, planned, reads=not there)
+    checks.check(call, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
-    if planned.options.folds and (others := folding.left_out(request.config)):
+    if planned.options.folds and (others := folding.left_out(call.config)):
         console.say(f"folds divide the training data; {others} does not take part")
-    if request.dry_run:
+    if call.dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
-    workshop = Workshop(request, planned, there, place or places.Here())
-    run = request.config.run
+    workshop = Workshop(call, planned, there, place or places.Here())
+    run = call.config.run
     files.make_folder(folder / layout.TRIALS)
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
         files.staying(folder),
     ):
         leftovers.clear(folder, shared=True)
-        with request.stop.deferred():
+        with call.stop.deferred():
             workshop.run()
-        request.stop.check()
+        call.stop.check()
         results = _results(folder, workshop)
         launch.start(run.loggers, folder)
         if workshop.why_set_aside and (left := workshop.left):
@@ -89,7 +89,7 @@ class Workshop:
     """The share of this process of a study's trials.
 
     Args:
-        request: What the user asks for.
+        call: Of the mode.
         planned: The study's plan.
         there: Its trials so far.
         place: Where they run.
@@ -102,20 +102,20 @@ class Workshop:
     """
 
     def __init__(
-        self, request: Request, planned: plan.Plan, there: list[Trial], place: places.Place
+        self, call: Call, planned: plan.Plan, there: list[Trial], place: places.Place
     ) -> None:
         self.trials = there
         self.why_set_aside = ""
         self.untested: dict[str, str] = {}
         self.data_set = planned.options.across
-        self._request = request
+        self._call = call
         self._plan = planned
         planned.begin(there)
-        self._folder = request.model_dir
+        self._folder = call.model_dir
         self._jobs: list[worker.Job] = []
         self._place = place
         self._room = place.room(planned.options.jobs, planned.size)
-        self._threads = 0 if request.config.run.intra_op_threads else self._room.threads
+        self._threads = 0 if call.config.run.intra_op_threads else self._room.threads
         self._failures = 0  # in a row
         self._is_planned = False  # whether all trials are there that are wanted now
         self._is_begun_elsewhere = False
@@ -130,7 +130,7 @@ class Workshop:
         if any(self._is_open(each) for each in self.trials):
             console.say(f"{self._room}")
         try:
-            while not self._request.stop.requested and self._step():
+            while not self._call.stop.requested and self._step():
                 self._board.show(self.trials, {job.one.number: job.goal for job in self._jobs})
                 time.sleep(_POLL_SECONDS)
         finally:
@@ -206,7 +206,7 @@ class Workshop:
                 if (key := _key(facts)) not in there:
                     there.add(key)
                     facts = {"number": number, **facts, "objective": list(self._plan.objective)}
-                    folder = creation.create(self._request, facts)
+                    folder = creation.create(self._call, facts)
                     self.trials.append(trial.read(folder))
                     number += 1
         self._is_planned = True
@@ -230,7 +230,7 @@ class Workshop:
     def _test(self) -> None:
         """Tests what was chosen, now that nothing is left to train."""
         self._is_tested_elsewhere = False
-        no_data = self._request.config.run.test.data is None
+        no_data = self._call.config.run.test.data is None
         if not self._is_planned or self._is_set_aside or no_data or self.data_set:
             return
         mine = {job.one.folder.name for job in self._jobs} | self.untested.keys()
@@ -251,12 +251,12 @@ class Workshop:
     def _start(self, one: Trial, step: int, *, tests: bool = False) -> bool:
         """Starts a trial, to pause at a step, or its test; False if another worker is at it."""
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
-        divided = checks.divided(self._request, facts)
+        divided = checks.divided(self._call, facts)
         own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
         taken = {job.gpu for job in self._jobs}
         gpu = next((each for each in self._room.gpus if each not in taken), None)
-        command = [*self._request.arguments, *own]
-        whole = one.parameters.get(_LENGTH, self._request.config.trainer.train_steps)
+        command = [*self._call.arguments, *own]
+        whole = one.parameters.get(_LENGTH, self._call.config.trainer.train_steps)
         goal = 0 if tests else step or whole
         job = worker.Job(one, command, self._place, gpu=gpu, goal=goal)
         if job.is_held:
@@ -280,14 +280,14 @@ class Workshop:
         if job.tests:
             if now.tests:
                 console.say(f"{now.folder.name}: tested")
-            elif not self._request.stop.requested:
+            elif not self._call.stop.requested:
                 self.untested[now.folder.name] = job.reason()
             return
         if code == places.LOST:
             console.say(f"{now.folder.name}: its node is gone; another will go on with it")
             return
         self._board.ended(now)
-        failed = now.state == "failed" or (code < 0 and not self._request.stop.requested)
+        failed = now.state == "failed" or (code < 0 and not self._call.stop.requested)
         self._failures = self._failures + 1 if failed else 0
         if self._is_set_aside and not self.why_set_aside:
             self.why_set_aside = (

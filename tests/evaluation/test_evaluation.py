@@ -21,7 +21,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, handover, metric_names
 from runner.history import policies
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
 
@@ -214,7 +214,7 @@ def test_the_best_checkpoint_may_be_that_of_a_set(tmp_path):
 
 def made(tmp_path, *sets, overrides=None, **task):
     config = experiment(*sets, overrides=overrides, **task)
-    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
+    built = build.build_evaluator(Call(config, tmp_path), tmp_path)
     with built.strategy.scope():
         return built, evaluation_sets.build(config, built)
 
@@ -322,7 +322,7 @@ def test_a_signal_ends_the_loop_after_the_batch_that_is_running(tmp_path, monkey
     batches_seen(monkeypatch, lambda _: tf.py_function(note, [], []))
     with signals.served() as stop:
         config = toy.experiment(validation_examples=80)
-        built = build.build_evaluator(Request(config, tmp_path, stop=stop), tmp_path)
+        built = build.build_evaluator(Call(config, tmp_path, stop=stop), tmp_path)
         stop.tell(told.set)
         with stop.deferred(), pytest.raises(signals.Interrupted):
             built.evaluate(tf.constant(-1))
@@ -440,7 +440,7 @@ def watching(path, metric, source=None):
 
 
 def check(tmp_path, config, **kwargs):
-    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
+    built = build.build_evaluator(Call(config, tmp_path), tmp_path)
     return metric_names.check(config, built, tmp_path, **{"evaluates": True, **kwargs})
 
 

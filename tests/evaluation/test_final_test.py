@@ -13,7 +13,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.evaluation import final_test
 from runner.history import history, policies, records
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 EMA = {"optimizer_config": {"ema": {"average_decay": 0.9}}}
 
@@ -27,7 +27,7 @@ def experiment(*, last=False, trainer=None, **task):
 
 def at_end(config, folder, *, at, stop=None):
     """Tests what a finished run left, as that run would; returns the result and all rows."""
-    built = build.build_evaluator(Request(config, folder, stop=stop or signals.Stop()), folder)
+    built = build.build_evaluator(Call(config, folder, stop=stop or signals.Stop()), folder)
     rows = history.History(folder / "history.jsonl")
     folders = [folder / name for name in policies.of(config).best_folders]
     test = final_test.build(config, built, folder, best_folders=folders, rows=rows)
@@ -123,7 +123,7 @@ def test_empty_test_data_are_an_error_that_says_so(tmp_path, trained):
 
 def test_nothing_is_built_without_test_data(tmp_path):
     config = toy.experiment()
-    built = build.build_evaluator(Request(config, tmp_path), tmp_path)
+    built = build.build_evaluator(Call(config, tmp_path), tmp_path)
     rows = history.History(tmp_path / "history.jsonl")
     assert final_test.build(config, built, tmp_path, best_folders=[], rows=rows) is None
 
@@ -171,8 +171,8 @@ def test_an_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
 
 
 def after_the_end(config, folder, **given):
-    request = Request(config, folder, data="test", **given)
-    return modes.run("eval", request).results["test"]
+    call = Call(config, folder, data="test", **given)
+    return modes.run("eval", call).results["test"]
 
 
 def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
@@ -198,7 +198,7 @@ def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
 )
 def test_what_cannot_be_tested_is_refused(tmp_path, given, message):
     with pytest.raises(ConfigError, match=message):
-        modes.run("eval", Request(experiment(), tmp_path / "run", **{"data": "test", **given}))
+        modes.run("eval", Call(experiment(), tmp_path / "run", **{"data": "test", **given}))
     assert not (tmp_path / "run").exists()
 
 

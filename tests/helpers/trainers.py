@@ -4,7 +4,7 @@ import tensorflow as tf
 import toy
 
 from runner.history import history
-from runner.runs import build, request
+from runner.runs import build, call
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
 
@@ -29,8 +29,8 @@ def trainer(tmp_path, *overrides, task=None, **fields):
     for each in (sgd(momentum=0.9), *overrides):
         made.override(each)
     rows = history.History(tmp_path / "history.jsonl")
-    given = request.Given(task=task(made.task) if task else None)
-    asked = request.Request(made, tmp_path, given=given)
+    given = call.Given(task=task(made.task) if task else None)
+    asked = call.Call(made, tmp_path, given=given)
     return build.build_trainer(asked, rows, step=0, evaluates=False)[0]
 
 

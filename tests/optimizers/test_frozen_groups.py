@@ -12,7 +12,7 @@ from runner.errors import ConfigError
 from runner.history import history
 from runner.optimizers import optimizer as optimizers
 from runner.reporting import overview
-from runner.runs import build, request
+from runner.runs import build, call
 
 BODY = {"name": "body", "pattern": "^body", "trainable": False}
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -48,7 +48,7 @@ def trainer(tmp_path, *overrides, groups=(BODY,), kind=Normed):
     made = toy.experiment({"run": {"variable_groups": list(groups)}})
     for each in overrides:
         made.override(each)
-    asked = request.Request(made, tmp_path, given=request.Given(task=kind(made.task)))
+    asked = call.Call(made, tmp_path, given=call.Given(task=kind(made.task)))
     rows = history.History(tmp_path / "history.jsonl")
     return build.build_trainer(asked, rows, step=0, evaluates=False)[0]
 

@@ -14,7 +14,7 @@ from runner.errors import ConfigError
 from runner.history import history
 from runner.optimizers import learning_rate, optimizer, parameter_groups, weight_averages
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 KERNELS = {"name": "kernels", "pattern": "kernel$", "rate_scale": 4.0}
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -34,7 +34,7 @@ def trainer(tmp_path, *overrides, **task):
     for each in overrides:
         made.override(each)
     rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(Request(made, tmp_path), rows, step=0, evaluates=False)[0]
+    return build.build_trainer(Call(made, tmp_path), rows, step=0, evaluates=False)[0]
 
 
 class Two:

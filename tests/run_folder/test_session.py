@@ -6,13 +6,13 @@ import toy
 from runner.core import signals
 from runner.errors import ConfigError
 from runner.run_folder import session, status
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 
 def start(folder, after_begin):
-    request = Request(toy.experiment(), folder)
-    command, stop = request.command("train"), signals.Stop()
-    with session.Session(folder, request.config, command, stop=stop) as begun:
+    call = Call(toy.experiment(), folder)
+    command, stop = call.command("train"), signals.Stop()
+    with session.Session(folder, call.config, command, stop=stop) as begun:
         begun.begin()
         assert (folder / "params.yaml").exists()
         after_begin()

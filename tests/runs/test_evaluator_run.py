@@ -21,7 +21,7 @@ from runner.evaluation import evaluation, handover
 from runner.history import history, policies, records
 from runner.run_folder import status, watch
 from runner.runs import evaluator_run
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 STEPS = (10, 20, 30, 40, 50, 60)
 
@@ -88,8 +88,8 @@ def follow(training, *events, after=None, timeout=None, **options):
     config = toy.experiment({"run": {"evaluator": options}})
     folder = training.folder / f"eval-{options.get('name', 'x')}"
     actions = [lambda _: after(run.history.evaluations)] if after else []
-    request = Request(config, training.folder, eval_actions=actions)
-    run = evaluator_run.EvaluatorRun(request, policies.of(config), folder)
+    call = Call(config, training.folder, eval_actions=actions)
+    run = evaluator_run.EvaluatorRun(call, policies.of(config), folder)
     said, time = [], Time(*events)
     seen = watch.Watch(training.folder, timeout=timeout, note=said.append, clock=time)
     try:
@@ -266,8 +266,8 @@ def test_a_pause_between_evaluations_ends_with_the_training(training):
     time = Time(*waits, lambda: training.is_now("done"))
     config = toy.experiment({"run": {"evaluator": {"policy": "every", "min_seconds": 1.0}}})
     actions = [lambda _: times.append(round(time(), 3))]
-    request = Request(config, training.folder, eval_actions=actions)
-    run = evaluator_run.EvaluatorRun(request, policies.of(config), training.folder / "eval-x")
+    call = Call(config, training.folder, eval_actions=actions)
+    run = evaluator_run.EvaluatorRun(call, policies.of(config), training.folder / "eval-x")
     seen = watch.Watch(training.folder, timeout=None, note=print, clock=time)
     run.follow(seen, clock=time, sleep=time.sleep)
     run.close()

@@ -12,7 +12,7 @@ import runner
 from runner import main
 from runner.core import signals
 from runner.errors import ConfigError, DivergedError
-from runner.runs import find_rate, request
+from runner.runs import call, find_rate
 
 WARM = {"warmup": {"type": "linear", "linear": {"warmup_steps": 20}}}
 DIGITS = ["--mode=find_rate", "--gin_file=digits.gin", "--gin.FindRateConfig.steps=60"]
@@ -63,7 +63,7 @@ def test_the_rates_rise_evenly_whatever_the_schedule_and_the_losses_follow_from_
 
 
 def test_a_dry_run_takes_ten_steps_and_writes_nothing(tmp_path):
-    asked = request.Request(experiment(), Path(), dry_run=True, output=tmp_path / "rate.json")
+    asked = call.Call(experiment(), Path(), dry_run=True, output=tmp_path / "rate.json")
     found = find_rate.find_rate(asked)
     assert (found["status"], len(found["rates"])) == ("rehearsed", 10)
     assert not list(tmp_path.iterdir())
@@ -73,7 +73,7 @@ def test_a_signal_ends_it_and_leaves_nothing(scratch):
     stop = signals.Stop()
     stop.number = 15
     with pytest.raises(signals.Interrupted):
-        find_rate.find_rate(request.Request(experiment(), Path(), stop=stop))
+        find_rate.find_rate(call.Call(experiment(), Path(), stop=stop))
     assert not list(scratch.glob("runner-*"))
 
 

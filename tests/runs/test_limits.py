@@ -14,7 +14,7 @@ from runner.configuration import epochs
 from runner.data import pipeline
 from runner.errors import ConfigError
 from runner.history import policies
-from runner.runs import build, evaluator_run, request
+from runner.runs import build, call, evaluator_run
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
 LIMITED = {"run": {"limit_train": 2, "limit_evaluation": 1}}
@@ -47,8 +47,8 @@ class ByLength(toy.ToyTask):
 
 
 @pytest.fixture(params=["one replica", "two replicas"])
-def strategy(request):
-    if request.param == "one replica":
+def strategy(call):
+    if call.param == "one replica":
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
@@ -149,7 +149,7 @@ def test_an_evaluators_limited_values_are_not_compared_with_whole_ones(limited, 
     own = tmp_path / "eval-cpu"
 
     def evaluator(**run):
-        asked = request.Request(experiment(**run), limited[0])
+        asked = call.Call(experiment(**run), limited[0])
         return evaluator_run.EvaluatorRun(asked, policies.of(asked.config), own)
 
     own.mkdir()
@@ -188,7 +188,7 @@ def test_a_limit_that_there_is_not_is_refused(tmp_path, run, data, said):
 
 def test_a_limit_above_the_number_of_batches_evaluates_all(tmp_path):
     made = toy.experiment({"run": {"limit_evaluation": 50}})
-    built = build.build_evaluator(request.Request(made, tmp_path), tmp_path)
+    built = build.build_evaluator(call.Call(made, tmp_path), tmp_path)
     logs = built.evaluate(tf.constant(50))
     assert float(logs["accuracy"]) * 17 == pytest.approx(round(float(logs["accuracy"]) * 17))
     assert not built.left_out

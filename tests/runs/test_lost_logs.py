@@ -11,7 +11,7 @@ from runner.checkpoints import extra_state, restore
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 
 def experiment(steps):
@@ -114,7 +114,7 @@ def test_a_whole_run_says_nothing(run, capsys):
 
 def test_a_checkpoint_from_before_there_was_a_count_is_restored(run):
     rows = history.History(run / "history.jsonl")
-    asked = Request(experiment(60), run)
+    asked = Call(experiment(60), run)
     built, _ = build.build_trainer(asked, rows, step=60, evaluates=True)
     path = run / "ckpt-60"
     restore.restore(built.checkpoint, path)

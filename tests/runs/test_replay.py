@@ -13,11 +13,11 @@ from runner import main
 from runner.checkpoints import checkpoint_files
 from runner.errors import ConfigError, DivergedError
 from runner.runs import replay
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 
 def replayed(folder, steps, **options):
-    return replay.replay(Request(None, folder, steps=steps, **options))
+    return replay.replay(Call(None, folder, steps=steps, **options))
 
 
 def rows(output):

@@ -15,7 +15,7 @@ from runner import main
 from runner.core import signals
 from runner.devices import cluster, team
 from runner.errors import ConfigError, RunnerError
-from runner.runs import build, request
+from runner.runs import build, call
 from runner.runs import workers as run_workers
 
 STEPS = 100
@@ -215,8 +215,8 @@ def test_text_for_the_host_is_refused_to_several(tmp_path):
     cpus = [each.name for each in tf.config.list_logical_devices("CPU")]
     devices = tf.distribute.MirroredStrategy(cpus, tf.distribute.ReductionToOneDevice())
     config = toy.experiment()
-    given = request.Given(strategy=devices, task=NamingTask(config.task))
-    asked = request.Request(config, tmp_path, given=given)
+    given = call.Given(strategy=devices, task=NamingTask(config.task))
+    asked = call.Call(config, tmp_path, given=given)
     with team.formed(team.Team(cluster.Cluster(("a:1", "b:1"), 0), devices)):
         built = build.build_evaluator(asked, tmp_path)
         with pytest.raises(ConfigError, match=r"NamingTask.* returns text for aggregate_logs"):

@@ -14,7 +14,7 @@ import pytest
 from runner import config, main
 from runner.core import layout
 from runner.run_folder import claim, status
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.studies import pictures, places, publish, study, trial, warm, worker
 
 DIGITS = ["--gin_file=digits.gin"]
@@ -151,8 +151,8 @@ def test_two_workers_do_no_trial_twice_and_both_see_the_end(tmp_path, played, mo
     results = []
 
     def work():
-        request = Request(loaded, tmp_path, "", arguments=DIGITS, flags=flags)
-        results.append(study.study(request)["trials"])
+        call = Call(loaded, tmp_path, "", arguments=DIGITS, flags=flags)
+        results.append(study.study(call)["trials"])
 
     workers = [threading.Thread(target=work) for _ in range(2)]
     for each in workers:

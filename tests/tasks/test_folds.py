@@ -14,7 +14,7 @@ import runner
 from runner import inputs, main
 from runner.configuration import folding
 from runner.errors import ConfigError
-from runner.runs.request import Request
+from runner.runs.call import Call
 from runner.studies import checks, worker
 from tasks import aspect_sentiment, supervised
 from tasks.aspects import aspect_data
@@ -260,10 +260,10 @@ def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_
             "MemNetConfig.vectors = @embeddings.EmbeddingConfig()",
         ]
     study = runner.load(flags["gin_file"], flags["gin_params"], overrides=["run.study.folds=5"])
-    request = Request(study, tmp_path / "study", flags=flags)
+    call = Call(study, tmp_path / "study", flags=flags)
     assert "other.npz" in folding.left_out(study)
     facts = {"parameters": {}, "seed": 0, "fold": 1}
-    made = checks.load(request, worker.arguments(facts, checks.divided(request, facts)))
+    made = checks.load(call, worker.arguments(facts, checks.divided(call, facts)))
     assert made.task.validation_data.input_path == str(train)
     assert (made.task.train_data.size(), made.task.validation_data.size()) == (24, 6)
     assert runner.run(made, tmp_path / "run", "train_and_eval")["step"] == 2

@@ -12,7 +12,7 @@ from resumed import state
 import runner
 from runner.history import history
 from runner.runs import build
-from runner.runs.request import Given, Request
+from runner.runs.call import Call, Given
 from tasks import supervised
 from tasks.keras_models import examples, sources
 
@@ -52,9 +52,9 @@ def test_an_evaluation_changes_nothing_of_any_layer(name):
     task = supervised.SupervisedTask(config.task)
     read = examples.read(data(), "data")
     task.given = sources.Given(lambda: every_layer.model(keras, layers), read, read)
-    request = Request(config, Path("run"), given=Given(task=task))
+    call = Call(config, Path("run"), given=Given(task=task))
     trainer, _ = build.build_trainer(
-        request, history.History(Path("history.jsonl")), step=0, evaluates=True
+        call, history.History(Path("history.jsonl")), step=0, evaluates=True
     )
     trainer.train(tf.constant(2))
     model = getattr(trainer.model, "network", trainer.model)

@@ -10,7 +10,7 @@ from runner.errors import ConfigError
 from runner.history import history
 from runner.reporting import overview
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 from tasks import image_classification
 from tasks.images import image_data, image_models
 from tasks.images.wide_resnet import L2Groups, WideResNetConfig
@@ -145,7 +145,7 @@ def experiment(l2, **runtime):
     ids=str,
 )
 def test_mixed_precision_and_xla_move_every_weight(tmp_path, runtime):
-    asked = Request(experiment(1e-4, distribution_strategy="off", **runtime), tmp_path)
+    asked = Call(experiment(1e-4, distribution_strategy="off", **runtime), tmp_path)
     rows = history.History(tmp_path / "history.jsonl")
     trainer, _ = build.build_trainer(asked, rows, step=0, evaluates=False)
     model = trainer.model

@@ -16,7 +16,7 @@ from runner.errors import DivergedError
 from runner.history import history
 from runner.run_folder import status
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 
 def test_by_default_a_broken_loss_stops_the_run_and_names_the_last_good_step(tmp_path, poisoned):
@@ -67,7 +67,7 @@ def test_weights_that_break_with_a_finite_loss_are_never_committed(tmp_path, poi
 
 def test_one_value_that_is_not_finite_is_found_and_large_ones_are_none(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
-    asked = Request(experiment(0), tmp_path)
+    asked = Call(experiment(0), tmp_path)
     trainer, _ = build.build_trainer(asked, rows, step=0, evaluates=False)
     first, *_, last = trainer.model.trainable_variables
     for variable in (first, last):

@@ -7,7 +7,7 @@ import toy
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
 from runner.runs import build
-from runner.runs.request import Request
+from runner.runs.call import Call
 
 STRATEGIES = {
     "off": {"runtime": {"distribution_strategy": "off"}},
@@ -21,7 +21,7 @@ def made(tmp_path, *overrides, trains=True, evaluates=True, **task):
     experiment = toy.experiment(**task)
     for each in overrides:
         experiment.override(each)
-    asked = Request(experiment, tmp_path)
+    asked = Call(experiment, tmp_path)
     if not trains:
         return build.build_evaluator(asked, tmp_path)
     rows = history.History(tmp_path / "history.jsonl")

@@ -1,4 +1,4 @@
-"""A mode's request and outcome. The modes' table needs them without TensorFlow."""
+"""What a mode is called with, and its outcome. No TensorFlow until a run needs it."""
 
 import collections
 import dataclasses
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class Call:
     """What a user asks for.
 
     Attributes:
