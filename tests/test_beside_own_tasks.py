@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from wording import says
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -161,7 +162,7 @@ def test_both_are_imported_from_inside_and_from_outside(python, repositories):
         own = repositories / name / HIDING.get(name, "tasks")
         if name in HIDING:
             (message,) = imported
-            assert f"is {own}, which hides the runner's own: rename yours" in message
+            says(message, f"{own} runner's")
         else:
             ours, mine = imported
             assert not Path(ours).is_relative_to(repositories), (name, inside)

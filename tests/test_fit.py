@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from wording import saying
 
 import runner
 from runner.errors import ConfigError
@@ -183,7 +184,7 @@ def test_another_process_can_evaluate_such_a_run_on_a_file(kept, tmp_path):
     )
     again = runner.run(loaded, folder, "eval")
     assert again["metrics"] == pytest.approx(results["metrics"])
-    with pytest.raises(ConfigError, match="there are no validation data: bind Superv"):
+    with pytest.raises(ConfigError, match=saying("validation bind Superv")):
         runner.run(runner.load(folder / "config.gin"), folder, "eval")
 
 
@@ -287,7 +288,7 @@ def test_a_run_of_a_function_asks_for_it(tmp_path, monkeypatch):
     runner.fit(network, (X, Y), model_dir="run", train_steps=2)
     np.savez("more.npz", x=X[:25], y=Y[:25])
     loaded = runner.load("run/config.gin", overrides=["task.validation_data.input_path=more.npz"])
-    with pytest.raises(ConfigError, match="bind it to the function that builds the model"):
+    with pytest.raises(ConfigError, match=saying("bind builds")):
         runner.run(loaded, "run", "predict")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "built.py").write_text(f"import tf_keras\n\n\n{inspect.getsource(network)}")
@@ -310,8 +311,7 @@ def test_an_argument_that_keras_3_leaves_out_of_configurations_counts(tmp_path):
     wide = runner.load("run/config.gin", overrides=["task.validation_data.input_path=wide.npz"])
     with pytest.raises(
         ConfigError,
-        match=r"wide\.npz: the model cannot be called with x float32\[None, 7\]: "
-        r"(input 0 of layer .* to have value 4|expected shape \(None, 4\)), but ",
+        match=saying("wide.npz x float32[None, 7] 4"),
     ):
         runner.run(wide, "run", "eval")
 
@@ -383,7 +383,7 @@ def test_a_model_built_in_mixed_precision_is_trained_in_it(name, tmp_path):
 
 
 def test_a_precision_that_comes_too_late_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no effect on a model that is built already"):
+    with pytest.raises(ConfigError, match=saying("effect built")):
         runner.fit(
             network(),
             (X, Y),
@@ -407,7 +407,7 @@ def test_a_layer_without_configuration_is_named_and_its_function_is_taken_instea
         model.compile("adam", network().loss)
         return model
 
-    with pytest.raises(ConfigError, match=r"test_fit\.py:\d+: Scale cannot be made anew"):
+    with pytest.raises(ConfigError, match=saying("Scale cannot")):
         runner.fit(build(), (X, Y), model_dir=tmp_path / "run", **SHORT)
     assert runner.fit(build, (X, Y), model_dir=tmp_path / "run", **SHORT)["step"] == 40
 
@@ -419,21 +419,21 @@ def test_a_model_with_a_training_step_of_its_own_is_refused(tmp_path):
 
     model = Own([tf_keras.Input((4,)), tf_keras.layers.Dense(3)])
     model.compile("adam", network().loss)
-    with pytest.raises(ConfigError, match="Own has a train_step of its own"):
+    with pytest.raises(ConfigError, match=saying("train_step")):
         runner.fit(model, (X, Y), model_dir=tmp_path / "run", **SHORT)
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"train_steps": None}, "give train_steps or epochs"),
-        ({"epochs": 2}, "give train_steps or epochs"),
-        ({"model": tf_keras.Sequential([tf_keras.layers.Dense(3)])}, "the model has no optimizer"),
-        ({"model": "network"}, "expected a Keras model, got str"),
-        ({"train": (X, Y[:5])}, r"runner\.fit: train: as many examples"),
+        ({"train_steps": None}, "train_steps epochs"),
+        ({"epochs": 2}, "train_steps epochs"),
+        ({"model": tf_keras.Sequential([tf_keras.layers.Dense(3)])}, "model optimizer"),
+        ({"model": "network"}, "expected Keras str"),
+        ({"train": (X, Y[:5])}, "runner.fit train examples"),
         (
             {"validation": tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).repeat()},
-            "the validation data are endless",
+            "validation endless",
         ),
         (
             {
@@ -442,14 +442,14 @@ def test_a_model_with_a_training_step_of_its_own_is_refused(tmp_path):
                 "optimizer": "adam",
                 "loss": "mse",
             },
-            "the tf.data.Dataset is empty",
+            "tf.data.Dataset empty",
         ),
-        ({"gin_params": ["TrainerConfig.train_step = 3"]}, "did you mean 'train_steps'"),
+        ({"gin_params": ["TrainerConfig.train_step = 3"]}, "mean train_steps"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_anything_is_written(changed, said, tmp_path):
     given = {"model": network(), "train": (X, Y), **SHORT, **changed}
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=saying(said)):
         runner.fit(model_dir=tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from absl import logging
+from wording import saying, says
 
 from runner import main
 from runner.configuration import gin_parser
@@ -41,46 +42,46 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--mode=trian"], "did you mean 'train'?"),
-        (["--mode=train_and_evaluate"], "did you mean 'train_and_eval'?"),
-        (["--mode=train", "--gin_fil=x.gin"], "unknown flag --gin_fil; did you mean '--gin_file'?"),
-        (["--mode=train", "extra"], "'extra' is not a flag"),
-        (["--mode=train", "--checkpoint=best"], "--checkpoint is for --mode=eval"),
-        (["--mode=eval", "--checkpoint="], "--checkpoint= names nothing"),
-        (["--mode=train", "--model_dir="], "--model_dir is missing"),
-        (["--mode=train", "--help=modess"], "did you mean 'modes'?"),
+        (["--mode=trian"], "mean train"),
+        (["--mode=train_and_evaluate"], "mean train_and_eval"),
+        (["--mode=train", "--gin_fil=x.gin"], "unknown flag --gin_fil --gin_file"),
+        (["--mode=train", "extra"], "extra flag"),
+        (["--mode=train", "--checkpoint=best"], "--checkpoint --mode=eval"),
+        (["--mode=eval", "--checkpoint="], "--checkpoint= nothing"),
+        (["--mode=train", "--model_dir="], "--model_dir missing"),
+        (["--mode=train", "--help=modess"], "mean modes"),
         (["--print_config=al"], "invalid choice"),
-        (["--mode=train", "--config_file=no.yaml"], "no.yaml: No such file"),
-        (["--mode=train", "--params_override=trainer.train_stepz=5"], "did you mean 'train_steps'"),
-        (["--mode=train", "--tf_data_service=x"], "tf_data_service_address='x' has no effect"),
-        (["--mode=train", "--gin_file=digit.gin"], "did you mean 'digits.gin'?"),
-        (["--mode=train", "--gin.TrainerConfig.train_stepz=5"], "did you mean 'train_steps'?"),
-        (["--mode=train", "--gin.TrainerConfg.train_steps=5"], "did you mean"),
+        (["--mode=train", "--config_file=no.yaml"], "no.yaml file"),
+        (["--mode=train", "--params_override=trainer.train_stepz=5"], "mean train_steps"),
+        (["--mode=train", "--tf_data_service=x"], "tf_data_service_address='x' effect"),
+        (["--mode=train", "--gin_file=digit.gin"], "mean digits.gin"),
+        (["--mode=train", "--gin.TrainerConfig.train_stepz=5"], "mean train_steps"),
+        (["--mode=train", "--gin.TrainerConfg.train_steps=5"], "mean"),
         (["--mode=train", "--gin.TrainerConfig.train_steps='many'"], "expected int"),
         (["--mode=train", "--gin.EMAConfig.average_decay=0.9"], "EMAConfig"),
         (["--mode=train", "--gin.TrainerConfig.train_steps=0"], "train_steps"),
         (["--mode=train", "--gin.TrainerConfig.checkpoint_interval=0"], "checkpoint_interval"),
         (["--mode=eval"], "no checkpoint"),
-        (["--mode=train", "--gin.RunConfig.seed=-1"], "must be 0 or more and below 4294967296"),
+        (["--mode=train", "--gin.RunConfig.seed=-1"], "0 below 4294967296"),
         (
             ["--mode=train", f"--params_override={','.join(['trainer.train_stepz=5'] * 20)}"],
             "did you",
         ),
-        (["--mode=train", "--model_dir=s4://bucket/runs"], "did you mean s3://?"),
+        (["--mode=train", "--model_dir=s4://bucket/runs"], "mean s3://"),
         (["--mode=eval", "--checkpoint=7"], "--checkpoint=7"),
         (
             ["--mode=train", "--gin.TrainerConfig.best_checkpoint_eval_metric='acuracy'"],
-            "did you mean 'accuracy'?",
+            "mean accuracy",
         ),
         (["--mode=train", "--gin.RuntimeConfig.distribution_strategy='mirored'"], "mirrored"),
-        (["--mode=train", "--gin.RuntimeConfig.num_gpus=64"], "num_gpus = 64"),
+        (["--mode=train", "--gin.RuntimeConfig.num_gpus=64"], "num_gpus 64"),
     ],
 )
 def test_a_mistake_exits_2_with_its_place_and_what_was_meant(capsys, flags, said):
     code, out, err = run(capsys, "--model_dir=runs/d", "--gin_file=digits.gin", *flags)
     assert code == 2
     assert out == ""
-    assert said in err
+    says(err, said)
     assert "Traceback" not in err
     assert err.startswith("runner: ")
     assert len(err.splitlines()) <= 2
@@ -109,7 +110,8 @@ def test_model_gardens_switches_are_understood(capsys, monkeypatch):
         assert f"async_checkpoints: {value} " in out
     assert levels == [logging.INFO] * 3
     code, _, err = run(capsys, *flags, "--alsologtostderr=perhaps")
-    assert (code, "neither true nor false" in err) == (2, True)
+    assert code == 2
+    says(err, "--alsologtostderr=perhaps true false")
 
 
 def test_the_command_alone_is_answered_with_one_that_works(capsys):
@@ -132,7 +134,7 @@ def test_the_index_package_called_orbit_is_recognised(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with monkeypatch.context() as context:
         context.delitem(__import__("sys").modules, "orbit", raising=False)
-        with pytest.raises(RunnerError, match="not TensorFlow's Orbit: pip uninstall -y orbit"):
+        with pytest.raises(RunnerError, match=saying("TensorFlow's Orbit uninstall")):
             installation.check()
 
 
@@ -168,20 +170,17 @@ def test_the_configuration_is_printed_even_if_it_is_invalid(capsys):
     code, out, err = run(capsys, "--mode=train", *flags)
     assert code == 2
     assert "train_steps: -5" in out
-    assert "trainer.train_steps = -5; must be 1 or more to train" in err
+    says(err, "trainer.train_steps -5 1 train")
 
 
 def test_a_missing_gin_file_suggests_only_files_that_can_be_run(capsys):
     code, _, err = run(capsys, "--mode=train", "--model_dir=d", "--gin_file=bas.gin")
-    assert (code, "no gin file 'bas.gin'" in err, "base.gin" in err) == (2, True, False)
-    assert (
-        "did you mean 'digits.gin'?"
-        in run(capsys, *["--mode=train", "--model_dir=d", "--gin_file=digit.gin"])[2]
-    )
+    assert (code, "bas.gin" in err, "base.gin" in err) == (2, True, False)
+    says(run(capsys, "--mode=train", "--model_dir=d", "--gin_file=digit.gin")[2], "mean digits.gin")
 
 
 def test_an_unknown_mode_is_named_with_the_others_and_what_was_meant(capsys):
     code, _, err = run(capsys, "--mode=trian", "--model_dir=d", "--gin_file=digits.gin")
     assert code == 2
     assert "--mode=trian" in err
-    assert err.index("did you mean 'train'") < err.index("train_and_post_eval")
+    assert err.index("'train'") < err.index("train_and_post_eval")

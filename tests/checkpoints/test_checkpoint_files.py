@@ -2,6 +2,7 @@ import os
 
 import pytest
 import tensorflow as tf
+from wording import says
 
 from runner.checkpoints import checkpoint_files
 
@@ -102,24 +103,26 @@ def test_what_is_listed_is_what_tensorflow_finds(sharded, tmp_path):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (IndexError("Read less bytes than requested"), "a data file is cut short"),
+        (OSError(28, "No space left on device"), "space device"),
+        (IndexError("Read less bytes than requested"), "cut short"),
         (
             tf.errors.ResourceExhaustedError(
                 None, None, "{{function_node __wrapped__SaveV2}} a/b; No space left [Op:SaveV2]"
             ),
-            "No space left",
+            "space left",
         ),
         (
             tf.errors.OpError(
                 None, None, "TensorBundle at a/b shard 0 (4 bytes): Checksum does not match", 2
             ),
-            "Checksum does not match",
+            "Checksum match",
         ),
     ],
 )
 def test_a_reason_is_what_happened_not_where_in_tensorflow(error, said):
-    assert checkpoint_files.reason(error) == said
+    reason = checkpoint_files.reason(error)
+    says(reason, said)
+    assert not any(internal in reason for internal in ("Op:", "function_node", "TensorBundle"))
 
 
 def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):

@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 import yaml
+from wording import says
 
 import runner
 from runner import config
@@ -142,28 +143,28 @@ def test_it_is_locked_with_the_rest():
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ([*BOUND, "my_rules.patience.tims = 1"], "no parameter 'tims'; did you mean 'times'"),
-        ([*BOUND, "my_rules.patience.times = 'x'"], "expected int, got str 'x'"),
-        (["EvaluatorConfig.give_up = @my_rules.patience()"], "@patience() calls it; @patience"),
-        (["EvaluatorConfig.give_up = @my_rules.patiens"], "did you mean 'my_rules.patience'"),
-        (["EvaluatorConfig.give_up = 'my_rules.patience'"], "expected a function (in gin @"),
-        (["my_rules.patience.times = 1"], "has no effect, since nothing builds patience"),
+        ([*BOUND, "my_rules.patience.tims = 1"], "parameter tims times"),
+        ([*BOUND, "my_rules.patience.times = 'x'"], "expected str 'x'"),
+        (["EvaluatorConfig.give_up = @my_rules.patience()"], "@patience calls"),
+        (["EvaluatorConfig.give_up = @my_rules.patiens"], "mean my_rules.patience"),
+        (["EvaluatorConfig.give_up = 'my_rules.patience'"], "expected function"),
+        (["my_rules.patience.times = 1"], "builds patience"),
         ([*BOUND, "my_rules.patience.step = @my_rules.always()"], "expected numbers"),
     ],
 )
 def test_mistakes_are_refused_where_they_are_written(params, said):
     message = refusal(*params)
-    assert said in message
+    says(message, said)
     assert "--gin_params" in message
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ("name=my_rules.nothing", "must name 'module.function': AttributeError: module"),
-        ("name=no_rules.any", "must name 'module.function': ModuleNotFoundError: No module"),
-        ("name=my_rules.asked", "must name a function"),
-        ("name=my_rules.patience", "cannot be called as it will be: missing a required"),
+        ("name=my_rules.nothing", "module.function AttributeError module"),
+        ("name=no_rules.any", "module.function ModuleNotFoundError module"),
+        ("name=my_rules.asked", "must function"),
+        ("name=my_rules.patience", "called required"),
         ("name=my_rules.always,run.evaluator.give_up.arguments.x=1", "unexpected keyword"),
     ],
 )
@@ -171,12 +172,12 @@ def test_what_yaml_names_is_looked_for_before_anything_is_built(overrides, said)
     more = {"overrides": [f"run.evaluator.give_up.{overrides}"]}
     message = refusal(**more, trains=False, evaluates=True)
     assert message.startswith('--params_override "run.evaluator.give_up')
-    assert said in message
+    says(message, said)
 
 
 def test_a_rule_that_is_never_asked_is_refused():
     params = [*BOUND, "TrainerConfig.continuous_eval_timeout = None"]
-    assert "has no effect with" in refusal(*params, trains=False, evaluates=True)
+    says(refusal(*params, trains=False, evaluates=True), "no effect")
 
 
 class Clock:
@@ -205,7 +206,7 @@ def test_a_rule_is_asked_each_time_the_silence_is_too_long_until_it_gives_up(tmp
     reason, times = waits(tmp_path / "run", functions.load(rule(load(*BOUND))))
     assert len(times) == 2
     assert times[1] - times[0] > 10
-    assert reason.startswith("no sign of life for 0:")
+    says(reason, "sign life 0")
 
 
 def test_an_evaluator_that_a_rule_ends_ends_well_and_says_so(tmp_path):
@@ -213,7 +214,7 @@ def test_an_evaluator_that_a_rule_ends_ends_well_and_says_so(tmp_path):
     always = load("EvaluatorConfig.give_up = @my_rules.always", short)
     results = runner.run(always, tmp_path / "run", "continuous_eval")
     assert (results["status"], results["training"]) == ("stopped", "absent")
-    assert "no sign of life" in results["reason"]
+    says(results["reason"], "sign life")
     params = ["EvaluatorConfig.give_up = @my_rules.fails", "my_rules.fails.why = 'no'", short]
     with pytest.raises(KeyError, match="no"):
         runner.run(load(*params), tmp_path / "run", "continuous_eval")

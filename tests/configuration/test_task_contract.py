@@ -8,6 +8,7 @@ from pathlib import Path
 
 import own_task
 import pytest
+from wording import says
 
 from runner import main
 
@@ -30,33 +31,33 @@ LABELS = "tf.gather(y, index)"
 # said.
 MISTAKES = {
     "inputs that are arrays": (
-        INPUTS, "return x, y", "def build_inputs", "returns a tuple of ndarray, ndarray"
+        INPUTS, "return x, y", "def build_inputs", "tuple ndarray"
     ),
     "inputs that are none": (INPUTS, "pass", "def build_inputs", "returns None"),
     "no list of metrics": (METRICS, "pass", "def build_metrics", "build_metrics returns None"),
-    "metrics that are none": (METRICS, "return [len]", "def build_metrics", "returns a builtin"),
+    "metrics that are none": (METRICS, "return [len]", "def build_metrics", "returns builtin"),
     "no model": (MODEL, "pass", "def build_model", "LineTask.build_model returns None"),
     "a Keras 3 model": (
         MODEL,
         "import keras; return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])",
         "def build_model",
-        "returns a Keras 3 model",
+        "returns Keras 3 model",
     ),
     "a compiled model": (
         MODEL,
         f"model = {MODEL.removeprefix('return ')}; model.compile(loss='mse'); return model",
         "def build_model",
-        "returns a compiled model",
+        "returns compiled",
     ),
     "no loss": (LOSS, "pass", "def build_losses", "LineTask.build_losses returns None"),
     "a loss of other things": (
-        LOSS, "return tf.reduce_mean(labels)", None, "does not depend on any weight"
+        LOSS, "return tf.reduce_mean(labels)", None, "depend weight"
     ),
     "labels without the axis of the outputs": (
-        LABELS, "tf.gather(y[:, 0], index)", LOSS, "labels (20,) against outputs (20, 1)"
+        LABELS, "tf.gather(y[:, 0], index)", LOSS, "20 against outputs 1"
     ),
     "a task that is not registered": (
-        REGISTERED, "", "@dataclasses.dataclass", "no task is registered for LineConfig"
+        REGISTERED, "", "@dataclasses.dataclass", "task registered LineConfig"
     ),
 }  # fmt: skip
 
@@ -84,7 +85,7 @@ def test_a_mistake_is_answered_with_its_file_and_line(capsys, monkeypatch, mista
     out, err = capsys.readouterr()
     assert out == ""
     message = err[err.index("runner: ") :]
-    assert said in message
+    says(message, said)
     assert len(message.splitlines()) <= 3
     if words:
         assert f"line.py:{line_of(task, words)}" in message
@@ -105,10 +106,8 @@ def test_a_loss_of_two_types_is_answered_with_what_to_do(capsys, monkeypatch, dt
     assert run(monkeypatch, task, "--mode=train", precision) == 2
     *_, first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("runner: ")
-    assert (
-        f"line.py:{line_of(task, LOSS)}: TypeError: Input 'y' of 'Sub' Op has type {dtype}" in first
-    )
-    assert "give its last layer dtype='float32'" in second
+    says(first, f"line.py:{line_of(task, LOSS)} TypeError Input 'y' Sub")
+    says(second, "layer dtype='float32'")
 
 
 @pytest.mark.parametrize(
@@ -191,4 +190,4 @@ def test_any_other_error_shows_the_line_and_what_it_says(
     assert f"line.py:{line_of(task, line)}, in " in err
     assert any(each.startswith(f"    {said}") for each in shown)
     assert len(shown) <= 6
-    assert last == "    the whole traceback is in run/traceback.txt"
+    says(last, "traceback run/traceback.txt")

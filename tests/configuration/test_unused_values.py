@@ -2,6 +2,8 @@ import copy
 import dataclasses
 import json
 
+from wording import says
+
 import runner
 from runner import config, main
 from runner.configuration import origins, unused_values
@@ -76,7 +78,7 @@ def test_alternatives_that_a_file_offers_share_a_line(tmp_path):
         said = reads.complaints()
     (line,) = (line for line in said if "bidaf" in line)
     assert "questions_tiny.gin: task.model.type = 'match_lstm': " in line
-    assert "values for bidaf, drqa, fusion_net, mnemonic, qanet, r_net had no effect" in line
+    says(line, "fusion_net mnemonic r_net")
     (alone,) = (line for line in said if "sgd" in line)
     assert "menu.gin:2: " in alone
 

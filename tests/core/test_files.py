@@ -3,6 +3,7 @@ import json
 import os
 
 import pytest
+from wording import saying
 
 from runner.core import files
 
@@ -52,7 +53,7 @@ def test_where_there_is_no_file_none_is_made(tmp_path):
 def test_of_damaged_lines_the_first_is_named(tmp_path, text, damaged):
     path = tmp_path / "rows.jsonl"
     path.write_text(text)
-    with pytest.raises(ValueError, match=rf"rows\.jsonl:{damaged}: not a line of JSON"):
+    with pytest.raises(ValueError, match=saying(f"rows.jsonl:{damaged} line JSON")):
         files.read_json_lines(path)
 
 
@@ -62,5 +63,5 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     for write in (files.append_json_line, files.write_json):
-        with pytest.raises(OSError, match=r"No space left on device: '.*/a\.json'"):
+        with pytest.raises(OSError, match=saying("space /a.json")):
             write(tmp_path / "a.json", {"step": 1})

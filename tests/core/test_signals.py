@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import warm
+from wording import says
 
 from runner.core import signals
 
@@ -111,8 +112,7 @@ def test_a_signal_in_an_endless_loop_saves_everything(tmp_path, number, code, en
         "model_dir": "run",
     }
     *_, last = (tmp_path / "err").read_text().splitlines()
-    way_on = "everything is saved, and the same command goes on"
-    assert last == f"runner: {reason} at step {step:,}; {way_on}"
+    says(last, f"runner: {reason} {step:,} saved command")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_signal_before_the_first_step_saves_nothing_and_says_so(tmp_path, wait
     (row,) = json.loads((tmp_path / "run" / "run.json").read_text())["starts"]
     assert row["state"] == "preempted"
     assert not (tmp_path / "run" / "claim.json").exists()  # nothing to take over
-    assert "before the first step; the same command starts again" in (tmp_path / "err").read_text()
+    says((tmp_path / "err").read_text(), "step command")
 
 
 def test_a_signal_while_the_start_is_recorded_is_recorded(tmp_path):
@@ -191,7 +191,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
     assert process.poll() is None  # deferred
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=500) == 143
-    assert process.stdout.read() == "ended by a second SIGTERM\n"
+    says(process.stdout.read(), "ended second SIGTERM")
 
 
 def test_foreign_code_that_keeps_the_interpreter_is_ended_where_nothing_is_to_be_saved():

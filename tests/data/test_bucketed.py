@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from wording import saying
 
 from runner import inputs
 from runner.errors import ConfigError
@@ -97,5 +98,5 @@ def test_an_example_gets_the_seeds_that_place_gives_it():
 
 
 def test_no_examples_are_refused():
-    with pytest.raises(ConfigError, match="the training data are empty"):
+    with pytest.raises(ConfigError, match=saying("training empty")):
         batches(1, lengths=np.array([], int))

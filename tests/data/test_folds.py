@@ -2,6 +2,7 @@ import collections
 
 import numpy as np
 import pytest
+from wording import saying
 
 from runner import inputs
 from runner.data import folds
@@ -58,13 +59,13 @@ def test_once_reads_the_same_examples_in_order():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"folds": 30}, "folds=30: there are only 23 examples to divide"),
-        ({"fold": 5}, "FoldedData.fold=5: of folds=5, the last is 4"),
-        ({"folds": 0, "fold": 2}, "FoldedData.fold=2 has no effect: FoldedData.folds is 0"),
+        ({"folds": 30}, "folds=30 23 examples divide"),
+        ({"fold": 5}, "FoldedData.fold=5 folds=5 4"),
+        ({"folds": 0, "fold": 2}, "FoldedData.fold=2 effect FoldedData.folds 0"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(fields, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         data(**fields).chosen(23)
-    with pytest.raises(ConfigError, match="folds=5: there are only 2 groups to divide"):
+    with pytest.raises(ConfigError, match=saying("folds=5 2 groups")):
         data().chosen(23, groups=np.arange(23) % 2)

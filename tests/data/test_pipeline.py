@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_text
 import toy
 from tensorflow.python.framework import config as tf_config
+from wording import saying, says
 
 import runner
 from runner import inputs
@@ -119,16 +120,16 @@ def test_the_batches_are_the_same_however_they_are_tuned(strategy):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"autotune_algorithm": "BEST"}, r"DataConfig.autotune_algorithm='BEST': must be .*HILL_"),
-        ({"ram_budget": -1}, "DataConfig.ram_budget=-1: must be 1 or more"),
-        ({"ram_budget": 1, "autotune": False}, "ram_budget=1 has no effect without autotune"),
-        ({"threads": -2}, "RuntimeConfig.dataset_num_private_threads=-2: must be 1 or more"),
+        ({"autotune_algorithm": "BEST"}, "DataConfig.autotune_algorithm='BEST' HILL_"),
+        ({"ram_budget": -1}, "DataConfig.ram_budget=-1 1"),
+        ({"ram_budget": 1, "autotune": False}, "ram_budget=1 autotune"),
+        ({"threads": -2}, "RuntimeConfig.dataset_num_private_threads=-2 1"),
     ],
 )
 def test_tuning_that_there_is_not_is_refused(fields, message):
     threads = fields.pop("threads", None)
     data = inputs.DataConfig(is_training=True, global_batch_size=8).replace(**fields)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         pipeline.training(toy.ToyTask(toy.ToyConfig()), data, threads=threads)
 
 
@@ -259,8 +260,8 @@ def test_inputs_that_cannot_be_deterministic_are_used_all_the_same_and_that_is_s
     results = runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     assert results["step"] == 40
     err = capsys.readouterr().err
-    said = "not bit-exact, because its inputs are not: TensorFlow cannot make them deterministic: "
-    assert err.count(said) == err.count("not bit-exact") == 1
+    says(err, "not bit-exact inputs TensorFlow deterministic")
+    assert err.count("not bit-exact") == 1
     assert seen
     assert all(seen)
 
@@ -281,5 +282,5 @@ def test_inputs_of_evaluations_that_cannot_be_deterministic_are_used_all_the_sam
     monkeypatch.setattr(toy.ToyTask, "build_inputs", augmented)
     runner.run(toy.experiment(), tmp_path / "run", "train_and_eval")
     err = capsys.readouterr().err
-    assert err.count("the inputs of evaluations may differ from one to the next") == 1
-    assert "resuming is bit-exact: inputs are indexed by step" in err
+    assert err.count("inputs of evaluations") == 1
+    says(err, "bit-exact indexed")

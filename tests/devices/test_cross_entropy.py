@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import toy
 from trainers import trainer
+from wording import saying
 
 import runner
 from runner.devices import strategy
@@ -70,5 +71,5 @@ def test_a_label_out_of_range_is_named(tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr(toy.ToyTask, "build_losses", mislabelled)
-    with pytest.raises(ConfigError, match=r"a label is 3, but the model has outputs for \[0, 3\)"):
+    with pytest.raises(ConfigError, match=saying("label 3 outputs 0")):
         runner.run(toy.experiment(), tmp_path, "train")

@@ -8,6 +8,7 @@ import socket
 import threading
 
 import pytest
+from wording import each_says, says
 
 from runner.core import signals
 from runner.devices import meeting
@@ -57,22 +58,20 @@ def test_workers_that_have_the_same_go_on(hosts):
 def test_all_are_told_which_worker_differs_in_what(hosts):
     other = {"configuration": {"trainer.train_steps": "50", "run.seed": "1"}}
     errors = met(hosts, [SAME, SAME, other])
-    said = f"worker 2 ({hosts[2]}) has other configuration than worker 0 ({hosts[0]}): "
-    assert {str(each) for each in errors} == {said + "run.seed, trainer.train_steps"}
+    said = f"2 {hosts[2]} configuration 0 {hosts[0]} run.seed trainer.train_steps"
+    each_says({str(each) for each in errors}, said)
     assert {type(each) for each in errors} == {ConfigError}
 
 
 def test_a_worker_that_never_comes_is_named(hosts):
     errors = met(hosts, [SAME, SAME], seconds=0.5)
-    assert {str(each) for each in errors} == {
-        f"worker 2 ({hosts[2]}) did not come within 0.5 s (RunConfig.workers_timeout)"
-    }
+    each_says({str(each) for each in errors}, f"2 {hosts[2]} 0.5 RunConfig.workers_timeout")
     assert not any(isinstance(each, ConfigError) for each in errors)  # it may come another time
 
 
 def test_so_is_a_chief_that_never_comes(hosts):
     (error,) = met(hosts, [SAME], indices=[1], seconds=0.5)
-    assert str(error).startswith(f"worker 0 ({hosts[0]}), the chief, did not answer within 0.5 s")
+    says(str(error), f"0 {hosts[0]} chief 0.5")
 
 
 def call_as(hosts, index):
@@ -90,9 +89,8 @@ def test_two_processes_cannot_be_the_same_worker(hosts):
         chief = pool.submit(met, hosts, [SAME], indices=[0])
         with call_as(hosts, 1):
             errors = [*met(hosts, [SAME], indices=[1]), *chief.result()]
-    assert all(
-        f"two processes say that they are worker 1 ({hosts[1]})" in str(each) for each in errors
-    )
+    for error in errors:
+        says(str(error), f"two 1 {hosts[1]}")
 
 
 @pytest.mark.parametrize("taken", [0, 1])
@@ -129,11 +127,11 @@ def test_a_worker_that_ends_before_it_is_connected_ends_the_others(hosts):
 def test_what_fails_in_one_while_they_are_connected_is_told_to_all(hosts):
     def inside(index, lines):
         if index == 2:
-            raise RunnerError("its port was taken meanwhile")
+            raise RunnerError("taken meanwhile")
         told(lines)
 
     errors = met(hosts, [SAME] * 3, inside=inside)
-    assert {str(each) for each in errors} == {"its port was taken meanwhile"}
+    assert {str(each) for each in errors} == {"taken meanwhile"}
 
 
 @pytest.mark.parametrize("stopped", [0, 1])

@@ -11,6 +11,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import config_definitions as cfg
 from trainers import trainer
+from wording import saying, says
 
 from runner.devices import strategy
 from runner.errors import ConfigError, RunnerError
@@ -32,7 +33,7 @@ def test_a_process_computes_with_the_threads_that_are_configured():
 @pytest.mark.parametrize("field", ["intra_op_threads", "inter_op_threads"])
 def test_threads_that_come_too_late_are_refused(tmp_path, field):
     tf.constant(1)
-    with pytest.raises(ConfigError, match=f"RunConfig.{field} = 63 must be set before TensorFlow"):
+    with pytest.raises(ConfigError, match=saying(f"RunConfig.{field} 63 set TensorFlow")):
         trainer(tmp_path, {"run": {field: 63}})
 
 
@@ -49,7 +50,7 @@ def test_what_one_process_does_refuses_several_workers(monkeypatch, workers):
 def test_a_strategy_for_one_process_refuses_several_workers():
     runtime = cfg.RuntimeConfig(distribution_strategy="mirrored", worker_hosts="a:1,b:2")
     runtime.task_index = 1
-    with pytest.raises(ConfigError, match=r"names 2 workers, but .* = 'mirrored' is for one"):
+    with pytest.raises(ConfigError, match=saying("2 workers mirrored")):
         strategy.workers(runtime)
 
 
@@ -65,7 +66,7 @@ def test_a_slurm_step_is_one_run_only_for_the_strategy_of_several_workers(monkey
 
 
 def test_parameter_servers_are_refused():
-    with pytest.raises(ConfigError, match="'parameter_server' is not supported; several workers"):
+    with pytest.raises(ConfigError, match=saying("parameter_server supported")):
         strategy.build(cfg.RuntimeConfig(distribution_strategy="parameter_server"))
 
 
@@ -78,7 +79,7 @@ def test_a_tpu_that_does_not_answer_is_named_soon(address):
         )
         with pytest.raises(RunnerError, match=f"RuntimeConfig.tpu = '{runtime.tpu}' does not an"):
             strategy.build(runtime)
-    with pytest.raises(ConfigError, match="'tpu' needs the TPU's name or address"):
+    with pytest.raises(ConfigError, match=saying("tpu needs TPU's address")):
         strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
 
 
@@ -106,7 +107,7 @@ def test_a_tpu_of_several_hosts_is_refused(monkeypatch):
         "official.common.distribute_utils.get_distribution_strategy", lambda *_, **__: made
     )
     runtime = cfg.RuntimeConfig(distribution_strategy="tpu", tpu="local")
-    with pytest.raises(ConfigError, match="'local' is a pod slice of 4 hosts, which is not suppor"):
+    with pytest.raises(ConfigError, match=saying("local slice 4")):
         strategy.build(runtime)
 
 
@@ -140,7 +141,7 @@ def test_one_worker_has_the_strategy_of_a_process_on_its_own(monkeypatch, gpus, 
     }
     assert given == expected[gpus]
     runtime.all_reduce_alg = "hierarchical_copy"
-    with pytest.raises(ConfigError, match="workers have ring and nccl"):
+    with pytest.raises(ConfigError, match=saying("ring nccl")):
         strategy.build(runtime)
 
 
@@ -154,9 +155,9 @@ def test_all_gpus_of_a_machine_without_any_are_its_cpu():
 @pytest.mark.parametrize(
     ("cpus", "gpus", "said"),
     [
-        (1, 0, "on one CPU"),
-        (2, 0, "on 2 CPUs"),
-        (1, 2, "on one CPU; 2 of 2 GPUs idle: "),
+        (1, 0, "one CPU"),
+        (2, 0, "2 CPUs"),
+        (1, 2, "one CPU 2 GPUs idle"),
     ],
 )
 def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, gpus, said):
@@ -166,7 +167,8 @@ def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, g
         model = tf_keras.Sequential([tf_keras.Input((1,)), tf_keras.layers.Dense(1)])
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
     shown = strategy.describe(made, model)
-    assert shown == said if not gpus else shown.startswith(said)
+    says(shown, said)
+    assert ("idle" in shown) == bool(gpus)
     takes_all = "distribution_strategy = 'mirrored'" in shown and "num_gpus = -1" in shown
     assert takes_all == bool(gpus)
 
@@ -175,7 +177,7 @@ def test_where_a_model_is_and_what_that_leaves_idle_is_said(monkeypatch, cpus, g
 def test_several_gpus_need_a_strategy_for_several(monkeypatch, name):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * 2)
     runtime = cfg.RuntimeConfig(distribution_strategy=name, num_gpus=-1)
-    with pytest.raises(ConfigError, match=f"2 GPUs.*{name}.*set it to 'mirrored'"):
+    with pytest.raises(ConfigError, match=saying(f"2 GPUs {name} 'mirrored'")):
         strategy.build(runtime)
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from wording import saying
 
 from runner.ensembles import averaging
 
@@ -50,7 +51,7 @@ def test_selection_takes_what_helps_most_and_may_take_it_twice():
     ]
     scores = {0: float("nan"), 1: 0.5}
     assert averaging.select(lambda chosen: scores[chosen[-1]], 2, 1, higher=True)[0].member == 1
-    with pytest.raises(ValueError, match="no score is a number"):
+    with pytest.raises(ValueError, match=saying("score number")):
         averaging.select(lambda _: float("nan"), 2, 1, higher=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 import questions
 import warm
 from image_files import write_npz
+from wording import saying, says
 
 import runner
 from runner import main
@@ -117,13 +118,14 @@ def test_members_of_folds_are_averaged_on_data_that_none_has_seen(tmp_path, ense
     )
     code, _, said = ensemble(f"--runs={made}")
     assert code == 2
-    assert "members must be scored on the same data: fold of the validation data is 0 in" in said
+    says(said, "members scored 0")
     code, results, said = ensemble(f"--runs={made}", "--data=test")
     assert code == 0
-    assert "not calibrated: there are no common validation data: fold" in said
+    says(said, "calibrated common")
     assert len(results["members"]) == 2
     code, _, said = ensemble(f"--runs={made}", "--data=test", "--select=1")
-    assert (code, "--select needs common validation data" in said) == (2, True)
+    assert code == 2
+    says(said, "--select common validation")
 
 
 MINE = """
@@ -177,26 +179,26 @@ def test_probabilities_of_a_users_models_are_averaged(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--runs={0}"], "an ensemble needs two members; there is only"),
-        (["--runs={0},{0}"], "0-x is named twice"),
-        (["--runs={0},{1}/nothing"], "nothing is not a run or a study: it has no params.yaml"),
-        (["--runs={0},{1}", "--data=tset"], "--data=tset: no such data; there are"),
-        (["--runs={0},{1}", "--select=0"], "--select=0: must be 1 or more"),
-        (["--runs={0},{1}", "--metric=loss"], "--metric is what --select chooses by"),
-        (["--runs={0},{1}", "--select=1", "--metric=entropy"], "say what is better"),
+        (["--runs={0}"], "ensemble members"),
+        (["--runs={0},{0}"], "0-x twice"),
+        (["--runs={0},{1}/nothing"], "nothing study params.yaml"),
+        (["--runs={0},{1}", "--data=tset"], "--data=tset data"),
+        (["--runs={0},{1}", "--select=0"], "--select=0 1"),
+        (["--runs={0},{1}", "--metric=loss"], "--metric --select chooses"),
+        (["--runs={0},{1}", "--select=1", "--metric=entropy"], "what better"),
         (
             ["--runs={0},{1}", "--select=1", "--metric=acuracy:higher"],
-            "--metric=acuracy: the task has no such metric; it has",
+            "--metric=acuracy task metric",
         ),
-        (["--runs={0},{1}", "--gin_file=digits.gin"], "--gin_file has no effect with"),
-        (["--runs={0},{1}", "--checkpoint=7"], "--checkpoint=7: no such checkpoint in"),
+        (["--runs={0},{1}", "--gin_file=digits.gin"], "--gin_file effect"),
+        (["--runs={0},{1}", "--checkpoint=7"], "--checkpoint=7 checkpoint"),
     ],
 )
 def test_what_makes_no_ensemble_is_refused(flags, message, runs, ensemble):
     folders = [runs / f"trials/{number}-x" for number in range(2)]
     code, _, said = ensemble(*(each.format(*folders) for each in flags))
     assert code == 2
-    assert message in said
+    says(said, message)
 
 
 def test_runs_that_do_not_fit_together_are_refused(runs, ensemble, tmp_path):
@@ -207,15 +209,14 @@ def test_runs_that_do_not_fit_together_are_refused(runs, ensemble, tmp_path):
     assert "trains ImageClassificationConfig" in said
     fewer = train(tmp_path / "fewer", "ImageClassificationConfig.num_classes = 11")
     code, _, said = ensemble(f"{names(runs, 0)},{fewer}")
-    assert (
-        code,
-        "predict other things of the validation data: [359, 10] and [359, 11]" in said,
-    ) == (2, True)
+    assert code == 2
+    says(said, "validation [359, 10] 11]")
     bare = shutil.copytree(runs / "trials/0-x", tmp_path / "bare")
     for path in [*bare.glob("ckpt-*"), *bare.glob("best/ckpt-*"), bare / "checkpoint"]:
         path.unlink()
     code, _, said = ensemble(f"{names(runs, 1)},{bare}")
-    assert (code, "--checkpoint=best: no such checkpoint in" in said) == (2, True)
+    assert code == 2
+    says(said, f"--checkpoint=best no {bare}")
 
 
 def test_a_dry_run_writes_nothing(runs, ensemble, tmp_path):
@@ -228,7 +229,7 @@ def test_a_temperature_at_the_end_of_its_range_is_pointed_out(runs, ensemble, mo
     monkeypatch.setattr(averaging, "temperature", lambda *_: 20.0)
     _, results, said = ensemble(names(runs, 0, 1))
     assert results["temperature"]["at_an_end"]
-    assert "T=20 is at an end of the range that is searched" in said
+    says(said, "T=20 searched")
 
 
 def test_members_on_several_replicas_with_averaged_weights_score_as_their_runs_did(tmp_path):
@@ -277,11 +278,11 @@ def test_question_answering_has_a_temperature_for_starts_and_ends(tmp_path, ense
 
 
 def test_in_python_too_what_has_no_effect_is_refused(runs, tmp_path):
-    with pytest.raises(ConfigError, match="have their own configurations: give None"):
+    with pytest.raises(ConfigError, match=saying("configurations None")):
         runner.run(runner.load("digits.gin"), runs, "ensemble")
-    with pytest.raises(ConfigError, match=r"metric is what .*select"):
+    with pytest.raises(ConfigError, match=saying("metric select")):
         runner.run(None, runs, "ensemble", metric="accuracy")
-    with pytest.raises(ConfigError, match="eval needs a configuration"):
+    with pytest.raises(ConfigError, match=saying("needs configuration")):
         runner.run(None, runs, "eval")
-    with pytest.raises(ConfigError, match=r"select is for .*ensemble, not .*eval"):
+    with pytest.raises(ConfigError, match=saying("select ensemble")):
         runner.run(runner.load("digits.gin"), tmp_path, "eval", select=2)

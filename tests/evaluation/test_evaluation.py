@@ -12,6 +12,7 @@ import tf_keras
 import toy
 from official.core import config_definitions as cfg
 from tensorboard.backend.event_processing import event_accumulator
+from wording import saying
 
 import runner
 from runner import inputs, run_config
@@ -331,10 +332,10 @@ def test_a_signal_ends_the_loop_after_the_batch_that_is_running(tmp_path, monkey
 
 def test_a_mistake_that_python_finds_in_an_evaluation_is_said_in_one_line(tmp_path, monkeypatch):
     def refuse():
-        raise ConfigError("2.png is not an image")
+        raise ConfigError("2.png: no image")
 
     batches_seen(monkeypatch, lambda _: tf.py_function(refuse, [], []))
-    with pytest.raises(ConfigError, match=r"^2\.png is not an image$"):
+    with pytest.raises(ConfigError, match=saying("2.png image")):
         runner.run(toy.experiment(), tmp_path, "train_and_eval")
 
 
@@ -392,20 +393,18 @@ def test_sets_are_evaluated_with_the_averaged_weights(tmp_path, overrides):
 def test_an_empty_set_is_an_error_that_names_it(tmp_path):
     nothing = toy.ToyConfig().validation_data
     built, (_, each) = made(tmp_path, evaluated_on("void", nothing), validation_examples=0)
-    with pytest.raises(RunnerError, match="no example: void is empty"):
+    with pytest.raises(RunnerError, match=saying("void empty")):
         score(built, each)
 
 
 def test_more_examples_than_there_are_is_refused(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"EvaluationSetConfig.examples = 24 of 'x': there are 23"
-    ):
+    with pytest.raises(ConfigError, match=saying("EvaluationSetConfig.examples 24 'x' 23")):
         made(tmp_path, evaluated_on("x", examples=24))
 
 
 def test_a_prefix_that_gives_two_metrics_one_name_is_refused(tmp_path):
     collides = experiment(evaluated_on("a", prefix="validation_"))
-    with pytest.raises(ConfigError, match="more than one metric would be named validation_loss"):
+    with pytest.raises(ConfigError, match=saying("metric validation_loss")):
         runner.run(collides, tmp_path, "train_and_eval")
     assert not list(tmp_path.glob("ckpt-*"))
 
@@ -413,7 +412,7 @@ def test_a_prefix_that_gives_two_metrics_one_name_is_refused(tmp_path):
 def test_a_metric_called_loss_cannot_be_told_from_a_sets_loss(tmp_path, monkeypatch):
     metrics = [tf_keras.metrics.Mean("loss")]
     monkeypatch.setattr(toy.ToyTask, "build_metrics", lambda self, training: metrics)
-    with pytest.raises(ConfigError, match="more than one metric would be named near/loss"):
+    with pytest.raises(ConfigError, match=saying("metric near/loss")):
         check(tmp_path, experiment(NEAR))
 
 
@@ -470,9 +469,7 @@ def test_the_metrics_of_an_evaluator_are_those_that_it_says_it_produces(tmp_path
 def test_where_an_evaluator_is_not_running_the_tasks_own_metrics_count(tmp_path):
     path = "run.early_stopping.lower"
     check(tmp_path, watching(path, "moved_loss", source="x"))
-    with pytest.raises(
-        ConfigError, match=r"'x' is not running; this task produces accuracy,.*first"
-    ):
+    with pytest.raises(ConfigError, match=saying("'x' produces")):
         check(tmp_path, watching(path, "f1", source="x"))
 
 
@@ -556,7 +553,7 @@ def test_two_metrics_of_one_name_are_a_mistake(tmp_path, monkeypatch, names, mod
         return [tf_keras.metrics.SparseCategoricalAccuracy(name) for name in names]
 
     monkeypatch.setattr(toy.ToyTask, "build_metrics", metrics)
-    with pytest.raises(ConfigError, match=f"ToyTask has two metrics called '{names[0]}'"):
+    with pytest.raises(ConfigError, match=saying(f"ToyTask two called {names[0]}")):
         runner.run(toy.experiment(), tmp_path, mode)
 
 

@@ -100,7 +100,7 @@ def test_nothing_is_kept_for_an_evaluator_that_wants_the_newest_only(tmp_path):
     assert handover.queued(tmp_path / "eval-a") == []
 
 
-@pytest.mark.parametrize("when", ["while it is written", "before it is removed"])
+@pytest.mark.parametrize("when", ["while written", "before removed"])
 def test_what_is_there_when_an_evaluator_registers_is_in_its_place_or_in_the_queue(
     tmp_path, monkeypatch, when
 ):
@@ -108,7 +108,7 @@ def test_what_is_there_when_an_evaluator_registers_is_in_its_place_or_in_the_que
     registering = handover.registered(folder, policy="every", metrics=[])
     commit = trainer(tmp_path)
     commit(10)
-    function = {"while it is written": "flush", "before it is removed": "list_committed"}[when]
+    function = {"while written": "flush", "before removed": "list_committed"}[when]
     real, seen = getattr(checkpoint_files, function), []
 
     def register_first(*args):

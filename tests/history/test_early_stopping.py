@@ -1,6 +1,7 @@
 import math
 
 from evaluations import folded, row, rows
+from wording import says
 
 from runner import run_config
 from runner.history.early_stopping import StoppingRule
@@ -93,10 +94,7 @@ def test_what_came_after_a_stop_does_not_take_it_back():
 def test_the_reason_says_what_did_not_get_better_and_since_when():
     rule = stopping(lower=("loss",), patience=2, source="gpu")
     given = [row(1000, accuracy=0.912345, loss=1.0), *rows(0.1, 0.2)]
-    assert reason(rule, given) == (
-        "early stopping: accuracy or loss of evaluator 'gpu' no better in 2 evaluations, "
-        "since step 1,000 (accuracy 0.9123, loss 1)"
-    )
+    says(reason(rule, given), "accuracy gpu 2 1,000 0.9123 1")
     assert reason(stopping(patience=1), rows(NAN)).endswith("1 evaluation, at all")
 
 

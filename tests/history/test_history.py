@@ -2,6 +2,7 @@ import json
 import math
 
 import pytest
+from wording import saying
 
 from runner.errors import RunnerError
 from runner.history import history, records
@@ -59,10 +60,10 @@ def test_a_row_after_a_cut_off_line_is_not_lost(tmp_path):
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text('nonsense\n{"step": 2}\n')
-    with pytest.raises(RunnerError, match=r"history\.jsonl:1.*repair or delete the line"):
+    with pytest.raises(RunnerError, match=saying("history.jsonl:1 repair")):
         history.History(path)
     path.write_text('{"kind": "later", "step": 2}\n')
-    with pytest.raises(RunnerError, match=r"a row of unknown kind .'later'"):
+    with pytest.raises(RunnerError, match=saying("unknown later")):
         history.History(path)
 
 
@@ -72,7 +73,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
 def test_a_row_with_something_else_in_a_field_is_said(tmp_path, wrong):
     path = tmp_path / "history.jsonl"
     path.write_text(json.dumps(row(2, loss=1.0).as_dict() | wrong) + "\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of unknown kind"):
+    with pytest.raises(RunnerError, match=saying("history.jsonl unknown kind")):
         history.History(path)
 
 
@@ -80,7 +81,7 @@ def test_a_row_with_something_else_in_a_field_is_said(tmp_path, wrong):
 def test_a_line_that_is_no_row_is_said(tmp_path, line):
     path = tmp_path / "history.jsonl"
     path.write_text(f"{line}\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl has a row of unknown kind"):
+    with pytest.raises(RunnerError, match=saying("history.jsonl unknown kind")):
         history.History(path)
 
 
@@ -88,7 +89,7 @@ def test_what_is_wrong_in_a_file_that_another_process_writes_is_said(tmp_path):
     path = tmp_path / "history.jsonl"
     tail = history.Tail(path)
     path.write_text("nonsense\n")
-    with pytest.raises(RunnerError, match=r"history\.jsonl:1: not a line of JSON"):
+    with pytest.raises(RunnerError, match=saying("history.jsonl:1 line JSON")):
         tail.take(None)
 
 

@@ -10,6 +10,7 @@ import time
 import folders_of_runs
 import pytest
 from pyarrow import parquet
+from wording import says
 
 from runner import main
 from runner.core import layout
@@ -154,19 +155,19 @@ def test_a_condition_chooses(shown, runs, condition, found):
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("__import__('os').system('touch pwned')", "is not allowed"),
-        ("().__class__.__bases__", "is not allowed"),
-        ("[x for x in (1,)]", "is not allowed"),
-        ("accuracy ** 9999999", "is not allowed"),
-        ("lambda: 1", "is not allowed"),
+        ("__import__('os').system('touch pwned')", "not allowed"),
+        ("().__class__.__bases__", "not allowed"),
+        ("[x for x in (1,)]", "not allowed"),
+        ("accuracy ** 9999999", "not allowed"),
+        ("lambda: 1", "not allowed"),
         ("accuracy >", "invalid syntax"),
         ("(" * 500, "--where="),
-        ("acuracy > 1", "did you mean 'accuracy'?"),
+        ("acuracy > 1", "mean accuracy"),
     ],
 )
 def test_a_condition_is_never_run_as_python(shown, runs, tmp_path, condition, said):
     folders_of_runs.make(runs / "a")
-    assert said in shown(f"--where={condition}", code=2)
+    says(shown(f"--where={condition}", code=2), said)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -185,7 +186,7 @@ def test_columns_are_chosen_by_name_end_or_pattern(shown, runs):
         ["a", "40", "0.5"],
     ]
     assert "may be trainer.optimizer_config" in shown("--columns=name", code=2)
-    assert "no column of these runs matches" in shown("--columns=nothing*", code=2)
+    says(shown("--columns=nothing*", code=2), "column matches")
 
 
 def test_the_table_is_written_to_files(shown, runs, tmp_path):
@@ -236,7 +237,7 @@ def test_a_run_that_is_being_written_is_running_and_one_that_was_killed_is_not(s
         assert table[1:] == [["killed", "preempted", "0.5"], ["now", "running", "0.5"]]
         silent = time.time() - 7200
         os.utime(folder / layout.CLAIM, (silent, silent))
-        assert rows.of(folder).reason.startswith("no sign of life for 2:00:0")
+        says(rows.of(folder).reason, "sign life 2:00:")
     assert shown()[1]["states"] == {"preempted": 2}
 
 
@@ -308,7 +309,7 @@ def test_mistakes_are_told(shown, runs, capsys):
     runs.mkdir()
     assert shown()[0] == [["no", "runs", "in", "runs"]]
     assert "--seeds is for --mode=study" in shown("--seeds=3", code=2)
-    assert "--dry_run has no effect" in shown("--dry_run", code=2)
+    says(shown("--dry_run", code=2), "--dry_run effect")
     assert main.main(["--mode=train", "--where=a", "--gin_file=x", "--model_dir=y"]) == 2
     assert "--where is for --mode=runs" in capsys.readouterr().err
     assert main.main(["--mode=runs"]) == 2

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from wording import says
 
 from runner import main
 from runner.core import files
@@ -83,24 +84,24 @@ def test_workers_are_kept_going_by_a_supervisor_on_each_node(capsys, nodes):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--launch=locl", *TRAIN], "did you mean 'local'?"),
-        (["--launch=", *TRAIN], "--launch=: no such launcher"),
-        (["--launch=local", "--mode=init", "p"], "--launch has no effect with --mode=init"),
-        (["--launch=local", "--print_config", *TRAIN], "the configuration is printed here"),
-        (["--launch=local", *TRAIN, "--gin.LaunchConfig.gpus=1"], "gpus = 1 has no effect with"),
-        (["--launch=local", *TRAIN, "--gin.LaunchConfig.time='2h'"], "time such as '2:30:00'"),
-        (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "did you mean"),
-        ([*SEVERAL, "--gin.LaunchConfig.nodes=3"], "give LaunchConfig.nodes = 4, or 1 to have all"),
-        ([*SEVERAL, "--gin.LaunchConfig.gpus=2"], "give LaunchConfig.gpus = 4"),
+        (["--launch=locl", *TRAIN], "mean local"),
+        (["--launch=", *TRAIN], "--launch= launcher"),
+        (["--launch=local", "--mode=init", "p"], "--launch effect --mode=init"),
+        (["--launch=local", "--print_config", *TRAIN], "configuration printed"),
+        (["--launch=local", *TRAIN, "--gin.LaunchConfig.gpus=1"], "gpus 1 effect"),
+        (["--launch=local", *TRAIN, "--gin.LaunchConfig.time='2h'"], "time 2:30:00"),
+        (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "mean"),
+        ([*SEVERAL, "--gin.LaunchConfig.nodes=3"], "LaunchConfig.nodes 4 1"),
+        ([*SEVERAL, "--gin.LaunchConfig.gpus=2"], "LaunchConfig.gpus 4"),
         (
             [*SEVERAL, "--model_dir=s3://bucket/a", "--gin.LaunchConfig.nodes=4"],
-            "workers on several machines need a folder that all of them see",
+            "several machines",
         ),
-        ([*IN_BUCKET, "--launch=ray"], "a study in a bucket runs on one machine at a time"),
-        ([*IN_BUCKET, "--launch=slurm", "--gin.LaunchConfig.nodes=2"], "on one machine at a time"),
+        ([*IN_BUCKET, "--launch=ray"], "bucket machine"),
+        ([*IN_BUCKET, "--launch=slurm", "--gin.LaunchConfig.nodes=2"], "machine time"),
         (
             ["--launch=local", *TRAIN, "--gin.LaunchConfig.environment=('NOT_SET_HERE',)"],
-            "names NOT_SET_HERE, which is not set here",
+            "NOT_SET_HERE set",
         ),
         (
             [
@@ -113,14 +114,14 @@ def test_workers_are_kept_going_by_a_supervisor_on_each_node(capsys, nodes):
         ),
         (
             ["--launch=local", "--mode=report", "--model_dir=a", "--gin.LaunchConfig.nodes=0"],
-            "LaunchConfig.nodes = 0; must be 1 or more",
+            "LaunchConfig.nodes 0 1",
         ),
     ],
 )
 def test_a_mistake_is_answered_here_and_nothing_is_submitted(tmp_path, capsys, arguments, said):
     assert launched(*arguments) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    says(printed.err, said)
     assert not printed.out
     assert not list(tmp_path.iterdir())
 

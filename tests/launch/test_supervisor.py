@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from wording import says
 
 from runner.run_folder import supervised
 
@@ -128,7 +128,7 @@ def test_after_a_killed_worker_all_start_again_and_the_run_ends_as_if_nothing_ha
     os.kill(pid(folder, 1), signal.SIGKILL)
     code, out, err = run.ended()
     assert (code, json.loads(out)["step"]) == (0, 60)
-    assert "worker 1 was killed by SIGKILL; starting again" in err
+    says(err, "1 SIGKILL starting")
     assert [(row["worker"], row["code"], row["workers"]) for row in restarts(folder)] == [
         (1, -signal.SIGKILL, 2)
     ]
@@ -140,7 +140,7 @@ def test_a_worker_that_stands_still_is_named_and_replaced(start, folder):
     os.kill(pid(folder, 1), signal.SIGSTOP)
     code, _, err = run.ended()
     assert code == 0
-    assert "worker 1 gave no sign of life" in err
+    says(err, "worker 1 gave")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_what_would_end_so_again_ends_the_run(start, folder, number):
     order(folder, _1=f"always exit {number}")
     code, out, err = start("2").ended()
     assert (code, out) == (number, "")
-    assert f"worker 1 ended with exit code {number}: was told to exit" in err
+    says(err, f"1 ended exit {number}")
     assert supervised.read(folder)["generation"] == 1
 
 
@@ -223,8 +223,8 @@ def test_it_gives_up_when_starts_end_without_a_step(start, folder):
     order(folder, _1="always exit 1")
     code, _, err = start("2").ended()
     assert code == 1
-    assert "worker 1 ended with exit code 1: was told to exit 1; giving up as 3 starts" in err
-    assert "in a row ended without a step (WorkersConfig.idle_starts)" in err
+    says(err, "1 exit giving 3")
+    says(err, "row ended WorkersConfig.idle_starts")
     assert supervised.read(folder)["generation"] == 3
 
 
@@ -238,7 +238,7 @@ def test_it_gives_up_after_so_many_restarts_in_an_hour(start, folder):
     os.kill(pid(folder, 1), signal.SIGKILL)
     code, out, err = run.ended()
     assert (code, out) == (1, "")  # and not that the chief was stopped
-    assert "giving up after 1 restart in an hour (WorkersConfig.restarts_an_hour)" in err
+    says(err, "1 hour WorkersConfig.restarts_an_hour")
 
 
 def test_workers_that_do_not_find_each_other_start_again(start, folder):
@@ -249,7 +249,7 @@ def test_workers_that_do_not_find_each_other_start_again(start, folder):
     rules(folder)
     code, _, err = run.ended()
     assert code == 0
-    assert re.search(r"had not found the others after 0:\d\d; starting again", err)
+    says(err, "others starting")
 
 
 def test_the_rest_goes_on_without_a_worker_and_takes_it_in_after_a_commit(start, folder):
@@ -258,8 +258,8 @@ def test_the_rest_goes_on_without_a_worker_and_takes_it_in_after_a_commit(start,
     code, out, err = start("2..3", steps=300).ended()
     assert (code, json.loads(out)["step"]) == (0, 300)
     assert sizes(folder) == [2, 3]
-    assert "starting again, without it for 0:01" in err
-    assert "from 2 to 3 workers; all is saved, starting again" in err
+    says(err, "starting 0:01")
+    says(err, "2 3 saved starting")
     assert [step for _, step in rows(folder)] == list(range(1, 301))  # each step once
 
 
@@ -272,7 +272,7 @@ def test_a_number_of_workers_that_the_run_cannot_have_is_left_out(start, folder)
     code, _, err = run.ended()
     assert code == 0
     assert sizes(folder) in ([3, 1, 3], [3])  # on a slow machine, the third is back at once
-    assert "a run of 2 workers is refused; trying fewer" in err
+    says(err, "2 trying fewer")
 
 
 def test_machines_go_on_without_one_and_take_it_in_again(start, folder):
@@ -288,7 +288,7 @@ def test_machines_go_on_without_one_and_take_it_in_again(start, folder):
     assert [code for code, _, _ in ends] == [0, 0, 0]
     assert rows(folder)[-1] == (3, json.loads(ends[0][1])["step"])
     *_, gone, back = [row["reason"] for row in restarts(folder)]
-    assert "the supervisor of worker 1" in gone
+    says(gone, "supervisor worker 1")
     assert back == "from 2 to 3 workers"
 
 
@@ -331,4 +331,4 @@ def test_a_run_has_one_supervisor_for_a_machine(start, folder):
     until(trained(folder, 5))
     code, _, err = start("2").ended()
     assert code == 1
-    assert "is being written by process" in err
+    says(err, "written process")

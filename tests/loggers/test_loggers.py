@@ -18,6 +18,7 @@ import finished
 import pytest
 import toy
 import yaml
+from wording import says
 
 import runner
 from runner import main
@@ -234,9 +235,9 @@ def test_a_server_that_dies_gets_the_rest_later_and_nothing_twice(
     gate.after = 6  # requests, some of them with parameters and tags
     said = log(capsys, run, "--to=mlflow", code=1)
     assert "mlflow: " in said
-    assert "the same command goes on" in said
+    says(said, "same command")
     gate.shut()
-    assert "the same command goes on" in log(capsys, run, "--to=mlflow", code=1)
+    says(log(capsys, run, "--to=mlflow", code=1), "same command")
     gate.after = math.inf
     gate.open()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a slow client's may be dropped
@@ -309,7 +310,7 @@ def test_a_run_that_was_deleted_there_is_not_made_again_by_itself(run, client, c
     client.delete_run(made)
     write(run, [*rows(run), {"step": 50, "training_loss": 1.0}])
     said = log(capsys, run, "--to=mlflow", code=1)
-    assert f"run {made} was deleted there" in said
+    says(said, f"{made} deleted")
     assert "loggers/mlflow.jsonl" in said
 
 
@@ -368,16 +369,16 @@ def test_wandb_has_each_row_once_also_after_a_kill(run, offline, capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--model_dir=runs"], "--to is missing: where to log: mlflow, wandb, csv"),
-        (["--model_dir=runs", "--to=mlfow"], "mlfow is not a logger"),
-        (["--to=csv"], "--model_dir is missing"),
-        (["--to=csv", "--model_dir=none"], "holds neither a run nor a study"),
-        (["--to=csv", "--model_dir=runs", "--gin_file=a.gin"], "has no effect with --mode=log"),
+        (["--model_dir=runs"], "--to mlflow"),
+        (["--model_dir=runs", "--to=mlfow"], "mlfow logger"),
+        (["--to=csv"], "--model_dir missing"),
+        (["--to=csv", "--model_dir=none"], "holds neither"),
+        (["--to=csv", "--model_dir=runs", "--gin_file=a.gin"], "effect --mode=log"),
     ],
 )
 def test_what_cannot_be_logged_is_refused(flags, said, capsys):
     assert main.main(["--mode=log", *flags]) == 2
-    assert said in capsys.readouterr().err
+    says(capsys.readouterr().err, said)
 
 
 def test_a_library_that_is_missing_is_named_before_training(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 import toy
+from wording import saying, says
 
 import runner
 from runner import config
@@ -121,7 +122,7 @@ def test_the_overview_counts_what_is_frozen(tmp_path):
     made = trainer(tmp_path)
     view = build.build_costs(made.config, made).view
     assert (view.trainable, view.frozen, view.as_dict()["frozen_parameters"]) == (27, 56, 56)
-    assert "(27 trainable, 88 not trainable, 56 of them frozen)" in overview.render(view).plain
+    says(overview.render(view).plain, "27 trainable 88 56 frozen")
 
 
 def test_freezing_changes_no_first_value(tmp_path):
@@ -152,7 +153,7 @@ def test_a_run_takes_up_other_frozen_variables_only_without_slots(tmp_path):
         with pytest.raises(ConfigError, match=r"variable_groups\[0\].trainable: False -> True"):
             runner.run(thawed, folder, "train")
         if optimizer == "adam":
-            with pytest.raises(ConfigError, match=r"for an optimizer of other variables"):
+            with pytest.raises(ConfigError, match=saying("optimizer variables")):
                 runner.run(thawed, folder, "train", allow_config_change=True)
         else:
             runner.run(thawed, folder, "train", allow_config_change=True)
@@ -162,23 +163,21 @@ def test_a_run_takes_up_other_frozen_variables_only_without_slots(tmp_path):
 
 
 def test_a_model_that_is_all_frozen_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="of 'body' leaves nothing to train: all 6 trainable"):
+    with pytest.raises(ConfigError, match=saying("body leaves 6 trainable")):
         trainer(tmp_path, groups=[BODY | {"pattern": "."}])
 
 
 def test_a_frozen_group_that_finds_nothing_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="'bodi' of the group 'body' matches no trainable"):
+    with pytest.raises(ConfigError, match=saying("bodi body matches")):
         trainer(tmp_path, groups=[BODY | {"pattern": "bodi"}])
 
 
 def test_variables_that_only_the_first_step_makes_are_not_frozen(tmp_path):
-    with pytest.raises(
-        ConfigError, match="trainable = False needs a model that build_model returns built"
-    ):
+    with pytest.raises(ConfigError, match=saying("trainable False build_model built")):
         trainer(tmp_path, groups=[BODY | {"pattern": "body"}], kind=Lazy)
 
 
 def test_a_rate_for_what_is_frozen_is_refused():
     made = toy.experiment({"run": {"variable_groups": [BODY | {"rate_scale": 2.0}]}})
-    with pytest.raises(ConfigError, match=r"rate_scale = 2\.0; has no effect with"):
+    with pytest.raises(ConfigError, match=saying("rate_scale 2.0 effect")):
         config.validate(made, trains=True, evaluates=False)

@@ -7,6 +7,7 @@ import tf_keras
 import toy
 from official.core import config_definitions as cfg
 from schedules_of_official import OPTIMIZERS, SCHEDULES, config, in_force, scheduled
+from wording import saying, says
 
 from runner import config as experiments
 from runner import run_config
@@ -247,37 +248,37 @@ def test_a_pattern_that_finds_nothing_is_answered_with_names(tmp_path):
 def test_a_group_that_others_leave_empty_is_refused(tmp_path):
     late = {"name": "late", "pattern": "dense", "rate_scale": 2.0}
     everything = {"name": "all", "pattern": ".", "rate_scale": 2.0}
-    with pytest.raises(ConfigError, match="'late' matches only variables of the groups before it"):
+    with pytest.raises(ConfigError, match=saying("late matches")):
         trainer(tmp_path, groups(everything, late))
 
 
 def test_an_initializer_that_does_not_suit_a_shape_is_refused(tmp_path):
     made = trainer(tmp_path, groups({"name": "b", "pattern": "bias", "initializer": "identity"}))
-    with pytest.raises(ConfigError, match=r"'identity' of the group 'b' does not suit dense.*bias"):
+    with pytest.raises(ConfigError, match=saying("identity 'b' suit")):
         made.initialize()
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"pattern": "("}, "pattern = '('; must be a regular expression: missing ), unterminated"),
-        ({"pattern": ""}, "pattern = ''; must be given"),
-        ({"rate_scale": -1.0}, "rate_scale = -1.0; must be 0 or more"),
-        ({"rate_scale": float("nan")}, "rate_scale = nan; must be 0 or more"),
-        ({"name": ""}, "name = ''; must be made of letters"),
-        ({"initializer": "glorot_unifrom"}, "did you mean 'glorot_uniform'?"),
-        ({"rate_scale": 1.0}, "has no effect without rate_scale, trainable = False or"),
+        ({"pattern": "("}, "expression unterminated"),
+        ({"pattern": ""}, "pattern must"),
+        ({"rate_scale": -1.0}, "rate_scale -1.0 0"),
+        ({"rate_scale": float("nan")}, "rate_scale nan 0"),
+        ({"name": ""}, "must letters"),
+        ({"initializer": "glorot_unifrom"}, "mean glorot_uniform"),
+        ({"rate_scale": 1.0}, "effect rate_scale trainable False"),
     ],
 )
 def test_a_wrong_group_is_refused_before_anything_is_built(fields, said):
     made = toy.experiment(groups(KERNELS | fields))
     with pytest.raises(ConfigError) as error:
         experiments.validate(made, trains=True, evaluates=False)
-    assert said in str(error.value)
+    says(str(error.value), said)
     assert "run.variable_groups[0]" in str(error.value)
 
 
 def test_two_groups_of_one_name_are_refused():
     made = toy.experiment(groups(KERNELS, KERNELS))
-    with pytest.raises(ConfigError, match="is the name of another group, too"):
+    with pytest.raises(ConfigError, match=saying("another group")):
         experiments.validate(made, trains=True, evaluates=False)

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 import tf_keras
+from wording import saying
 
 from runner.reporting.flops import graph, ops
 
@@ -260,19 +261,19 @@ def over_data(x, w):
 @pytest.mark.parametrize(
     ("function", "x", "reason"),
     [
-        (forever, X, "loop 'while' has no fixed number of turns"),
-        (growing, X, r"the shape of .* is not fixed: \(None, 4\)"),
-        (over_data, X, "how often 'MapDataset' .* calls its function is not known"),
-        (tf.matmul, tf.TensorSpec([None, 4]), r"the shape of .* is not fixed: \(None, 4\)"),
+        (forever, X, "loop while fixed"),
+        (growing, X, "shape fixed 4"),
+        (over_data, X, "MapDataset calls"),
+        (tf.matmul, tf.TensorSpec([None, 4]), "shape fixed 4"),
         (
             lambda x, w: tf.py_function(lambda x, w: x @ w, [x, w], tf.float32, name="outside"),
             X,
-            r"'outside' \(EagerPyFunc\)",
+            "outside EagerPyFunc",
         ),
     ],
 )
 def test_what_cannot_be_counted_is_named(function, x, reason):
-    with pytest.raises(ops.UncountableError, match=reason):
+    with pytest.raises(ops.UncountableError, match=saying(reason)):
         count(function, x, W)
 
 

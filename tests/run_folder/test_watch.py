@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+from wording import each_says, says
 
 from runner.errors import RunnerError
 from runner.run_folder import claim, claim_file, status, watch
@@ -56,16 +57,16 @@ def elsewhere(folder):
 
 def test_a_folder_that_does_not_exist_is_waited_for_and_said_once_a_minute(scene):
     assert scene.after(0) == "absent"
-    assert scene.said == [f"no training has started in {scene.folder}; waiting"]
+    each_says(scene.said, f"training started {scene.folder}")
     assert scene.after(59) == "absent"
     assert scene.said == []
     scene.after(1)
-    assert scene.said == [f"still waiting, for 1:00 now: no training has started in {scene.folder}"]
+    each_says(scene.said, f"1:00 now started {scene.folder}")
     scene.after(1)
     assert scene.said == []
     scene.write("running", 0)
     assert scene.after(1) == "running"
-    assert scene.said == ["training starts at step 0"]
+    each_says(scene.said, "training step 0")
 
 
 def test_of_a_run_that_goes_on_nothing_is_said(scene):
@@ -78,16 +79,16 @@ def test_of_a_run_that_goes_on_nothing_is_said(scene):
 @pytest.mark.parametrize(
     ("state", "reason", "said"),
     [
-        ("done", "", "training is done at step 1,040"),
-        ("stopped", "enough", "training stopped at step 1,040 (enough)"),
-        ("diverged", "the loss is nan", "training diverged at step 1,040 (the loss is nan)"),
+        ("done", "", "done 1,040"),
+        ("stopped", "enough", "stopped 1,040 enough"),
+        ("diverged", "loss nan", "diverged 1,040 loss nan"),
     ],
 )
 def test_a_run_that_has_ended_is_said_and_not_waited_for(scene, state, reason, said):
     scene.write(state, 1040, reason)
     assert scene.after(0) == state
     assert state in watch.ENDED
-    assert scene.said == [said]
+    each_says(scene.said, said)
     assert scene.after(100_000) == state
     assert scene.said == []
 
@@ -101,12 +102,12 @@ def test_a_run_that_may_be_started_again_is_waited_for_and_noticed(scene, state)
     assert state not in watch.ENDED
     assert len(scene.said) == 1
     assert state in scene.said[0]
-    assert "at step 40 (why); waiting" in scene.said[0]
+    says(scene.said[0], "step 40 why")
     scene.after(60)
-    assert "still waiting, for 1:00 now: training" in scene.said[0]
+    says(scene.said[0], "1:00 now training")
     scene.write("running", 40)
     assert scene.after(100) == "running"
-    assert scene.said == ["training goes on at step 40"]
+    each_says(scene.said, "training step 40")
 
 
 def test_a_run_without_heartbeat_is_silent_by_this_process_clock_alone(scene):
@@ -118,10 +119,10 @@ def test_a_run_without_heartbeat_is_silent_by_this_process_clock_alone(scene):
     assert scene.after(1) == "silent"
     (said,) = scene.said
     assert said.startswith(f"process {os.getpid()} on ")
-    assert said.endswith("last at step 20, is silent; waiting")
+    says(said, "step 20")
     scene.write("running", 30)
     assert scene.after(1) == "running"
-    assert scene.said == ["training goes on at step 30"]
+    each_says(scene.said, "training step 30")
 
 
 def test_on_this_machine_a_killed_trainer_is_noticed_by_its_lock(scene):
@@ -135,7 +136,7 @@ def test_on_this_machine_a_killed_trainer_is_noticed_by_its_lock(scene):
     claim_file.close(gone)  # as a kill leaves it
     assert scene.after(9) == "running"  # signs of life have come
     assert scene.after(2) == "silent"
-    assert "exited without recording a status; waiting" in scene.said[0]
+    says(scene.said[0], "exited recording")
     assert scene.after(1) == "silent"
     assert scene.said == []
 
@@ -161,10 +162,9 @@ def test_it_gives_up_without_a_sign_of_life_and_says_what_was_last_seen(scene, s
         scene.after(1)
     assert error.value.exit_code == 1
     message = str(error.value)
-    assert message.startswith(f"{scene.folder}: no sign of life for 10:01, giving up; ")
+    says(message, f"{scene.folder} 10:01 giving")
     assert message.endswith("(TrainerConfig.continuous_eval_timeout = 600)")
-    last = {"absent": "no training has started", "running": "last at step 40, is silent"}
-    assert last.get(state, f"{state} at step 40") in message
+    says(message, "no training" if state == "absent" else "step 40")
 
 
 @pytest.mark.parametrize("life", ["status", "checkpoint"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import own_task
 import pytest
+from wording import says
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 RUNNER = [sys.executable, "-m", "runner"]
@@ -29,11 +30,11 @@ def finish(process):
     ("flag", "said"),
     [
         ("--help", "--gin_file"),
-        ("--help=modes", "Trains, and evaluates during training and at the end."),
+        ("--help=modes", "Trains evaluates"),
         ("--help=experiments", "Handwritten digits"),
-        ("--help=ImageClassificationConfig", "label_smoothing: float = 0.0"),
+        ("--help=ImageClassificationConfig", "label_smoothing float 0.0"),
         ("--help=digits.gin", "CosineLrConfig.initial_learning_rate"),
-        ("--version", "TensorFlow 2."),
+        ("--version", "TensorFlow 2"),
         ("--complete", "--mode="),
     ],
 )
@@ -44,7 +45,7 @@ def test_help_needs_no_tensorflow(flag, said):
         "except SystemExit: sys.exit('tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said in done.stdout
+    says(done.stdout, said)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):

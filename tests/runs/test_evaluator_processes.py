@@ -9,6 +9,7 @@ import time
 
 import pytest
 import warm
+from wording import says
 
 from runner.checkpoints import checkpoint_files
 from runner.core import files
@@ -75,7 +76,7 @@ def test_a_slow_evaluator_misses_nothing_though_it_is_killed_and_training_keeps_
     second = runners("second", "continuous_eval", *slow)
     assert second.wait(timeout=300) == 1
     refusal = (tmp_path / "second.err").read_text()
-    assert f"eval-slow is being written by process {first.pid} on " in refusal
+    says(refusal, f"eval-slow {first.pid}")
     assert "choose another EvaluatorConfig.name" in refusal
 
     training = runners("training", "train", *trainer(750, 25))
@@ -104,7 +105,7 @@ def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again
         "TrainerConfig.continuous_eval_timeout=15",
     ]
     long = [*trainer(10**7, 500), "CosineLrConfig.decay_steps=1000"]
-    wait_for(said(err, "no training has started in run; waiting"))
+    wait_for(said(err, "no training"))
 
     training = runners("training", "train", *long)
     gives_up = runners("hasty", "continuous_eval", *hasty)
@@ -113,10 +114,10 @@ def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again
     killed = training.wait()
     assert killed == -signal.SIGKILL
     wait_for(said(err, f"process {training.pid} on "))
-    wait_for(said(err, "exited without recording a status; waiting"))
+    wait_for(said(err, "without recording a status"))
     assert gives_up.wait(timeout=300) == 1
     message = (tmp_path / "hasty.err").read_text().splitlines()[-1]
-    assert "no sign of life for 0:15, giving up; process" in message
+    says(message, "0:15 giving process")
     assert "(TrainerConfig.continuous_eval_timeout = 15)" in message
 
     training = runners("training", "train", *long)

@@ -9,6 +9,7 @@ import time
 import finished
 import pytest
 import toy
+from wording import says
 
 import runner
 from runner import main
@@ -106,7 +107,7 @@ def test_an_attempt_that_ended_without_a_word_is_recorded_and_said(run, capsys):
 def test_a_finished_run_says_how_to_train_longer(run, capsys):
     runner.run(toy.experiment(), run, "train_and_eval")
     said = capsys.readouterr().err
-    assert "already finished at step 40" in said
+    says(said, "finished step 40")
     assert "raise TrainerConfig.train_steps" in said
     assert "resumed" not in said
 

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import toy
+from wording import saying, says
 
 import runner
 from runner.checkpoints import extra_state, restore
@@ -72,14 +73,14 @@ def test_a_changed_row_is_noticed_too(run):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[0]["metrics"]["validation_loss"] += 0.1
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(ConfigError, match="the first 2 evaluations as they were"):
+    with pytest.raises(ConfigError, match=saying("2 evaluations")):
         runner.run(experiment(80), run, "train_and_eval")
 
 
 def test_random_bytes_are_named(run):
     path = run / "history.jsonl"
     path.write_bytes(b"\x9c\xff\x00{" * 20 + b"\n" + path.read_bytes())
-    with pytest.raises(RunnerError, match=r"history.jsonl:1: not a line of JSON"):
+    with pytest.raises(RunnerError, match=saying("history.jsonl:1 line JSON")):
         runner.run(experiment(80), run, "train_and_eval")
 
 
@@ -96,7 +97,7 @@ def test_it_goes_on_without_the_lost_rows_where_that_is_allowed(run, capsys):
     (run / "history.jsonl").unlink()
     results = runner.run(experiment(80), run, "train_and_eval", allow_lost_history=True)
     assert results["step"] == 80
-    assert "going on with what is left" in capsys.readouterr().err
+    says(capsys.readouterr().err, "going left")
     runner.run(experiment(100), run, "train_and_eval")  # nothing more has been lost
 
 
@@ -104,7 +105,7 @@ def test_it_goes_on_without_the_lost_rows_where_that_is_allowed(run, capsys):
 def test_lost_training_rows_are_said(run, capsys, lose):
     lose(run / "train.jsonl")
     runner.run(experiment(80), run, "train_and_eval")
-    assert "train.jsonl has lost training rows" in capsys.readouterr().err
+    says(capsys.readouterr().err, "train.jsonl lost rows")
 
 
 def test_a_whole_run_says_nothing(run, capsys):

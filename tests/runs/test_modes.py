@@ -15,6 +15,7 @@ import toy
 from official.core import task_factory
 from official.modeling.hyperparams import base_config
 from tensorboard.backend.event_processing import event_accumulator
+from wording import saying, says
 
 import runner
 from runner import modes
@@ -79,18 +80,16 @@ def test_only_the_last_checkpoint_is_saved_where_that_is_asked_for(tmp_path, cap
     last = {"trainer": {"checkpoint_interval": -1}}
     runner.run(toy.experiment(last), tmp_path, "train")
     assert [path.name for path in tmp_path.glob("ckpt-*.index")] == ["ckpt-40.index"]
-    assert "checkpoints at the end alone; the newest 5 are kept" in capsys.readouterr().err
+    says(capsys.readouterr().err, "alone newest 5")
     longer = {"trainer": {"checkpoint_interval": -1, "train_steps": 50, "validation_interval": 5}}
     runner.run(toy.experiment(longer), tmp_path, "train_and_eval")
     assert (tmp_path / "ckpt-45.index").exists()
-    said = "checkpoints every 5 steps and at the end, since each evaluation commits first"
-    assert said in capsys.readouterr().err
+    says(capsys.readouterr().err, "checkpoints 5 evaluation")
 
 
 def test_a_run_whose_best_nothing_decides_says_that_it_keeps_its_newest(tmp_path, capsys):
     runner.run(toy.experiment({"trainer": {"max_to_keep": 0}}), tmp_path, "train")
-    said = "only the best, or else the newest, is kept after the end"
-    assert said in capsys.readouterr().err
+    says(capsys.readouterr().err, "only best newest end")
     assert [path.name for path in tmp_path.rglob("*.index")] == ["ckpt-40.index"]
 
 
@@ -105,8 +104,8 @@ def test_a_run_that_has_ended_keeps_its_best_or_nothing(tmp_path, capsys, best, 
     made.trainer.best_checkpoint_metric_comp = "higher"  # the first one
     results = runner.run(made, tmp_path, "train_and_eval")
     said = capsys.readouterr().err
-    assert f"{'only the best' if best else 'none'} is kept after the end" in said
-    assert f"the same command again, or a longer run, would train from {begins}" in said
+    says(said, f"{'only the best' if best else 'none'} end")
+    says(said, f"command longer {begins}")
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.index")]
     assert left == ["best/ckpt-20.index"] * best
     assert results["best"]["step"] == 20
@@ -177,7 +176,7 @@ def test_a_best_checkpoint_that_a_kill_kept_from_being_exported_is_made_up_for(t
 
 
 def test_empty_training_data_are_an_error(tmp_path):
-    with pytest.raises(RunnerError, match=r"training data ended at about step [01]"):
+    with pytest.raises(RunnerError, match=saying("training ended")):
         runner.run(toy.experiment(examples=0), tmp_path, "train")
 
 
@@ -222,9 +221,7 @@ def test_eval_of_an_init_checkpoint_that_is_not_the_whole_model_is_refused(tmp_p
     path = tf.train.Checkpoint(model=hidden).write(str(tmp_path / "encoder"))
     other = toy.experiment(init_checkpoint=path)
     for dry_run in (False, True):
-        with pytest.raises(
-            ConfigError, match=r"does not hold the whole model:\n  missing .*: 2\n"
-        ) as error:
+        with pytest.raises(ConfigError, match=saying("model missing 2")) as error:
             runner.run(other, tmp_path / "misspelt", "eval", dry_run=dry_run)
     assert "kernel" in str(error.value)
     assert runner.run(other, tmp_path / "trained", "train")["status"] == "done"
@@ -346,8 +343,7 @@ def test_a_task_that_needs_all_of_the_data_is_not_asked_about_one_batch(
     watched = toy.experiment({"trainer": {"best_checkpoint_eval_metric": "batches"}})
     results = runner.run(watched, tmp_path / "b", "train_and_eval")
     assert results["best"]["metrics"]["batches"] == 3.0
-    said = "names are not checked: one batch alone fails (AssertionError: 1 lines, 3 wanted"
-    assert said in capsys.readouterr().err
+    says(capsys.readouterr().err, "names not checked AssertionError: 1 lines, 3 wanted")
 
 
 @pytest.mark.parametrize(
@@ -375,7 +371,7 @@ def test_a_diverged_run_says_so_and_keeps_the_checkpoints_before(tmp_path, monke
     monkeypatch.setattr(toy.ToyTask, "build_losses", breaks)
     wild = toy.experiment()
     wild.trainer.optimizer_config.learning_rate.constant.learning_rate = 1e30
-    with pytest.raises(DivergedError, match=r"loss is nan, at step 22; .*ckpt-20"):
+    with pytest.raises(DivergedError, match=saying("loss nan 22 ckpt-20")):
         runner.run(wild, tmp_path, "train", allow_config_change=True)
     assert status.read(tmp_path).state == "diverged"
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-20")
@@ -517,5 +513,5 @@ def test_a_damaged_image_that_is_met_while_training_is_named_in_one_line(tmp_pat
         train_data=image_data.ImageData(is_training=True, global_batch_size=2, **data),
         validation_data=image_data.ImageData(is_training=False, global_batch_size=2, **data),
     )
-    with pytest.raises(ConfigError, match=r"^\S+2\.png is not an image[^\n]*$"):
+    with pytest.raises(ConfigError, match=r"^\S+2\.png [^\n]*image[^\n]*$"):
         runner.run(experiment, tmp_path / "run", "train")

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import yaml
+from wording import saying, says
 
 import runner
 from runner import config
@@ -162,14 +163,14 @@ def test_a_stopping_rule_ends_the_run_and_a_resume_repeats_it(tmp_path):
             load(tmp_path, RULE, params=params), tmp_path / "run", "train_and_eval"
         )
         assert (results["status"], results["step"]) == ("stopped", 200)
-        assert results["reason"] == "2 evaluations, the last at step 200 with True"
+        says(results["reason"], "2 evaluations step 200 True")
     more = load(tmp_path, RULE, params=[*params, "my_code.after_two.count = 3"])
     assert runner.run(more, tmp_path / "run", "train_and_eval")["step"] == 300
 
 
 def test_a_rule_that_gives_no_reason_is_named(tmp_path):
     experiment = load(tmp_path, "RunConfig.stopping_rules = (@my_code.wrong,)")
-    with pytest.raises(ConfigError, match=r"my_code.wrong returned 3; return the reason to stop"):
+    with pytest.raises(ConfigError, match=saying("my_code.wrong returned 3")):
         runner.run(experiment, tmp_path / "run", "train_and_eval")
 
 
@@ -178,33 +179,33 @@ def test_a_rule_that_gives_no_reason_is_named(tmp_path):
     [
         (
             ACTIONS + "my_code.Note.lable = 'a'",
-            "Note has no parameter 'lable'; did you mean 'label'",
+            "Note lable label",
         ),
-        ("RunConfig.actions = (@my_code.Not(),)", "did you mean"),
-        ("RunConfig.actions = (@my_code.tell(),)", "@tell() calls it; @tell names it"),
-        ("RunConfig.writers = ('my_code.Lines',)", "expected a function (in gin @"),
-        ("RunConfig.writers = (@my_code.Lines(),)", "missing a required argument: 'path'"),
-        ("RunConfig.writers = (@my_code.tell,)", "cannot be called as it will be"),
-        ("RunConfig.actions = (@my_code.Idle(),)", "makes objects that cannot be called"),
-        ("RunConfig.stopping_rules = (@my_code.Idle,)", "makes objects that cannot be called"),
+        ("RunConfig.actions = (@my_code.Not(),)", "mean"),
+        ("RunConfig.actions = (@my_code.tell(),)", "@tell calls"),
+        ("RunConfig.writers = ('my_code.Lines',)", "expected function"),
+        ("RunConfig.writers = (@my_code.Lines(),)", "required path"),
+        ("RunConfig.writers = (@my_code.tell,)", "cannot called"),
+        ("RunConfig.actions = (@my_code.Idle(),)", "makes objects"),
+        ("RunConfig.stopping_rules = (@my_code.Idle,)", "makes objects"),
         (
             ACTIONS + "seen/run_config.ActionConfig.every = 5",
-            "has no effect with at = 'evaluation'",
+            "effect evaluation",
         ),
-        (ACTIONS + "last/run_config.ActionConfig.at = 'ends'", "; did you mean 'end'?"),
+        (ACTIONS + "last/run_config.ActionConfig.at = 'ends'", "mean end"),
         (
             "RunConfig.actions = (@my_code.tell, @one/run_config.ActionConfig())\n"
             "one/run_config.ActionConfig.action = @my_code.tell",
-            "in one way, not",
+            "way not",
         ),
         (
             ACTIONS + "TrainerConfig.best_checkpoint_eval_metric = ''",
-            "at = 'best'; has no effect without TrainerConfig.best_checkpoint_eval_metric",
+            "best effect TrainerConfig.best_checkpoint_eval_metric",
         ),
     ],
 )
 def test_a_mistake_in_a_binding_is_named_with_its_place(tmp_path, text, said):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, text, trains=True, evaluates=True)
-    assert said in str(error.value)
+    says(str(error.value), said)
     assert "mine.gin:" in str(error.value)

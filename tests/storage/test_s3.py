@@ -5,6 +5,7 @@ import concurrent.futures
 import buckets
 import pytest
 import requests
+from wording import saying
 
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
@@ -58,7 +59,7 @@ def test_broken_in_mid_upload_it_goes_on_when_the_server_is_back(server, tmp_pat
         server.way.after = 500_000
         buckets.commit(folder, 20, size=3_000_000)
         buckets.wait_for(lambda: server.way.is_cut)
-        buckets.wait_for(lambda: "trying again, and the run goes on" in capsys.readouterr().err)
+        buckets.wait_for(lambda: "trying again" in capsys.readouterr().err)
         server.way.mend()
     assert held(url, tmp_path / "read") == buckets.contents(folder)
 
@@ -108,7 +109,7 @@ class TestRefused:
             monkeypatch.delenv(name)
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-        refused = pytest.raises(ConfigError, match="no credentials for it in the environment")
+        refused = pytest.raises(ConfigError, match=saying("credentials environment"))
         with refused, written("s3://bucket/run"):
             pass
 
@@ -116,7 +117,7 @@ class TestRefused:
         monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
         monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
         monkeypatch.setenv("NO_GCE_CHECK", "true")
-        refused = pytest.raises(ConfigError, match="no credentials for it in the environment")
+        refused = pytest.raises(ConfigError, match=saying("credentials environment"))
         with buckets.refusing(401, "Anonymous caller does not have access") as (address, _):
             monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
             with refused, written("gs://bucket/run"):
@@ -143,8 +144,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("url", "line"),
         [
-            ("s3://b/run", r"s3fs is not installed: pip install .*\[s3\]"),
-            ("gs://b/run", r"gcsfs is not installed: pip install .*\[gcs\]"),
+            ("s3://b/run", "s3fs installed pip [s3]"),
+            ("gs://b/run", "gcsfs installed"),
         ],
     )
     def test_an_extra_that_is_missing(self, url, line, monkeypatch):
@@ -152,7 +153,7 @@ class TestRefused:
             raise ImportError("Install it")
 
         monkeypatch.setattr("fsspec.url_to_fs", missing)
-        with pytest.raises(ConfigError, match=line), written(url):
+        with pytest.raises(ConfigError, match=saying(line)), written(url):
             pass
 
 
@@ -198,7 +199,7 @@ class TestData:
             data_copies.local(f"s3://{server.bucket()}/data", "ImageData.input_path")
 
     def test_a_file_that_is_not_there(self, server):
-        with pytest.raises(ConfigError, match=r"ImageData\.input_path: .*no such file or folder"):
+        with pytest.raises(ConfigError, match=saying("ImageData.input_path file")):
             data_copies.local(f"s3://{server.bucket()}/x.npz", "ImageData.input_path")
 
     def test_a_task_fetches_from_a_bucket(self, server, tmp_path):

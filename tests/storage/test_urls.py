@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from wording import saying
 
 from runner.errors import ConfigError
 from runner.storage import urls
@@ -32,17 +33,17 @@ def test_a_local_path_is_no_url(path):
     [
         (
             "s4://b/run",
-            r"^--model_dir=s4://b/run: unknown kind of URL s4://; did you mean s3://\?$",
+            "--model_dir=s4://b/run unknown kind URL s4:// s3://",
         ),
-        ("gcss://b/run", r"did you mean gcs://\?"),
-        ("https://host/run", "https:// cannot be written"),
-        ("s3://", "names no bucket: expected s3://bucket/run"),
-        ("zip://a::s3://b/run", "only a bucket and a folder in it can be named"),
-        ("s3://b/run?versionId=1", "only a bucket and a folder"),
+        ("gcss://b/run", "mean gcs://"),
+        ("https://host/run", "https:// written"),
+        ("s3://", "bucket expected s3://bucket/run"),
+        ("zip://a::s3://b/run", "only bucket"),
+        ("s3://b/run?versionId=1", "only bucket"),
     ],
 )
 def test_what_cannot_be_a_runs_folder_is_refused(url, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=saying(said)):
         urls.check(Path(url), "--model_dir=")
 
 
@@ -50,7 +51,7 @@ def test_what_cannot_be_a_runs_folder_is_refused(url, said):
     "url", ["s3://AKIAX:se/cret@bucket/run", "gs://secret@bucket/run", "sftp://me:secret@host/run"]
 )
 def test_credentials_in_a_url_are_refused_and_never_shown(url):
-    with pytest.raises(ConfigError, match="leave credentials out of the URL") as caught:
+    with pytest.raises(ConfigError, match=saying("credentials URL")) as caught:
         urls.check(Path(url), "--model_dir=")
     for shown in (str(caught.value), urls.shown(url), urls.shown(Path(url))):
         assert "cret" not in shown

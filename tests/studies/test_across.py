@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from wording import says
 
 from runner import main
 from runner.errors import ConfigError
@@ -47,14 +48,14 @@ def test_a_misspelt_parameter_is_named(found):
 
 def test_profiles_are_drawn(found):
     svg, png = pictures.draw_profiles(Path("profile"), across.of(found, "Data.source"), "accuracy")
-    assert ">share of runs above<" in svg.read_text()
+    assert ">share of runs" in svg.read_text()
     assert png.stat().st_size > 1000
 
 
 def test_a_study_over_data_sets_says_and_writes_it(found, tmp_path, capsys):
     result = publish.publish(tmp_path, found.trials, "Data.source")
     shown = capsys.readouterr().err
-    assert "accuracy over 2 data sets" in shown
+    says(shown, "accuracy 2 sets")
     assert [row["name"] for row in result["across"]] == ["0.2", "0.1"]
     assert json.loads((tmp_path / "study.json").read_text())["across"] == result["across"]
     assert (tmp_path / "plots" / "accuracy-profile.svg").exists()
@@ -63,12 +64,12 @@ def test_a_study_over_data_sets_says_and_writes_it(found, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("ImageData.fold_sed", "it does not vary; did you mean 'ImageData.fold_seed'?"),
-        ("ImageData.folds", "it does not vary"),
+        ("ImageData.fold_sed", "vary mean ImageData.fold_seed"),
+        ("ImageData.folds", "not vary"),
     ],
 )
 def test_what_does_not_vary_names_no_data_set(given, said, capsys, tmp_path):
     flags = ["--mode=study", "--gin_file=digits.gin", "--vary=ImageData.fold_seed=1,2"]
     flags += [f"--params_override=run.study.across={given}", f"--model_dir={tmp_path}/study"]
     assert main.main(flags) == 2
-    assert said in capsys.readouterr().err
+    says(capsys.readouterr().err, said)

@@ -1,6 +1,7 @@
 import json
 
 import terminals
+from wording import says
 
 from runner.core import console, layout
 from runner.studies import progress, trial
@@ -36,7 +37,7 @@ def test_a_terminal_shows_a_table_of_what_runs(tmp_path, monkeypatch):
     assert head.split() == ["trial", "step", "accuracy", "left"]
     assert first.split() == ["0", "rate=0.01,seed=3", "30", "of", "50", "0.5", "0:40"]
     assert second.split() == ["1", "rate=0.01,seed=3", "test"]
-    assert whole.startswith("0 of 4 trials | running 0, 1 | best 0.5")
+    says(whole, "0 4 trials running 1 0.5")
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(tmp_path, capsys):

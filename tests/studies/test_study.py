@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import warm
 import yaml
+from wording import says
 
 from runner import main
 from runner.core import layout
@@ -101,7 +102,7 @@ def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(stud
     assert result["trials"] == {"done": 2, "diverged": 1}
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert result["best"]["parameters"] == {RATE: 0.01}
-    assert "the test data were looked at 2 times, for 2 configurations" in output.err
+    says(output.err, "looked 2 configurations")
     assert [each.tests for each in trial.all_of(studied)] == [1, 0, 1]
     assert [each.parameters[RATE] for each in trial.all_of(studied)] == [0.005, 1e30, 0.01]
 
@@ -110,26 +111,26 @@ def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(stud
     ("flags", "message"),
     [
         (["--vary=CosineLrConfig.initial_rate=1,2"], "initial_rate"),
-        (["--vary=TrainerConfig.train_steps=10,-3"], "must be 1 or more"),
+        (["--vary=TrainerConfig.train_steps=10,-3"], "must 1"),
         (["--vary=TrainerConfig.train_steps='a','b'"], "train_steps"),
-        (["--seeds=3,3"], "names 3 more than once"),
-        (["--seeds=x"], "expected how many"),
+        (["--seeds=3,3"], "3 once"),
+        (["--seeds=x"], "expected many"),
         ([], "nothing varies"),
         (["--vary=SGDConfig.momentum=0.1,0.9"], "SGDConfig.momentum"),
-        ([f"--vary={RATE}=1,2", f"--vary=learning_rate_config.{RATE}=1,2"], "configure the same"),
-        ([f"--vary={RATE}=-1,2"], "must be 0 or more"),
-        ([f"--vary={RATE}=1,1.0"], "configure the same"),
-        (["--folds=2000"], "only 1797 examples"),
-        (["--vary=MLPConfig.dropout=uniform(0, 0.5)"], "a grid needs lists"),
+        ([f"--vary={RATE}=1,2", f"--vary=learning_rate_config.{RATE}=1,2"], "configure same"),
+        ([f"--vary={RATE}=-1,2"], "must 0"),
+        ([f"--vary={RATE}=1,1.0"], "configure same"),
+        (["--folds=2000"], "1797 examples"),
+        (["--vary=MLPConfig.dropout=uniform(0, 0.5)"], "needs lists"),
         (["--seeds=2000", "--vary=MLPConfig.dropout=0.1,0.2,0.3,0.4,0.5,0.6"], "12,000 trials"),
-        ([f"--vary={RATE}=1,2", f"--params_override={RATE_PATH}=3"], "configure the same"),
+        ([f"--vary={RATE}=1,2", f"--params_override={RATE_PATH}=3"], "configure same"),
     ],
 )
 def test_what_cannot_be_configured_is_refused_before_anything_starts(
     tmp_path, capsys, flags, message
 ):
     assert main.main([*STUDY, *flags, f"--model_dir={tmp_path / 'study'}"]) == 2
-    assert message in capsys.readouterr().err
+    says(capsys.readouterr().err, message)
     assert not (tmp_path / "study").exists()
 
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from wording import saying
 
 from runner.core import layout
 from runner.errors import RunnerError
@@ -63,5 +64,5 @@ def test_trials_come_by_number_and_unfinished_folders_are_none(tmp_path):
 
 def test_a_damaged_trial_is_named(tmp_path):
     (made(tmp_path) / layout.TRIAL).write_text("{}")
-    with pytest.raises(RunnerError, match=r"trial\.json does not describe a trial"):
+    with pytest.raises(RunnerError, match=saying("trial.json describe")):
         trial.all_of(tmp_path)

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from official.nlp.configs import encoders
+from wording import each_says, saying
 
 from runner.checkpoints import warm_start
 from runner.errors import ConfigError
@@ -76,10 +77,7 @@ def test_sentences_are_ids_of_words_with_the_place_of_the_aspect():
 def test_pairs_are_as_bert_reads_them():
     _, features = read(bert("bert_spc"), SENTENCE, ("", "food", " was bad"))
     pieces = [[VOCABULARY[id_] for id_ in row] for row in features["input_word_ids"].numpy()]
-    assert [" ".join(row) for row in pieces] == [
-        "[CLS] the wine list was good . [SEP] wine list [SEP]",
-        "[CLS] food was bad [SEP] food [SEP] [PAD] [PAD] [PAD] [PAD]",
-    ]
+    each_says([" ".join(row) for row in pieces], "[CLS] wine [SEP]", "[CLS] food [SEP] [PAD]")
     assert features["input_mask"].numpy().sum(axis=1).tolist() == [11, 7]
     types = features["input_type_ids"].numpy().tolist()
     assert types == [[0] * 8 + [1] * 3, [0] * 5 + [1] * 2 + [0] * 4]
@@ -260,29 +258,29 @@ def test_the_weights_of_neighbours_are_a_group_of_their_own():
     [
         (
             aspect_models.ModelConfig(type="lstm"),
-            "type='lstm': expected one of attention_lstm, atae_lstm",
+            "type='lstm' expected attention_lstm atae_lstm",
         ),
-        (over_words("ian", units=0), "UnitsConfig.units=0: must be above 0"),
-        (over_words("ram", hops=0), "RAMConfig.hops=0: must be above 0"),
-        (over_words("aen", heads=0), "AENConfig.heads=0: must be above 0"),
-        (over_words("mem_net", dropout=1.0), "MemNetConfig.dropout=1.0: a share"),
-        (lstm(units=0), "AttentionLSTMConfig.units=0: must be above 0"),
-        (lstm(dropout=1.0), "AttentionLSTMConfig.dropout=1.0: a share"),
+        (over_words("ian", units=0), "UnitsConfig.units=0 above 0"),
+        (over_words("ram", hops=0), "RAMConfig.hops=0 above 0"),
+        (over_words("aen", heads=0), "AENConfig.heads=0 above 0"),
+        (over_words("mem_net", dropout=1.0), "MemNetConfig.dropout=1.0 share"),
+        (lstm(units=0), "AttentionLSTMConfig.units=0 above 0"),
+        (lstm(dropout=1.0), "AttentionLSTMConfig.dropout=1.0 share"),
         (lstm(l2=-1.0), "AttentionLSTMConfig.l2=-1.0"),
         (lstm(own_vectors=-1), "AttentionLSTMConfig.own_vectors=-1"),
-        (bert("bert_spc", dropout=1.0), "BertConfig.dropout=1.0: a share"),
-        (bert("lcf_bert", focus="cdx"), "focus='cdx': expected one of cdw, cdm, fusion"),
-        (bert("fast_lsa", window="all"), "window='all': expected one of lr, l, r"),
-        (bert("fast_lsa", focus="fusion"), "FastLsaConfig.focus='fusion': expected cdw or cdm"),
+        (bert("bert_spc", dropout=1.0), "BertConfig.dropout=1.0 share"),
+        (bert("lcf_bert", focus="cdx"), "focus='cdx' fusion"),
+        (bert("fast_lsa", window="all"), "window='all' expected"),
+        (bert("fast_lsa", focus="fusion"), "FastLsaConfig.focus='fusion' cdw"),
         (bert("lcf_bert", distance=-1), "LcfBertConfig.distance=-1"),
     ],
 )
 def test_an_impossible_model_is_refused(config, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         aspect_models.build(config, read(config, SENTENCE)[0], 3)
 
 
 def test_an_encoder_that_is_too_short_for_the_window_is_refused():
     reader, _ = read(bert("bert_spc"), SENTENCE, window=16)
-    with pytest.raises(ConfigError, match=r"window=16: pairs may have 67 pieces, .* reads 64"):
+    with pytest.raises(ConfigError, match=saying("window=16 pairs 67 64")):
         aspect_models.build(bert("bert_spc"), reader, 3)

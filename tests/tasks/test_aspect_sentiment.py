@@ -8,6 +8,7 @@ import tf_keras
 from official.core import export_base, task_factory
 from official.nlp.configs import encoders
 from sklearn import metrics as sklearn_metrics
+from wording import saying
 
 import runner
 from runner import config
@@ -172,19 +173,19 @@ def test_a_polarity_that_training_does_not_know_is_refused_with_its_line():
     train = data(input_path=write("train.seg", "good", "bad"), is_training=True)
     validation = data(input_path=write("other.seg", "good", "goood"))
     task = build_task(train_data=train, validation_data=validation)
-    with pytest.raises(ConfigError, match=r"other\.seg:6: .*'goood'; expected one of bad, good"):
+    with pytest.raises(ConfigError, match=saying("other.seg:6 goood bad")):
         task.build_inputs(validation)
 
 
 def test_one_polarity_is_refused():
     train = data(input_path=write("train.seg", "good", "good"), is_training=True)
-    with pytest.raises(ConfigError, match=r"train\.seg: the only polarity is 'good'"):
+    with pytest.raises(ConfigError, match=saying("train.seg polarity good")):
         build_task(train_data=train).build_inputs(train)
 
 
 def test_scoring_on_what_was_learnt_is_refused():
     path = write("x.seg", "good", "bad")
-    with pytest.raises(ConfigError, match=r"share examples of x\.seg: give them other files"):
+    with pytest.raises(ConfigError, match=saying("share x.seg files")):
         build_task(
             train_data=data(input_path=path, is_training=True),
             validation_data=data(input_path=path),

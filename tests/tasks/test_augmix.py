@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
+from wording import saying
 
 from runner.errors import ConfigError
 from tasks.images import augmix
@@ -141,13 +142,13 @@ def test_with_a_small_probability_many_images_stay_and_with_a_large_one_none(pho
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"width": 0}, "width=0: must be 1 or more"),
-        ({"count": 0}, "count=0: must be 1 or more"),
-        ({"depth": 0}, "depth=0: must be 1 or more, or -1"),
-        ({"severity": 11}, "severity=11: must be from 1 to 10"),
-        ({"probability": 0.0}, r"probability=0\.0: must be 0\.1 or more"),
+        ({"width": 0}, "width=0 1"),
+        ({"count": 0}, "count=0 1"),
+        ({"depth": 0}, "depth=0 1 -1"),
+        ({"severity": 11}, "severity=11 1 10"),
+        ({"probability": 0.0}, "probability=0.0 0.1"),
     ],
 )
 def test_impossible_values_are_refused(fields, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         augmix.check(augmix.AugMixConfig(**fields))

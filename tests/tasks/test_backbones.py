@@ -4,6 +4,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import task_factory
 from official.vision.configs import backbones as official
+from wording import saying
 
 from runner.errors import ConfigError
 from tasks import image_classification
@@ -82,15 +83,15 @@ def test_a_training_step_moves_every_weight():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "resnest", "model_id": None}, "type='resnest': expected one of dilated_resnet,"),
-        ({"model_id": 11}, r"'resnet' cannot be built as configured, for images of \[32, 32, 3\]"),
-        ({"kind": "vit", "model_id": None, "shape": (8, 8, 3)}, r"'vit' cannot be .*\[8, 8, 3\]"),
+        ({"kind": "resnest", "model_id": None}, "type='resnest' expected dilated_resnet"),
+        ({"model_id": 11}, "resnet configured 32 3"),
+        ({"kind": "vit", "model_id": None, "shape": (8, 8, 3)}, "vit 8 3"),
         ({"dropout": 1.0}, "BackboneConfig.dropout=1.0"),
         ({"l2": -1.0}, "BackboneConfig.l2=-1.0"),
     ],
 )
 def test_an_impossible_backbone_is_refused(fields, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         network(**fields)
 
 

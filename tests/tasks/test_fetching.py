@@ -11,6 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 import terminals
+from wording import saying, says
 
 from runner.core import console
 from runner.errors import ConfigError, RunnerError
@@ -165,7 +166,7 @@ def test_nothing_happens_where_the_file_is(server):
 
 def test_a_file_that_is_there_but_not_as_described_is_refused_and_stays():
     fetch(in_memory(), sha256=SHA256)
-    with pytest.raises(ConfigError, match=r"x.bin has 3,000,000 bytes, expected 7; remove it"):
+    with pytest.raises(ConfigError, match=saying("x.bin 3,000,000 bytes 7 remove")):
         fetch(in_memory(), size=7)
     Path("data/x.bin").write_bytes(b"0" + CONTENT[1:])
     with pytest.raises(ConfigError, match=rf"x.bin has the SHA-256 \w+, expected {SHA256}"):
@@ -176,12 +177,12 @@ def test_a_file_that_is_there_but_not_as_described_is_refused_and_stays():
 @pytest.mark.parametrize(
     ("check", "message"),
     [
-        ({"size": 7}, "the download has 3,000,000 bytes, expected 7"),
-        ({"sha256": "a" * 64}, f"the download has the SHA-256 {SHA256}, expected {'a' * 64}"),
+        ({"size": 7}, "download 3,000,000 bytes 7"),
+        ({"sha256": "a" * 64}, f"download SHA-256 {SHA256} {'a' * 64}"),
     ],
 )
 def test_what_was_fetched_but_is_not_as_described_is_removed(check, message):
-    with pytest.raises(ConfigError, match=f"memory://data.bin: {message}"):
+    with pytest.raises(ConfigError, match=saying(f"memory://data.bin {message}")):
         fetch(in_memory(), **check)
     assert found() == {}
 
@@ -241,8 +242,7 @@ def test_after_the_last_attempt_the_end_is_clear(server):
     with pytest.raises(RunnerError) as raised:
         fetch(server.url, sleep=pauses.append, attempts=4)
     assert not isinstance(raised.value, ConfigError)
-    message = f"{server.url}: 4 attempts to fetch it to data/x.bin.part failed, the last one with "
-    assert str(raised.value).startswith(message)
+    says(str(raised.value), f"{server.url} 4 attempts data/x.bin.part failed")
     assert pauses == [1, 2, 4]
     assert not Path("data/x.bin").exists()
 
@@ -274,7 +274,7 @@ def test_pauses_have_a_longest(server):
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_what_the_server_does_not_have_or_give_is_not_tried_again(server, status):
     server.statuses = [status] * 100
-    with pytest.raises(ConfigError, match=rf"{server.url} cannot be fetched to .*: .*{status}"):
+    with pytest.raises(ConfigError, match=saying(f"{server.url} fetched {status}")):
         fetch(server.url)
 
 
@@ -295,8 +295,8 @@ def test_a_missing_source_elsewhere_is_not_tried_again():
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("s3://bucket/x", r"s3fs is not installed: pip install .*\[s3\]"),
-        ("zip://x::gs://bucket/x.zip", r"gcsfs is not installed: pip install .*\[gcs\]"),
+        ("s3://bucket/x", "s3fs installed pip [s3]"),
+        ("zip://x::gs://bucket/x.zip", "gcsfs installed"),
     ],
 )
 def test_a_kind_of_url_without_its_package_is_refused(monkeypatch, url, line):
@@ -304,7 +304,7 @@ def test_a_kind_of_url_without_its_package_is_refused(monkeypatch, url, line):
         raise ImportError("Install it")
 
     monkeypatch.setattr("fsspec.url_to_fs", missing)
-    with pytest.raises(ConfigError, match=line):
+    with pytest.raises(ConfigError, match=saying(line)):
         fetch(url)
 
 
@@ -350,7 +350,7 @@ class Fetcher(threading.Thread):
             self.failure = error
 
     def said(self, line):
-        if line == "waiting for another process that is fetching data/x.bin.part":
+        if "waiting" in line and "data/x.bin.part" in line:
             self.waits.set()
 
 
@@ -388,7 +388,7 @@ def small_disk():
 
 
 def test_a_full_disk_ends_at_once(server, small_disk):
-    with pytest.raises(RunnerError, match=r"x\.bin\.part cannot be written: File too large"):
+    with pytest.raises(RunnerError, match=saying("x.bin.part File large")):
         fetch(server.url)
 
 

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 from image_files import write_folder
 from PIL import Image
+from wording import saying
 
 from runner.errors import ConfigError
 from tasks.images import image_folders
@@ -30,10 +31,10 @@ def test_images_are_found_class_by_class_in_the_order_of_names(tmp_path):
 
 
 def test_a_folder_without_classes_or_a_class_without_images_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="has no folders; expected one for each class"):
+    with pytest.raises(ConfigError, match=saying("expected class")):
         image_folders.scan(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="empty has no images"):
+    with pytest.raises(ConfigError, match=saying("empty images")):
         image_folders.scan(tmp_path)
 
 
@@ -67,14 +68,14 @@ def test_a_file_that_is_no_image_or_is_cut_is_named_when_it_is_decoded(tmp_path)
     for name in ("cut.png", "cut.jpg"):
         path = tmp_path / "a" / name
         path.write_bytes(path.read_bytes()[:1000])
-        with pytest.raises(ConfigError, match=rf"a/{name} is not an image, or is damaged"):
+        with pytest.raises(ConfigError, match=saying(f"a/{name} image damaged")):
             image_folders.load(path, 64, 64)
     (tmp_path / "a/text.png").write_text("no image")
-    with pytest.raises(ConfigError, match=r"a/text\.png is not an image, or is damaged"):
+    with pytest.raises(ConfigError, match=saying("a/text.png image damaged")):
         image_folders.common_shape(image_folders.scan(tmp_path).paths)
 
     batches = tf.data.Dataset.from_tensors(image_folders.scan(tmp_path).paths).map(
         lambda paths: image_folders.decode(paths, (64, 64, 3))
     )
-    with pytest.raises(tf.errors.OpError, match=r"a/cut\.jpg is not an image, or is damaged"):
+    with pytest.raises(tf.errors.OpError, match=saying("a/cut.jpg image damaged")):
         next(iter(batches))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from image_files import CIFAR10, cifar_records, write_archive, write_folder, write_npz
+from wording import saying
 
 from runner.errors import ConfigError
 from tasks.images import image_sources
@@ -62,14 +63,14 @@ def test_a_field_that_has_no_effect_on_a_format_is_refused(tmp_path):
     write_folder(tmp_path / "folder", {"cat/1.png": np.zeros((4, 6, 3), np.uint8)})
     write_archive(tmp_path / "x.tar.gz", {})
     for path, fields, message in [
-        ("x.npz", {"subset": "train"}, "subset='train' has no effect: .* CIFAR's binary"),
-        ("x.npz", {"image_size": (8, 8)}, "image_size=.* has no effect: .* not a folder of images"),
-        ("folder", {"subset": "test"}, "subset='test' has no effect"),
-        ("x.tar.gz", {"subset": "test", "image_size": (8, 8)}, "image_size=.* has no effect"),
-        ("x.tar.gz", {}, "needs ImageData.subset: 'train' or 'test'"),
-        ("", {"subset": "test"}, "has no effect: the embedded digits"),
+        ("x.npz", {"subset": "train"}, "subset='train' effect CIFAR"),
+        ("x.npz", {"image_size": (8, 8)}, "image_size= effect images"),
+        ("folder", {"subset": "test"}, "subset='test' effect"),
+        ("x.tar.gz", {"subset": "test", "image_size": (8, 8)}, "image_size= effect"),
+        ("x.tar.gz", {}, "ImageData.subset 'train' 'test'"),
+        ("", {"subset": "test"}, "effect embedded digits"),
     ]:
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises(ConfigError, match=saying(message)):
             read(input_path=path and str(tmp_path / path), **fields)
 
 
@@ -136,26 +137,26 @@ def test_what_tensorflow_datasets_cannot_give_is_refused(tfds_data_dir, fields, 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"labels": np.zeros(19, int)}, "20 images but 19 labels"),
-        ({"labels": np.full(20, -1)}, "the lowest is -1"),
-        ({"labels": np.zeros(20)}, r"labels are float64 \[20\]; expected whole numbers"),
-        ({"labels": np.zeros((20, 3), int)}, r"labels are int64 \[20, 3\]"),
-        ({"labels": np.array([{}] * 20)}, "cannot be read: Object arrays"),
-        ({"images": np.zeros((20, 16), np.uint8)}, r"images are uint8 \[20, 16\]; expected"),
-        ({"images": np.zeros((20, 4, 4), np.int64)}, r"images are int64 \[20, 4, 4\]; expected"),
-        ({"images": np.zeros((0, 4, 4)), "labels": np.zeros(0, int)}, "there are no images"),
+        ({"labels": np.zeros(19, int)}, "20 images 19 labels"),
+        ({"labels": np.full(20, -1)}, "lowest -1"),
+        ({"labels": np.zeros(20)}, "labels float64 [20] numbers"),
+        ({"labels": np.zeros((20, 3), int)}, "labels int64 20 3"),
+        ({"labels": np.array([{}] * 20)}, "read Object arrays"),
+        ({"images": np.zeros((20, 16), np.uint8)}, "images uint8 20 16 expected"),
+        ({"images": np.zeros((20, 4, 4), np.int64)}, "images int64 20 4 expected"),
+        ({"images": np.zeros((0, 4, 4)), "labels": np.zeros(0, int)}, "no images"),
     ],
 )
 def test_an_npz_with_unusable_arrays_is_refused_by_name(tmp_path, arrays, message):
     path = write_npz(tmp_path / "x.npz", **arrays)
-    with pytest.raises(ConfigError, match=rf"x\.npz:? .*{message}"):
+    with pytest.raises(ConfigError, match=saying(f"x.npz {message}")):
         read(input_path=path)
 
 
 def test_an_npz_without_labels_is_refused_with_what_it_has(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, images=np.zeros((2, 4, 4)), targets=[0, 1])
-    with pytest.raises(ConfigError, match=r"x\.npz has no array labels; it has images, targets"):
+    with pytest.raises(ConfigError, match=saying("x.npz targets")):
         read(input_path=str(path))
 
 
@@ -166,12 +167,12 @@ def test_a_missing_cut_or_damaged_npz_is_refused_by_name(tmp_path):
         with pytest.raises(ConfigError, match=message):
             read(input_path=str(path))
 
-    refused(r"there is no file .*x\.npz")
+    refused(r"no file .*x\.npz")
 
     write_npz(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    refused(r"x\.npz is not an \.npz file, or is cut short")
+    refused(r"x\.npz .*cut short")
 
     path.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
     refused(r"x\.npz cannot be read: Bad CRC-32")

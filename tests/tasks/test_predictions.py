@@ -7,6 +7,7 @@ import image_files
 import numpy as np
 import pytest
 import questions
+from wording import saying
 
 import runner
 from runner.errors import ConfigError
@@ -80,7 +81,7 @@ def test_questions_have_one_answer_each_by_their_ids(tmp_path):
         context = read.squad.contexts[question.context]
         assert row["answer"] == context[row["start"] : row["end"]] != ""
         assert row["label"] == question.answers[0].text
-    with pytest.raises(ConfigError, match="made-up training questions are only for training"):
+    with pytest.raises(ConfigError, match=saying("training questions")):
         predicted_by(made, tmp_path / "run", "train")
 
 

@@ -5,6 +5,7 @@ import pytest
 import questions
 import tensorflow as tf
 import tf_keras
+from wording import saying
 
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
@@ -213,20 +214,20 @@ def test_no_answer_is_given_where_none_scores_higher_in_every_window(threshold, 
 def test_what_does_not_fit_the_reader_is_refused(tmp_path):
     vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
     words, pieces = questions.data(True), questions.data(True, vocab_file=vocab_file)
-    with pytest.raises(ConfigError, match=r"type='lstm': expected 'match_lstm', .* or 'bert'"):
+    with pytest.raises(ConfigError, match=saying("type='lstm' 'match_lstm' 'bert'")):
         readers.make(readers.ReaderConfig(type="lstm"), words)
     with pytest.raises(ConfigError, match=r"vocab_file='.*' is for ReaderConfig.type='bert'"):
         readers.make(questions.match_lstm(), pieces)
-    with pytest.raises(ConfigError, match="type='bert' needs a WordPiece vocabulary"):
+    with pytest.raises(ConfigError, match=saying("type='bert' needs WordPiece vocabulary")):
         readers.make(questions.bert(), words)
-    with pytest.raises(ConfigError, match=r"max_context=400 .* make 443; the encoder reads .* 128"):
+    with pytest.raises(ConfigError, match=saying("max_context=400 443 encoder reads 128")):
         readers.make(questions.bert(), pieces)
     small = pieces.replace(max_context=50, stride=50)
-    with pytest.raises(ConfigError, match="lower_case=False, but the training data have True"):
+    with pytest.raises(ConfigError, match=saying("lower_case=False training data True")):
         readers.make(questions.bert(), small, small.replace(lower_case=False))
     with pytest.raises(ConfigError, match=r"MatchLSTMConfig.units=16, dropout=1.5"):
         readers.make(questions.match_lstm(dropout=1.5), words).network()
-    with pytest.raises(ConfigError, match=r"RNetConfig.layers=0: must be 1 or more"):
+    with pytest.raises(ConfigError, match=saying("RNetConfig.layers=0 1")):
         readers.make(questions.of_words("r_net", layers=0), words).network()
     with pytest.raises(ConfigError, match=r"QANetConfig.units=18, heads=2: .* multiple of 2 \* h"):
         readers.make(questions.of_words("qanet", units=18), words).network()

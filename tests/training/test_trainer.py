@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 import toy
+from wording import saying
 
 from runner.errors import ConfigError, RunnerError
 from runner.history import history
@@ -188,7 +189,7 @@ def test_mixed_precision_keeps_float32_weights_and_moves_them(tmp_path, precisio
 
 
 def test_training_data_that_end_are_an_error_and_not_a_stall(tmp_path):
-    with pytest.raises(RunnerError, match=r"ended at about step [56].*must repeat"):
+    with pytest.raises(RunnerError, match=saying("ended repeat")):
         train(made(tmp_path, repeats=False), 10)
 
 
@@ -200,7 +201,7 @@ def test_an_empty_validation_set_is_an_error(tmp_path):
 @pytest.mark.parametrize("part", ["train_data", "validation_data"])
 def test_a_batch_that_the_replicas_cannot_share_is_refused(tmp_path, part):
     data = getattr(toy.ToyConfig(), part).replace(global_batch_size=7)
-    with pytest.raises(ConfigError, match=rf"{part}.*7 cannot be shared by 2 replicas; 6 or 8"):
+    with pytest.raises(ConfigError, match=saying(f"{part} 7 2 replicas 6 8")):
         made(tmp_path, STRATEGIES["mirrored"], **{part: data})
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 import toy
 from tensorboard.backend.event_processing import event_accumulator
+from wording import saying
 
 import runner
 from runner import inputs, run_config
@@ -111,7 +112,7 @@ def test_nothing_is_drawn_without_tensorboard(tmp_path, drawn):
 )
 def test_what_is_no_picture_is_named(tmp_path, picture, said):
     board = tensorboard.TensorBoard(tmp_path)
-    with pytest.raises(RunnerError, match=f"the task's picture 'x' is {said}"):
+    with pytest.raises(RunnerError, match=saying(f"task's 'x' {said}")):
         board.draw(1, {"x": picture})
     board.close()
 
@@ -138,7 +139,7 @@ def test_results_that_are_no_scalars_stay_out_of_rows_and_are_compared_as_state(
 
 @pytest.mark.parametrize("mode", ["train_and_eval", "train"])
 def test_a_metric_that_is_no_scalar_cannot_be_watched(tmp_path, drawn, mode):
-    with pytest.raises(ConfigError, match="'confusion': the evaluation produces accuracy, part/"):
+    with pytest.raises(ConfigError, match=saying("confusion produces part/")):
         runner.run(experiment({"trainer": {BEST: "confusion"}}), tmp_path, mode)
 
 

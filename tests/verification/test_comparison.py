@@ -1,5 +1,6 @@
 import pytest
 import tensorflow as tf
+from wording import saying, says
 
 from runner.core import files
 from runner.errors import RunnerError
@@ -51,6 +52,13 @@ def found(*runs):
     }
 
 
+def only(differences, kind):
+    """The only difference, which is of this kind."""
+    assert list(differences) == [kind]
+    (line,) = differences[kind]
+    return line
+
+
 def test_runs_that_differ_in_times_alone_are_the_same(make):
     first, second = make("a"), make("b", began=1000.0)
     assert found(first, second) == {}
@@ -59,63 +67,53 @@ def test_runs_that_differ_in_times_alone_are_the_same(make):
 
 
 def test_another_weight_is_found(make):
-    assert found(make("a"), make("b", weight=1.5)) == {
-        "weights": ["model: 1 of 2 values differ, by at most 0.5"]
-    }
+    says(only(found(make("a"), make("b", weight=1.5)), "weights"), "model 1 2 0.5")
 
 
 def test_another_training_row_is_found_by_its_step_and_field(make):
-    assert found(make("a"), make("b", losses=(3.0, 2.0, 1.0000000000000002, 0.5))) == {
-        "training rows": [
-            "step 30, training_loss: 1.0 in the first run, 1.0000000000000002 in the second"
-        ]
-    }
+    differences = found(make("a"), make("b", losses=(3.0, 2.0, 1.0000000000000002, 0.5)))
+    says(only(differences, "training rows"), "step 30 training_loss 1.0 1.0000000000000002")
 
 
 def test_a_missing_training_row_is_found(make):
-    assert found(make("a"), make("b", losses=(3.0, 2.0, 1.0))) == {
-        "training rows": ["step 40: only in the first run"]
-    }
+    differences = found(make("a"), make("b", losses=(3.0, 2.0, 1.0)))
+    says(only(differences, "training rows"), "step 40 only first")
 
 
 @pytest.mark.parametrize(
     ("evaluated", "said"),
     [
-        ((20, 20, 40), "step 20: twice in the second run"),
-        ((40,), "step 20: only in the first run"),
-        ((20, 30, 40), "step 30: only in the second run"),
+        ((20, 20, 40), "step 20 twice second"),
+        ((40,), "step 20 only first"),
+        ((20, 30, 40), "step 30 only second"),
     ],
 )
 def test_a_lost_or_doubled_evaluation_is_found_and_counted(make, evaluated, said):
     runs = make("a"), make("b", evaluated=evaluated)
-    assert found(*runs) == {"evaluations": [said]}
+    says(only(found(*runs), "evaluations"), said)
     assert comparison.differing(comparison.compare(*runs))["evaluations"].missing == 1
 
 
 def test_the_same_evaluations_in_another_order_are_found(make):
-    assert found(make("a"), make("b", evaluated=(40, 20))) == {
-        "evaluations": ["order: the same steps in another order"]
-    }
+    says(only(found(make("a"), make("b", evaluated=(40, 20))), "evaluations"), "order")
 
 
 def test_a_decision_that_only_one_run_took_is_found(make):
     first, second = make("a"), make("b")
     files.append_json_line(second / "history.jsonl", {"kind": "rollback", "step": 20})
-    assert found(first, second) == {"decisions": ["step 20: only in the second run"]}
+    says(only(found(first, second), "decisions"), "step 20 only second")
 
 
 def test_another_best_checkpoint_is_found(make):
     first, second = make("a"), make("b")
     keep_best(second, 40, 0.4, weight=2.0)
-    assert found(first, second) == {
-        "best checkpoint": ["model: 1 of 1 values differ, by at most 1"]
-    }
+    says(only(found(first, second), "best checkpoint"), "model 1 at most")
     keep_best(second, 20, 0.4)
     assert '"best_ckpt_global_step": 20' in found(first, second)["best checkpoint"][0]
 
 
 def test_a_run_without_a_checkpoint_cannot_be_compared(make, tmp_path):
-    with pytest.raises(RunnerError, match=r"empty has no checkpoint"):
+    with pytest.raises(RunnerError, match=saying("empty checkpoint")):
         comparison.compare(make("a"), tmp_path / "empty")
 
 
@@ -125,4 +123,4 @@ def test_the_table_has_a_line_for_each_kind_and_the_first_difference(make):
     assert table[0].split() == ["compared", "differ", "bits"]
     assert table[1].split() == ["weights", "1", "1", "1"]
     assert table[2].split() == ["training", "rows", "4", "2", "0"]
-    assert table[-1].startswith("first of the training rows: step 20, training_loss: 2.0")
+    says(table[-1], "training rows 20 training_loss 2.0")
