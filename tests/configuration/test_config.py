@@ -961,11 +961,11 @@ def test_a_missing_file_is_named_with_the_folders_searched_and_a_near_name(folde
 
 def test_a_missing_base_is_named(folder):
     (folder / "bare.gin").write_text("import shapes\nshapes.MLP.dropout = 0.5\n")
-    said = r"nothing sets Experiment; a file needs: include 'base.gin'"
-    with pytest.raises(ConfigError, match=f"^{said}$"):
+    said = "Experiment.*include 'base.gin'$"
+    with pytest.raises(ConfigError, match=f"^.*{said}"):
         config.load(["bare.gin"])
     (folder / "bare.gin").write_text("import shapes\nExperiment.task = @shapes.NeedsSize()\n")
-    with pytest.raises(ConfigError, match=f"bare.gin:2: unknown name Experiment.*\n{said}$"):
+    with pytest.raises(ConfigError, match=f"bare.gin:2: unknown.* Experiment.*\n.*{said}"):
         config.load(["bare.gin"])
 
 

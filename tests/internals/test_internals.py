@@ -238,7 +238,7 @@ def hidden_state(tmp_path):
     before = keras_internals.hidden_state(model)[0].state.numpy().tolist()
     model(tf.ones((1, 3)), training=True)
     after = keras_internals.hidden_state(model)[0].state.numpy().tolist()
-    assert before != after, "_random_generator is not what a layer draws from"
+    assert before != after, "_random_generator: a layer draws from another"
 
 
 def sublayers(tmp_path):
@@ -573,7 +573,7 @@ def gin_messages(tmp_path):
 def flags(tmp_path):
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode")
-    assert "--mode" in standard_library.options(parser), "_actions does not hold the flags"
+    assert "--mode" in standard_library.options(parser), "_actions lacks flags"
 
 
 def one_attempt(tmp_path):

@@ -132,7 +132,7 @@ def test_a_table_shows_what_fits():
     view = overview.Overview(
         [overview.ParameterRow("dense", "Dense", ((8, 5), (5,)), 45, 0)],
         overview.Count(40),
-        overview.Count(unknown="the training step runs eagerly"),
+        overview.Count(unknown="it runs eagerly"),
     )
     each_says(
         overview.render(view).plain.splitlines(),

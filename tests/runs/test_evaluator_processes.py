@@ -114,7 +114,7 @@ def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again
     killed = training.wait()
     assert killed == -signal.SIGKILL
     wait_for(said(err, f"process {training.pid} on "))
-    wait_for(said(err, "without recording a status"))
+    wait_for(said(err, "recording a status"))
     assert gives_up.wait(timeout=300) == 1
     message = (tmp_path / "hasty.err").read_text().splitlines()[-1]
     says(message, "0:15 giving process")

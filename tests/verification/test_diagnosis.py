@@ -46,14 +46,8 @@ def test_each_pattern_of_differences_has_its_cause(parts, said):
 
 
 def test_what_the_run_says_itself_goes_first():
-    said = (
-        "resuming is not bit-exact, because the step draws from stateful random ops: A 'b'\n"
-        "next line"
-    )
+    said = "resuming is not bit-exact, because of stateful ops: A 'b'\nnext line"
     weights = part("weights", WEIGHT)
     says(explain(weights, said=said), "stateful 'b'")
-    says(
-        explain(weights, said="resuming may not be bit-exact: the step runs eagerly"),
-        "runs eagerly",
-    )
+    says(explain(weights, said="resuming may not be bit-exact: it is eager"), "eager")
     says(explain(weights, said="resuming is bit-exact: inputs are indexed"), "inputs resume")
