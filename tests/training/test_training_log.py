@@ -105,9 +105,9 @@ def test_nothing_is_drawn_without_tensorboard(tmp_path, drawn):
 @pytest.mark.parametrize(
     ("picture", "said"),
     [
-        (np.zeros((2, 2, 3)), r"float64 \[2, 2, 3\]; expected uint8 \[height, width, 1 or 3\]"),
-        (np.zeros((2, 2), np.uint8), r"uint8 \[2, 2\]; expected"),
-        (np.zeros((2, 2, 4), np.uint8), r"uint8 \[2, 2, 4\]; expected"),
+        (np.zeros((2, 2, 3)), "float64 [2, 2, 3] uint8 [height,"),
+        (np.zeros((2, 2), np.uint8), "uint8 [2, 2] expected"),
+        (np.zeros((2, 2, 4), np.uint8), "uint8 [2, 2, 4] expected"),
     ],
 )
 def test_what_is_no_picture_is_named(tmp_path, picture, said):
