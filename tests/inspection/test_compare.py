@@ -140,8 +140,8 @@ def test_one_that_goes_on_is_the_same_as_far_as_both_go(compared, tmp_path):
     first = folders_of_runs.make(tmp_path / "a")
     second = folders_of_runs.make(tmp_path / "b", losses=(3.0, 2.0))
     shown, last = compared(first, second, code=5)
-    says(shown, "steps step 40")
-    says(shown, "step 30 run 1")
+    says(shown, "same up step 40")
+    says(shown, "step 30 only first 1 more")
     assert last["parts_at"] == [None]
 
 

@@ -273,7 +273,7 @@ def test_data_that_changed_are_found_out(trained, tmp_path, monkeypatch, at_once
     begun(trained, tmp_path / "a.jsonl", monkeypatch)
     points, labels = toy.data(17)
     monkeypatch.setattr(toy, "data", lambda size: (points[::-1].copy(), labels))
-    with pytest.raises(ConfigError, match=saying("data batch 1")):
+    with pytest.raises(ConfigError, match=saying("other data batch 1")):
         predict(trained, tmp_path / "a.jsonl")
     with_task(type("Short", (toy.ToyTask,), {"build_inputs": first_batch}))
     with pytest.raises(ConfigError, match=saying("begun data")):

@@ -73,7 +73,7 @@ def test_a_changed_row_is_noticed_too(run):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[0]["metrics"]["validation_loss"] += 0.1
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(ConfigError, match=saying("2 evaluations")):
+    with pytest.raises(ConfigError, match=saying("first 2 evaluations")):
         runner.run(experiment(80), run, "train_and_eval")
 
 

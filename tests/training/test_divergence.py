@@ -216,7 +216,7 @@ def test_an_action_that_stops_a_broken_run_has_nothing_broken_committed(tmp_path
     poisoned(bad_loss=(3,))
     made = experiment(0)
     made.override({"trainer": RARE})  # it breaks where neither a row nor a commit is due
-    with pytest.raises(DivergedError, match=saying("step 4 checkpoint")):
+    with pytest.raises(DivergedError, match=saying("step 4 no checkpoint")):
         runner.run(made, tmp_path / "a", "train", train_actions=[stop_at_nan])
     assert not list((tmp_path / "a").glob("ckpt-*"))
 
