@@ -174,10 +174,6 @@ def test_an_experiment_is_built_whole_with_exact_types(folder):
     config.validate(experiment, trains=True, evaluates=True)
 
 
-def test_ema_is_off_unless_referenced(folder):
-    assert loaded(folder).trainer.optimizer_config.ema is None
-
-
 def standard_classes() -> list[type]:
     """The classes of official's standard sections, found from the dataclasses themselves."""
     found = [cfg.RuntimeConfig, cfg.TrainerConfig, optimization_config.OptimizationConfig]

@@ -19,13 +19,3 @@ def test_a_file_in_a_runs_folder_is_named_in_one_place():
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }  # fmt: skip
         assert not spelt & FILES, path
-
-
-def test_an_evaluators_folder_tells_its_name(tmp_path):
-    folder = layout.evaluator(tmp_path, "side")
-    assert layout.evaluators(tmp_path) == []
-    folder.mkdir()
-    assert layout.evaluators(tmp_path) == [folder]
-    assert layout.evaluator_name(folder) == "side"
-    assert layout.is_evaluator(folder.name)
-    assert not layout.is_evaluator("best")

@@ -198,11 +198,6 @@ def test_a_sign_of_life_is_given_again_and_again(tmp_path):
             time.sleep(0.01)
 
 
-def test_what_an_evaluator_said_it_produces_can_be_asked(tmp_path, evaluator):
-    assert handover.metrics_of(tmp_path, "a") == ["accuracy"]
-    assert handover.metrics_of(tmp_path, "b") is None
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"policy": 1, "metrics": 2}', None]
 )

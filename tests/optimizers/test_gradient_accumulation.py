@@ -134,11 +134,6 @@ def test_the_parts_are_the_batch_in_order_whatever_it_is_made_of():
     assert [part["scalar"] for part in seen] == [3, 3, 3]
 
 
-def test_one_part_is_the_tasks_own_step():
-    step = toy.ToyTask(toy.ToyConfig()).train_step
-    assert gradient_accumulation.accumulated(step, 1, "loss") == step
-
-
 def test_a_run_in_parts_resumes_exactly(tmp_path):
     """On replicas, with dropout, a loss scale, a group of variables and the gradients' norm."""
     kernels = {"name": "kernels", "pattern": "kernel", "rate_scale": 2.0, "initializer": "zeros"}

@@ -57,10 +57,6 @@ def test_the_change_of_an_image_does_not_depend_on_the_rest_of_its_batch(images,
     )
 
 
-def test_augmentation_is_off_by_default():
-    assert not augmentation.is_active(augmentation.AugmentConfig())
-
-
 def test_augmix_comes_after_the_shift(images, seeds):
     pixels, seeds = images[:20].astype(np.float32) / 255, seeds[:20]
     shifted = augmented(pixels, seeds, pad=2, flip=True)
