@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "scripts" / "model_garden.py"
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +18,15 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, str(SCRIPT), "--programs", f"--folder={folder}"]
+    command = [sys.executable, "-m", "scripts.model_garden", "programs", f"--folder={folder}"]
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return json.loads((folder / "programs.json").read_text())
 
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    return importlib.import_module("model_garden_programs")
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("scripts.model_garden.programs")
 
 
 @pytest.mark.parametrize("name", ["mnv2_deeplabv3_pascal", "retinanet", "bert/pretraining"])

@@ -1,0 +1,137 @@
+"""An evaluator alongside training, in real processes."""
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import files
+from runner.run_folder import status
+from runner.verification import child_run
+from scripts import processes
+from scripts.bench import memory
+from scripts.bench.comparison import Comparison, Ratio
+
+STEPS = 15_000
+TRAINER = {"train_steps": STEPS, "checkpoint_interval": 1_500, "max_to_keep": 100}
+SLOW = ("EvaluatorConfig.policy='every'", "validation/ImageData.global_batch_size=1")
+WARM_UP = 100
+WAIT_SECONDS = 20
+
+
+def evaluator(options: argparse.Namespace) -> Iterator[Comparison]:
+    """An evaluator alongside training: delays, CPU time, missed checkpoints, memory.
+
+    - The delay from a checkpoint's last file, or the end of the previous evaluation if that is
+      later, to the start of its evaluation (policy `latest`).
+    - The delay from the end of training, or of the last evaluation if that is later, to the exit of
+      the evaluator.
+    - The CPU usage of a waiting evaluator.
+    - The number of checkpoints missed by the policy `every` while training keeps only one and saves
+      faster than the evaluator evaluates.
+    - The growth of resident memory per evaluation in that case, without the first hundred.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [Path(folder) / f"run-{number}" for number in range(options.repeats)]
+        ends = [_follow(run) for run in runs]
+        starts = [delay for run in runs for delay in _delays(run)]
+        yield from _delay("checkpoint complete to evaluation started", starts, most=1)
+        yield from _delay("end of training to end of evaluator", ends, most=2)
+        yield Comparison(
+            "a waiting evaluator, at most 2", "% of a core", {"runner": [_waiting(runs[0])]}
+        )
+        yield from _every(Path(folder) / "every", options.checkpoints)
+
+
+def _delay(what: str, seconds: list[float], *, most: int) -> Iterator[Comparison]:
+    yield Comparison(f"{what}, at most {most}", "s", {"runner": seconds})
+    yield Comparison(f"{what}, the longest", "s", {"runner": [max(seconds)]})
+
+
+def _start(mode: str, model_dir: Path, *bindings: str, **trainer: int) -> child_run.Child:
+    """A process of the runner; its output goes to files beside the run's directory."""
+    bindings = (*bindings, *(f"TrainerConfig.{name}={value}" for name, value in trainer.items()))
+    flags = ("--gin_file=digits.gin", *(f"--gin.{binding}" for binding in bindings))
+    command = processes.runner(mode, f"--model_dir={model_dir}", *flags)
+    return child_run.Child(command, model_dir.with_name(f"{model_dir.name}-{mode}"))
+
+
+def _wait_until_idle(process: child_run.Child) -> None:
+    """Returns once an evaluator is waiting for training."""
+    process.wait_for(lambda: "; waiting" in process.log.read_text())
+
+
+def _follow(model_dir: Path) -> float:
+    """Trains alongside an evaluator; returns how long after all work was done it exited."""
+    with _start("continuous_eval", model_dir) as beside:
+        _wait_until_idle(beside)
+        with _start("train", model_dir, **TRAINER) as training:
+            training.finish()
+            beside.finish()
+            ended = time.time()
+    return ended - max(_end_of(model_dir), _evaluations(model_dir)[-1]["time"])
+
+
+def _delays(model_dir: Path) -> list[float]:
+    """Seconds to each evaluation since its checkpoint existed and the evaluator was idle."""
+    delays, idle = [], 0.0
+    for row in _evaluations(model_dir):
+        complete = (model_dir / f"{row['checkpoint']}.index").stat().st_mtime
+        delays.append(row["time"] - row["seconds"] - max(complete, idle))
+        idle = row["time"]
+    return delays
+
+
+def _waiting(model_dir: Path) -> float:
+    """The share of a core, in percent, that an idle evaluator uses."""
+    status.StatusFile(model_dir).write("preempted", STEPS)
+    with _start("continuous_eval", model_dir) as beside:
+        _wait_until_idle(beside)
+        time.sleep(2)
+        before = processes.cpu_seconds(beside.process.pid)
+        time.sleep(WAIT_SECONDS)
+        return 100 * (processes.cpu_seconds(beside.process.pid) - before) / WAIT_SECONDS
+
+
+def _every(model_dir: Path, checkpoints: int) -> Iterator[Comparison]:
+    """What a slow evaluator misses, and how its memory grows."""
+    often = {"steps_per_loop": 25, "checkpoint_interval": 25, "max_to_keep": 1}
+    resident: list[float] = []
+    with _start("continuous_eval", model_dir, *SLOW) as beside:
+        _wait_until_idle(beside)
+        with _start("train", model_dir, train_steps=25 * checkpoints, **often) as training:
+            while beside.process.poll() is None:
+                if len(_evaluations(model_dir)) > len(resident):
+                    now = memory.resident_mib(beside.process.pid)
+                    resident += [now] if now else []  # 0 once it has exited
+                time.sleep(0.02)
+            training.finish()
+        beside.finish()
+    rows = _evaluations(model_dir)
+    missed = float(checkpoints - len(rows))
+    yield Comparison(f"policy every, missed of {checkpoints}", "checkpoints", {"runner": [missed]})
+    apart = statistics.median(b["time"] - a["time"] for a, b in itertools.pairwise(rows))
+    began = (model_dir / "overview.json").stat().st_mtime
+    saved = (_end_of(model_dir) - began) / checkpoints
+    seconds = {"evaluation": [apart], "checkpoint": [saved]}
+    ratio = Ratio("evaluation", ("checkpoint",))
+    yield Comparison("policy every, from one to the next", "s", seconds, [ratio])
+    rise, error = memory.slope(resident[WARM_UP:] or resident)
+    growth = {"runner": [1024 * rise], "its error": [1024 * error]}
+    yield Comparison("resident memory", "KiB an evaluation", growth)
+
+
+def _end_of(model_dir: Path) -> float:
+    """When training ended, in seconds since the epoch."""
+    ended = status.read(model_dir)
+    assert ended is not None
+    return ended.heartbeat
+
+
+def _evaluations(model_dir: Path) -> Sequence[dict[str, Any]]:
+    """The evaluator's rows."""
+    return list(files.read_json_lines(model_dir / "eval-continuous" / "history.jsonl"))

@@ -1,0 +1,253 @@
+"""Training loops that are compared, each in its own process.
+
+All of them train the same model with the same optimizer, loss and accuracy on the same batches, and
+check the clock after each inner loop. All save a checkpoint every `Model.epoch` steps except
+"bare", the minimum one could write: a `tf.function` around the steps, and around reading and
+resetting the metrics. "keras3" has its own Adam.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from scripts.bench import rounds
+from scripts.bench import task as tasks
+
+_ENDLESS = 10**8  # steps; the benchmark ends it
+_STEPS = {"mlp": 2000, "cnn": 200, "bert": 20}  # in a short round
+_SUMMARY = 100  # steps between two rows of history and TensorBoard
+
+
+class Clock:
+    """Ends a round after the loop in which its time runs out, with the steps per second.
+
+    Args:
+        pause: Ends a round. The first one warms up, and its result is dropped.
+        loop: Steps per inner loop.
+        seconds: The minimum duration of a round.
+    """
+
+    def __init__(self, pause: rounds.Pause, *, loop: int, seconds: float) -> None:
+        self._pause = pause
+        self._loop = loop
+        self._seconds = seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps = 0
+        self._start = time.perf_counter()
+
+    def __call__(self, _: Any = None) -> None:
+        """Called after each loop."""
+        self._steps += self._loop
+        seconds = time.perf_counter() - self._start
+        if seconds >= self._seconds:
+            self._pause(self._steps / seconds)
+            self._begin()
+
+
+def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """A `tf.function` of `loop` steps, which reads and resets the metrics."""
+    train, clock = bare_loop(model, loop), Clock(pause, loop=loop, seconds=seconds)
+    while True:
+        train()
+        clock()
+
+
+def bare_loop(model: str, loop: int) -> Callable[[], Any]:
+    """A minimal training loop."""
+    task = tasks.StepTask(tasks.task_config(model))
+    return bare_training(task, task.build_model(), tasks.optimizer(), loop)
+
+
+def bare_training(
+    task: tasks.StepTask,
+    network: tf_keras.Model,
+    optimizer: tf_keras.optimizers.Optimizer,
+    loop: int,
+) -> Callable[[], Any]:
+    """A `tf.function` that trains `loop` steps, and reads and resets the metrics."""
+    metrics = task.build_metrics()
+    loss = tf_keras.metrics.Mean("loss")
+
+    @tf.function
+    def train(iterator: tf.data.Iterator, steps: tf.Tensor) -> dict[str, tf.Tensor]:
+        for _ in tf.range(steps):
+            logs = task.train_step(next(iterator), network, optimizer, metrics)
+            loss.update_state(logs["loss"])
+        results = {metric.name: metric.result() for metric in [*metrics, loss]}
+        with tf.control_dependencies(list(results.values())):
+            for metric in [*metrics, loss]:
+                metric.reset_state()
+        return results
+
+    iterator = iter(task.build_inputs(task.task_config.train_data))
+    steps = tf.constant(loop)
+    return lambda: train(iterator, steps)
+
+
+def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """The runner as users start it: history, TensorBoard, checkpoints, progress."""
+    import runner
+
+    clock = Clock(pause, loop=loop, seconds=seconds)
+    runner.run(experiment(model, loop), folder, "train", train_actions=[clock])
+
+
+def mirrored(
+    folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float, url: str
+) -> None:
+    """The same, copied to a bucket; also the CPU time of the threads that copy."""
+    import runner
+
+    since = time.perf_counter(), _copying()
+
+    def measured(rate: float) -> None:
+        nonlocal since
+        share = (_copying() - since[1]) / (time.perf_counter() - since[0])
+        pause({"rate": rate, "share": share})
+        since = time.perf_counter(), _copying()
+
+    clock = Clock(measured, loop=loop, seconds=seconds)
+    config = experiment(model, loop)
+    config.override({"run": {"mirror": f"{url}/{folder.name}"}})
+    runner.run(config, folder, "train", train_actions=[clock])
+
+
+def _copying() -> float:
+    """Seconds of CPU time that the threads which copy have taken."""
+    names = ("mirror", "fsspecIO", "heartbeat in ")
+    return sum(
+        time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        for thread in threading.enumerate()
+        if thread.name.startswith(names) and thread.ident
+    )
+
+
+def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """The runner's `fit`, with the same data and intervals as `runner`."""
+    import runner
+
+    data, network = tasks.arrays(model), tasks.MODELS[model].build(tf_keras)
+    _compile(tf_keras, network, tf_keras.optimizers.Adam(1e-3))
+    trainer = experiment(model, loop).trainer
+    names = ("steps_per_loop", "summary_interval", "checkpoint_interval", "validation_interval")
+    runner.fit(
+        network,
+        data,
+        model_dir=folder,
+        train_steps=_ENDLESS,
+        batch_size=tasks.MODELS[model].batch,
+        gin_params=[f"TrainerConfig.{name} = {getattr(trainer, name)}" for name in names],
+        train_actions=[Clock(pause, loop=loop, seconds=seconds)],
+    )
+
+
+def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) -> None:
+    """Steps per second of the runner's loop and of the bare one, both built in this process.
+
+    This excludes what a run does besides its loops, and differences between processes. Neither has
+    deterministic ops, as that setting applies to a whole process.
+    """
+    from runner.history import history
+    from runner.runs import build
+    from runner.runs.call import Call
+
+    config = tasks.experiment(
+        model,
+        train_steps=_ENDLESS,
+        steps_per_loop=loop,
+        summary_interval=_ENDLESS,
+        checkpoint_interval=_ENDLESS,
+        validation_interval=_ENDLESS,
+    )
+    config.override({"run": {"deterministic": False}})
+    bare = bare_loop(model, loop)
+    bare()  # traced before layers draw from generators, as when alone
+    rows = history.History(folder / "history.jsonl")
+    trainer, _ = build.build_trainer(Call(config, folder), rows, step=0, evaluates=False)
+    steps = tf.constant(loop)
+    loops: dict[str, Callable[[], Any]] = {"runner": lambda: trainer.train(steps), "bare": bare}
+    calls = max(1, _STEPS[model] // loop)
+    loops["runner"]()
+    pause(None)
+    while True:
+        loops = dict(reversed(loops.items()))
+        pause({name: calls * loop / _seconds(train, calls) for name, train in loops.items()})
+
+
+def _seconds(call: Callable[[], Any], times: int) -> float:
+    return rounds.seconds(lambda: [call() for _ in range(times)])
+
+
+def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Model Garden's `run_experiment`."""
+    from official.core import train_lib
+
+    params, clock = experiment(model, loop), Clock(pause, loop=loop, seconds=seconds)
+    train_lib.run_experiment(
+        tf.distribute.get_strategy(),
+        tasks.StepTask(params.task),
+        "train",
+        params,
+        str(folder),
+        train_actions=[clock],
+    )
+
+
+def keras(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Keras 2's `fit`."""
+    _fit(tf_keras, folder, tasks.optimizer(), model, loop, Clock(pause, loop=loop, seconds=seconds))
+
+
+def keras3(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Keras 3's `fit`."""
+    import keras
+
+    clock = Clock(pause, loop=loop, seconds=seconds)
+    _fit(keras, folder, keras.optimizers.Adam(1e-3), model, loop, clock)
+
+
+def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, clock: Clock) -> None:
+    """Trains with TensorBoard and a checkpoint per epoch."""
+    network = tasks.MODELS[model].build(library)
+    _compile(library, network, optimizer, steps_per_execution=loop)
+    watch = library.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: clock())
+    watch._supports_tf_logs = True  # or Keras 2 would read all metrics for it
+    config = tasks.task_config(model)
+    network.fit(
+        tasks.StepTask(config).build_inputs(config.train_data),
+        steps_per_epoch=tasks.MODELS[model].epoch,
+        epochs=_ENDLESS,
+        verbose=2,
+        callbacks=[
+            library.callbacks.TensorBoard(str(folder / "board")),
+            library.callbacks.ModelCheckpoint(
+                str(folder / "model.weights.h5"), save_weights_only=True
+            ),
+            watch,
+        ],
+    )
+
+
+def _compile(library: Any, network: Any, optimizer: Any, **options: int) -> None:
+    loss = library.losses.SparseCategoricalCrossentropy(from_logits=True)
+    network.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
+
+
+def experiment(model: str, loop: int) -> Any:
+    """The configuration of every contender with `loop` steps an inner loop."""
+    epoch = tasks.MODELS[model].epoch
+    return tasks.experiment(
+        model,
+        train_steps=_ENDLESS,
+        steps_per_loop=loop,
+        summary_interval=_SUMMARY,
+        checkpoint_interval=epoch,
+        validation_interval=epoch,
+    )

@@ -1,0 +1,95 @@
+"""What faults cost a run on two workers of this machine."""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.core import layout
+from runner.run_folder import status
+from runner.verification import child_run
+from scripts import processes
+from scripts.bench import rounds
+from scripts.bench.comparison import Comparison
+
+_FLAGS = (
+    *("--workers=2", "--gin_file=digits.gin"),
+    "--gin.TrainerConfig.train_steps=1000000",
+    "--gin.TrainerConfig.checkpoint_interval=500",
+    "--gin.RunConfig.system_seconds=0",
+)
+
+
+def restarts(options: argparse.Namespace) -> Iterator[Comparison]:
+    """Two workers: the time until a killed one trains again, and until SIGTERM has ended all."""
+    for what, measure in (
+        ("a worker killed -9, until it trains again, at most 30", _after_a_kill),
+        ("SIGTERM to all of two workers, until saved, at most 3", _stopped),
+    ):
+        seconds = rounds.transposed([measure() for _ in range(options.repeats)])
+        yield Comparison(what, "s", seconds)
+
+
+def _after_a_kill() -> dict[str, float]:
+    """Seconds from SIGKILL to a worker until a new step, and until each event on the way."""
+    with _training() as (supervisor, folder):
+        workers = folder / layout.WORKERS
+        victim = json.loads((workers / "1.json").read_text())["pid"]
+        chief = json.loads((workers / "0.json").read_text())["pid"]
+        killed = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        ended = workers / "generation-1.end.json"
+        events = {
+            "noticed": processes.until(ended.exists),
+            "others ended": processes.until(lambda: not Path(f"/proc/{chief}").exists()),
+            "formed": processes.until(lambda: _heartbeat(workers, chief).get("formed")),
+            "trains": processes.until(lambda: _trains(workers, chief)),
+        }
+        supervisor.interrupt(signal.SIGTERM)
+    return {name: seconds - killed for name, seconds in events.items()}
+
+
+def _stopped() -> dict[str, float]:
+    """Seconds from SIGTERM to all processes until all have saved, and until the command ends."""
+    with _training() as (supervisor, folder):
+        workers = folder / layout.WORKERS
+        pids = [json.loads((workers / f"{n}.json").read_text())["pid"] for n in (0, 1)]
+        before = set(folder.glob("ckpt-*.index"))
+        stopped = time.monotonic()
+        for pid in (supervisor.process.pid, *pids):
+            os.kill(pid, signal.SIGTERM)
+        saved = processes.until(lambda: set(folder.glob("ckpt-*.index")) - before)
+        ended = processes.until(lambda: supervisor.process.poll() is not None)
+        state = status.read(folder)
+        if not state or state.state != "preempted":
+            sys.exit(f"exit code {supervisor.process.returncode}, {state}")
+    return {"saved": saved - stopped, "ended": ended - stopped}
+
+
+@contextlib.contextmanager
+def _training() -> Iterator[tuple[child_run.ChildRun, Path]]:
+    """A supervisor whose workers train."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        with child_run.ChildRun(processes.runner("train", *_FLAGS), folder) as supervisor:
+            workers = folder / layout.WORKERS
+            processes.until(lambda: _trains(workers, 0) and status.reached(folder) > 1000)
+            yield supervisor, folder
+
+
+def _heartbeat(workers: Path, previous: int) -> dict[str, object]:
+    """The heartbeat of a chief that is not the process `previous`."""
+    with contextlib.suppress(OSError, ValueError):
+        heartbeat: dict[str, object] = json.loads((workers / "0.json").read_text())
+        return heartbeat if heartbeat["pid"] != previous else {}
+    return {}
+
+
+def _trains(workers: Path, previous: int) -> bool:
+    return _heartbeat(workers, previous).get("step") is not None

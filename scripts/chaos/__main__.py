@@ -1,0 +1,139 @@
+"""Interrupts runs, studies and workers, and checks that they end as undisturbed ones do.
+
+    python -m scripts.chaos all                # the attacks up to `long`, an hour on two cores
+    python -m scripts.chaos run --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin
+
+`run`, `study`, `workers` and `bucket` pass other flags on to the runner. The exit code is 0 only if
+what was attacked withstood it: no bit differs, and nothing is lost.
+"""
+
+import argparse
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scripts import processes
+
+ALL = "all"
+
+
+class Part(NamedTuple):
+    """A subcommand: the function of its name in a module of this package.
+
+    Attributes:
+        module: The module, which is imported only if it is needed.
+        help: A line about it.
+        flags: Names in `FLAGS`.
+        passes_on: Whether other flags are passed on to the runner.
+    """
+
+    module: str
+    help: str
+    flags: tuple[str, ...] = ()
+    passes_on: bool = False
+
+
+ATTACKS = {
+    "params": Part("attacks", "a run that has lost params.yaml is started with another seed"),
+    "moved": Part("attacks", "a run's directory is moved five times while it trains"),
+    "nan": Part("attacks", "a run with NaNs in its data gets 5 SIGKILLs and 5 SIGTERMs"),
+    "clocks": Part("attacks", "evaluators whose clocks are an hour off (needs faketime)"),
+    "hosts": Part("attacks", "another host takes over a suspended run (needs unshare, as root)"),
+    "streams": Part("attacks", "stdin, stdout or stderr is closed, without a reader or full"),
+    "ports": Part("attacks", "a worker's port is taken, or it ends while workers connect"),
+    "hostile": Part("hostile", "buckets whose names lead out of the local copy (needs moto)"),
+    "long": Part("attacks", "75 to 100 interruptions of several kinds of runs", ("cifar",)),
+}
+OTHERS = {
+    "run": Part(
+        "run",
+        "one run, interrupted at random moments",
+        ("kills", "terms", "stops", "mode", "seed"),
+        passes_on=True,
+    ),
+    "study": Part(
+        "study", "a study and its trials, killed at random moments", ("kills", "seed"), True
+    ),
+    "workers": Part(
+        "workers",
+        "workers and supervisors, interrupted at random moments",
+        ("faults", "workers", "start_seconds", "mode", "seed"),
+        passes_on=True,
+    ),
+    "bucket": Part(
+        "bucket",
+        "a run in a bucket, on two machines in turn (needs moto)",
+        ("faults", "gin_file", "seed"),
+        passes_on=True,
+    ),
+    "slurm": Part("slurm", "jobs of a real Slurm, preempted and killed", ("only",)),
+    "ray": Part("ray", "nodes of a Ray cluster, killed", ("nodes", "trials", "cpus", "seed")),
+}
+FLAGS: dict[str, dict[str, Any]] = {
+    "kills": {"type": int, "default": 50, "help": "SIGKILLs"},
+    "terms": {"type": int, "default": 0, "help": "SIGTERMs among them"},
+    "stops": {"type": int, "default": 0, "help": "SIGSTOPs and takeovers besides"},
+    "faults": {"type": int, "default": 20, "help": "how many faults"},
+    "mode": {"default": "train_and_eval", "help": "train or train_and_eval"},
+    "gin_file": {"default": "digits_cnn.gin", "help": "what to train"},
+    "workers": {"default": "2", "help": "as the runner takes it"},
+    "start_seconds": {"type": float, "default": 15.0, "help": "what a start takes"},
+    "only": {"default": "run,nodes,study,evaluator,time", "help": "some of these parts"},
+    "nodes": {"type": int, "default": 1, "help": "how many nodes to kill"},
+    "trials": {"type": int, "default": 200, "help": "of the study, for a second each"},
+    "cpus": {"type": int, "default": 4, "help": "of each node"},
+    "cifar": {"type": Path, "help": "the directory of train_10k.npz and test_2k.npz"},
+    "seed": {"type": int, "default": 0, "help": "of what happens when"},
+}
+
+
+def main() -> int:
+    """Runs the command and returns its exit code."""
+    parser = _parser()
+    flags, more = parser.parse_known_args()
+    parts = ATTACKS if flags.part == ALL else {flags.part: {**ATTACKS, **OTHERS}[flags.part]}
+    if more and not parts.get(flags.part, Part("", "")).passes_on:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    processes.use_this_checkout()
+    sys.path.append(str(processes.ROOT / "tests" / "helpers"))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
+    withstood = [_withstands(name, part, flags, more) for name, part in parts.items()]
+    return 0 if all(withstood) else 1
+
+
+def _withstands(name: str, part: Part, flags: argparse.Namespace, more: list[str]) -> bool:
+    """Runs a part, and says what is wrong; its directory stays only then, or if it was chosen."""
+    attack = getattr(importlib.import_module(f"scripts.chaos.{part.module}"), name)
+    folder = (
+        flags.folder / name if flags.folder else Path(tempfile.mkdtemp(prefix=f"chaos-{name}-"))
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    wrong = attack(argparse.Namespace(**{**vars(flags), "folder": folder}), more)
+    print(*wrong, sep="\n")
+    print(f"{name}: {f'NOT withstood, see {folder}' if wrong else 'withstood'}", flush=True)
+    if not wrong and not flags.folder:
+        shutil.rmtree(folder)
+    return not wrong
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = processes.parser("chaos", __doc__)
+    commands = parser.add_subparsers(dest="part", required=True, metavar="SUBCOMMAND")
+    everything = Part("", f"all of the following up to {list(ATTACKS)[-1]}, an hour", ("cifar",))
+    for name, part in {ALL: everything, **ATTACKS, **OTHERS}.items():
+        usage = (
+            f"{parser.prog} {name} [FLAG ...] [FLAG OF THE RUNNER ...]" if part.passes_on else None
+        )
+        command = commands.add_parser(name, help=part.help, usage=usage, allow_abbrev=False)
+        for flag in part.flags:
+            command.add_argument(f"--{flag}", **FLAGS[flag])
+        command.add_argument("--folder", type=Path, help="for the runs; default: a temporary one")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
