@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core import aliases, layout, signals
+from runner.core import layout, signals
 from runner.devices import cluster
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
 from runner.runs.call import Call
-from runner.storage import fetching, local_folders, manifest, places, urls
+from runner.storage import display_names, fetching, local_folders, manifest, places, urls
 
 WRITES, LOOKS, READS = "writes", "looks", "reads"
 EVALUATES, FOLLOWS = "evaluates", "follows"
@@ -48,9 +48,8 @@ def local(mode: str, uses: str, call: Call) -> Iterator[Call]:
         if not urls.is_url(call.model_dir):
             if url := _mirror(mode, uses, call):
                 inside.enter_context(places.beside(call.model_dir, url, _ending(call)))
-            if there := local_folders.copied_to(call.model_dir):
-                inside.enter_context(_renamed(call.model_dir, there))
-            yield call
+            with _errors_name_urls():
+                yield call
             return
         url = urls.check(call.model_dir, "--model_dir=", writes=uses == WRITES)
         if not uses:
@@ -68,7 +67,8 @@ def local(mode: str, uses: str, call: Call) -> Iterator[Call]:
         task: Any = call.given.task
         if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
             task.run_folder = folder
-        yield dataclasses.replace(call, model_dir=folder)
+        with _errors_name_urls():
+            yield dataclasses.replace(call, model_dir=folder)
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def together(given: argparse.Namespace, stop: signals.Stop) -> Iterator[argparse
     if (found := elastic.machines(given)) and found.size > 1:
         check_shared(url)
     ending = places.Ending(stop, lambda folder: rules.Rules.of(folder).mirror_timeout)
-    with places.written(url, ending) as folder, aliases.of(folder, urls.shown(url)):
+    with places.written(url, ending) as folder:
         yield argparse.Namespace(**{**vars(given), "model_dir": str(folder)})
 
 
@@ -109,7 +109,9 @@ def check_shared(model_dir: str) -> None:
 def looked_at(folder: Path) -> Iterator[Path]:
     """A run's folder, or what a URL has of it but for weights."""
     with contextlib.ExitStack() as inside:
-        yield _read(inside, folder, LOOKS, "--model_dir")
+        copy = _read(inside, folder, LOOKS, "--model_dir")
+        with _errors_name_urls():
+            yield copy
 
 
 def named(results: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def named(results: dict[str, Any]) -> dict[str, Any]:
             return {name: renamed(each) for name, each in value.items()}
         if isinstance(value, list):
             return [renamed(each) for each in value]
-        return aliases.used(value) if isinstance(value, str) else value
+        return display_names.in_text(value) if isinstance(value, str) else value
 
     return dict(renamed(results))
 
@@ -156,9 +158,7 @@ def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call) -> Pa
     if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # it is its trials that log
         uses = WRITES
     if uses == WRITES and not call.dry_run:
-        folder = inside.enter_context(places.written(url, _ending(call)))
-        inside.enter_context(_renamed(folder, urls.shown(url)))
-        return folder
+        return inside.enter_context(places.written(url, _ending(call)))
     return _read(inside, Path(url), READS if call.dry_run else uses, "--model_dir", call)
 
 
@@ -171,7 +171,7 @@ def _read(
     url = urls.check(path, f"{where}=", writes=False)
     part = _part(uses, call) if call else ""
     follows = uses == FOLLOWS and part != ""
-    folder = inside.enter_context(
+    return inside.enter_context(
         places.read(
             url,
             wants=fetching.is_light if uses == LOOKS else _is_read,
@@ -183,8 +183,6 @@ def _read(
             where=where,
         )
     )
-    inside.enter_context(_renamed(folder, urls.shown(url)))
-    return folder
 
 
 def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
@@ -227,13 +225,12 @@ def _ending(call: Call) -> places.Ending:
 
 
 @contextlib.contextmanager
-def _renamed(folder: Path, url: str) -> Iterator[None]:
-    """Inside, what is said names the URL and not its copy, which is gone when that is read."""
-    with aliases.of(folder, url):
-        try:
-            yield
-        except RunnerError as error:
-            error.args = tuple(aliases.used(str(each)) for each in error.args)
-            if isinstance(error, (DifferError, RejectedError)):
-                error.results = named(error.results)
-            raise
+def _errors_name_urls() -> Iterator[None]:
+    """Inside, an error names URLs and not their copies, which may be gone when it is read."""
+    try:
+        yield
+    except RunnerError as error:
+        error.args = tuple(display_names.in_text(str(argument)) for argument in error.args)
+        if isinstance(error, (DifferError, RejectedError)):
+            error.results = named(error.results)
+        raise

@@ -19,6 +19,7 @@ from runner.checkpoints import (
 from runner.core import console, files, layout, open_folder
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
+from runner.storage import display_names
 
 
 class Checkpoints:
@@ -203,7 +204,9 @@ class Checkpoints:
         """Whether `newest` is whole, so that older ones may go."""
         reason = integrity.damage(newest)
         if reason:
-            self._note(f"{newest} is damaged ({reason}): older checkpoints are kept")
+            self._note(
+                f"{display_names.of(newest)} is damaged ({reason}): older checkpoints are kept"
+            )
         return reason is None
 
     def _remove(self, path: Path) -> None:
@@ -214,7 +217,7 @@ class Checkpoints:
         except OSError as error:
             if self._removes:  # said once while it lasts
                 why = checkpoint_files.reason(error)
-                self._note(f"{path} cannot be removed: {why}")
+                self._note(f"{display_names.of(path)} cannot be removed: {why}")
             self._removes = False
 
     def _not_written(self, step: int, error: Exception) -> RunnerError:

@@ -11,6 +11,7 @@ from runner.checkpoints import checkpoint_files, integrity
 from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.internals import tensorflow as tf_internals
+from runner.storage import display_names
 
 _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
 
@@ -45,7 +46,8 @@ def newest_good(
         raise RunnerError(_nothing_left(model_dir, damaged))
     for path, reason in damaged.items():
         _put_aside(path, model_dir)
-        note(f"{path} is damaged ({reason}): continuing from {found}; it was moved to damaged/")
+        name, instead = display_names.of(path), display_names.of(found or "")
+        note(f"{name} is damaged ({reason}): continuing from {instead}; it was moved to damaged/")
     if found is not None and found.parent != model_dir:
         checkpoint_files.link(found, model_dir / found.name)
     names = [path.name for path in checkpoint_files.there(model_dir)]

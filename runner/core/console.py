@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from runner.core import aliases
 from runner.core import text as words
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Console:
             style: A rich style such as "bold red", for terminals.
         """
         if isinstance(line, str):
-            line = words.visible(aliases.used(line))
+            line = words.visible(line)
         with self._writing():
             styled = style or not isinstance(line, str)
             if self._live or (styled and self.is_live):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner.core import aliases, open_folder, sizes
+from runner.core import open_folder, sizes
 from runner.core import text as words
 from runner.errors import RunnerError
 
@@ -139,7 +139,7 @@ def beside(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     """Writes `text`, whole or not at all."""
     with whole(path) as file:
-        file.write(aliases.used(text).encode())
+        file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -188,7 +188,7 @@ def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         is_new = not file.seek(0, os.SEEK_END)
         _drop_cut_off_line(file)
         lines = "".join(json.dumps(row) + "\n" for row in rows)
-        file.write(aliases.used(lines).encode())
+        file.write(lines.encode())
         if is_new:
             _flush(path.parent)
 

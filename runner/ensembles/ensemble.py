@@ -15,6 +15,7 @@ from runner.ensembles.outputs import Predicted
 from runner.errors import ConfigError
 from runner.reporting import table
 from runner.runs.call import Call, Outcome
+from runner.storage import display_names
 
 _VALIDATION = "validation"
 
@@ -70,7 +71,9 @@ def ensemble(call: Call) -> Outcome:
         raise ConfigError(f"--select needs common validation data: {apart}")
     if call.dry_run:
         for run in runs:
-            console.say(f"{run.folder}: step {run.step:,} ({run.checkpoint.name})")
+            console.say(
+                f"{display_names.of(run.folder)}: step {run.step:,} ({run.checkpoint.name})"
+            )
         return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)})
     data, fitted = _data(call, runs, name, fits=not apart)
     made = _report(call, runs, metric, data, fitted)
@@ -81,7 +84,7 @@ def ensemble(call: Call) -> Outcome:
     path = call.model_dir / layout.ENSEMBLE
     files.write_json(path, made)
     console.say("\n".join(_lines(made)))
-    console.say(f"written: {path}")
+    console.say(f"written: {display_names.of(path)}")
     return Outcome({"status": "done", **made, "model_dir": str(call.model_dir)})
 
 
@@ -160,7 +163,7 @@ def _report(
         "metric": metric.name,
         "members": [
             {
-                "run": str(run.folder),
+                "run": display_names.of(run.folder),
                 "checkpoint": run.checkpoint.name,
                 "step": run.step,
                 "metrics": metrics,

@@ -13,6 +13,7 @@ from runner.errors import ConfigError
 from runner.history import policies
 from runner.run_folder import status
 from runner.runs import predict
+from runner.storage import display_names
 
 _TRIALS = "trials"  # of a study's folder
 _ENDED = ("done", "stopped")
@@ -97,7 +98,8 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
         raise ConfigError(f"{folder} is not {kind}: it has no {layout.PARAMS} and no {_TRIALS}/")
     ended = [path for path in trials if (found := status.read(path)) and found.state in _ENDED]
     if rest := len(trials) - len(ended):
-        console.say(f"{folder}: {rest} of {len(trials)} trials have not finished: left out")
+        name = display_names.of(folder)
+        console.say(f"{name}: {rest} of {len(trials)} trials have not finished: left out")
     if not ended:
         raise ConfigError(f"{folder}: none of {len(trials)} trials has finished")
     return ended

@@ -23,6 +23,7 @@ from runner.evaluation import evaluation_sets, evaluator
 from runner.prediction import made_of, predictor
 from runner.runs import build, predict
 from runner.runs.call import Call
+from runner.storage import display_names
 
 
 class Predicted(NamedTuple):
@@ -61,7 +62,7 @@ def predicted(
         return found
     built = built_for(call, member, cache)
     _check_task(built)
-    console.say(f"predicting with {member.checkpoint}")
+    console.say(f"predicting with {display_names.of(member.checkpoint)}")
     built.restore(member.checkpoint)
     with built.averages_in_force():
         for name in names:

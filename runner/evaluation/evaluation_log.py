@@ -15,6 +15,7 @@ from runner.config import Experiment
 from runner.core import layout
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
+from runner.storage import display_names
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """A task's method `pictures`: all results of one set, arrays included, to the set's pictures."""
@@ -113,4 +114,5 @@ def checkpoint_name(path: Path, home: Path) -> str:
     """A checkpoint's name in rows; its path if it is outside `home`, or a mean of several."""
     path = path.resolve()
     is_mean = path.parent.name.partition("-")[0] == layout.MEAN
-    return path.name if path.is_relative_to(home.resolve()) and not is_mean else str(path)
+    is_own = path.is_relative_to(home.resolve()) and not is_mean
+    return path.name if is_own else display_names.of(path)

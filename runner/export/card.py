@@ -13,6 +13,7 @@ from runner.export import conversion, gate, intervals, signatures
 from runner.export.intervals import Interval
 from runner.history import records
 from runner.run_folder import provenance
+from runner.storage import display_names
 
 _Z = 1.959964  # of a 95 % interval
 
@@ -111,7 +112,7 @@ def _facts(export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str
         "format": name,
         "accepted": not any(each.reason for each in scored),
         "step": export.step,
-        "checkpoint": str(export.checkpoint),
+        "checkpoint": display_names.of(export.checkpoint),
         "digest": export.digest,
         "weights": export.weights,
         "examples": export.examples,

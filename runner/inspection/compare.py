@@ -8,12 +8,13 @@ from typing import Any
 
 from rich import cells
 
-from runner.core import aliases, console, files, layout, output_file
+from runner.core import console, files, layout, output_file
 from runner.errors import DifferError, RunnerError
 from runner.history import history, records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
 from runner.inspection.rows import Row
+from runner.storage import display_names
 
 Curves = dict[str, list[tuple[int, float]]]
 """The steps and values of each metric's evaluations."""
@@ -121,7 +122,7 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
 
 def _name(folder: Path) -> str:
     """How a run is called: a copy of what a URL holds by that."""
-    return _clean(aliases.used(str(folder)))
+    return _clean(display_names.of(folder))
 
 
 def _path(name: str) -> str:

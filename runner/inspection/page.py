@@ -16,6 +16,7 @@ import markupsafe
 
 from runner.core import installation
 from runner.inspection import goodput, timeline
+from runner.storage import display_names
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -41,6 +42,7 @@ def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values
         refresh: After how many seconds a browser loads it again; 0: never.
         values: What the template names.
     """
+    values["problems"] = [display_names.in_text(line) for line in values.get("problems", ())]
     made: str = (
         _environment()
         .get_template(template)

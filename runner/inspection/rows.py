@@ -17,6 +17,7 @@ from runner.core import layout, text
 from runner.errors import ConfigError
 from runner.inspection import cache, facts, folders, resolved
 from runner.run_folder import status, submitted
+from runner.storage import display_names
 from runner.studies import trial
 
 _SILENT_SECONDS = 60.0
@@ -137,7 +138,7 @@ def _of_facts(
 ) -> Row:
     state, reason = _state(found, known)
     if all_problems := [*problems, *known["problems"]]:
-        state, reason = "damaged", "; ".join(all_problems)
+        state, reason = "damaged", display_names.in_text("; ".join(all_problems))
     numbers, starts = known["trial"] or {}, known["starts"]
     best_step, best = known.get("best") or (None, {})
     last_step, last = known.get("last") or (None, {})

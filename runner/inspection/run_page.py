@@ -9,6 +9,7 @@ from runner.core import layout, text
 from runner.history import records
 from runner.inspection import curves, goodput, page, pictures, predictions, timeline
 from runner.inspection.run_data import RunData
+from runner.storage import display_names
 
 _LONGEST_DIFF = 20_000  # characters
 _METRICS = 500  # of the table of best and last
@@ -209,7 +210,7 @@ def _environment(run: RunData) -> dict[str, Any] | None:
         rows.append(("code", f"commit {code.get('commit')} on {code.get('branch')}{dirty}"))
         if untracked := code.get("untracked"):
             rows.append(("untracked files", text.some([str(each) for each in untracked], 10)))
-    rows.append(("folder", str(run.folder)))
+    rows.append(("folder", display_names.of(run.folder)))
     diff = str(code.get("diff") or "")
     if len(diff) > _LONGEST_DIFF:
         diff = f"{diff[:_LONGEST_DIFF]}\n... the rest is in run.json"
@@ -229,8 +230,9 @@ def _again(run: RunData) -> list[tuple[str, str, str]]:
     mode = str(start.get("mode") or "train_and_eval")
     path = run.folder / layout.GIN
     if path.exists():
+        folder, gin = display_names.of(run.folder), display_names.of(path)
         line = shlex.join(
-            ["runner", f"--mode={mode}", f"--gin_file={path}", f"--model_dir={run.folder}-again"]
+            ["runner", f"--mode={mode}", f"--gin_file={gin}", f"--model_dir={folder}-again"]
         )
         found.append(("from-folder", "From what the folder keeps:", line))
     return found

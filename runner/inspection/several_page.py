@@ -6,6 +6,7 @@ from typing import Any
 from runner.core import text
 from runner.inspection import curves, goodput, page, run_page
 from runner.inspection.run_data import RunData
+from runner.storage import display_names
 
 _METRICS = 12  # of the table
 _DIFFERENCES = 100
@@ -44,7 +45,7 @@ def _named(runs: Sequence[RunData]) -> list[RunData]:
     names = [run.name for run in runs]
     if len(set(names)) == len(names):
         return list(runs)
-    return [run.called(str(run.folder)) for run in runs]
+    return [run.called(display_names.of(run.folder)) for run in runs]
 
 
 def _table(runs: Sequence[RunData]) -> dict[str, Any]:

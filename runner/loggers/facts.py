@@ -11,6 +11,7 @@ import yaml
 from runner.core import files, layout, plain_yaml, secrets
 from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
+from runner.storage import display_names
 
 Value = bool | int | float | str
 
@@ -118,7 +119,7 @@ def _of_study(folder: Path) -> Facts:
         is_study=True,
         parameters={},
         tags={
-            "runner.folder": str(folder.resolve()),
+            "runner.folder": display_names.of(folder.resolve()),
             "runner.state": state,
             "runner.trials": str(len(seen)),
         },
@@ -199,7 +200,7 @@ def _tags(folder: Path, start: Mapping[str, Any], state: str, reason: str) -> di
     """Of the newest start; run.json has no secrets."""
     code = start.get("code") or {}
     found = {
-        "runner.folder": str(folder.resolve()),
+        "runner.folder": display_names.of(folder.resolve()),
         "runner.state": state,
         "runner.reason": reason,
         "runner.mode": start.get("mode"),

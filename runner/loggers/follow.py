@@ -13,6 +13,7 @@ from pathlib import Path
 from runner.core import layout, secrets
 from runner.loggers import facts, feed, ledger
 from runner.run_folder import watch
+from runner.storage import display_names
 
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = 5.0
@@ -138,7 +139,8 @@ def _described(error: Exception) -> str:
 
 
 def _later(folder: Path, name: str) -> str:
-    return f"what is missing is logged by --mode=log --to={name} --model_dir={folder}"
+    model_dir = display_names.of(folder)
+    return f"what is missing is logged by --mode=log --to={name} --model_dir={model_dir}"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from runner.configuration import printing
 from runner.core import secrets
 from runner.evaluation import evaluator
 from runner.run_folder import config_change
+from runner.storage import display_names
 
 _SECTIONS = ("task", "runtime", "run")
 _COUNTS = ("task.", "runtime.", "run.evaluation_sets", "run.test")  # of these, what matters
@@ -38,7 +39,7 @@ def describe(
     held = list(secrets.held(config.as_dict()))
     plain = printing.plain(config)
     return {
-        "checkpoint": str(checkpoint),
+        "checkpoint": display_names.of(checkpoint),
         "averaged_weights": built.averages is not None,
         "weights": _checksum(built),
         "data": name,

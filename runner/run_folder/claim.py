@@ -24,6 +24,7 @@ from pathlib import Path
 from runner.core import console, files, heartbeat, layout, open_folder, signals
 from runner.errors import LostError, RunnerError
 from runner.run_folder import claim_file, leftovers
+from runner.storage import display_names
 
 _PATIENCE_SECONDS = 60.0
 _WATCH_SECONDS = 2 * heartbeat.SECONDS
@@ -202,7 +203,8 @@ class _Start:
                 return False
             if locked is False and not claim_file.lock(file):
                 raise RunnerError(f"{self._refusal(seen)}. If it is gone, delete {self.path}")
-            self.note(f"{self.path.parent}: taking over from {seen.holder}, which has died")
+            folder = display_names.of(self.path.parent)
+            self.note(f"{folder}: taking over from {seen.holder}, which has died")
             offer.replace(self.path)
             if not certain:
                 self.sleep(_SETTLE_SECONDS)
@@ -216,7 +218,7 @@ class _Start:
         """
         left = max(self.patience - self._age(seen), _WATCH_SECONDS)
         self.note(
-            f"{self.path.parent} is held by {self._described(seen)}; "
+            f"{display_names.of(self.path.parent)} is held by {self._described(seen)}; "
             f"waiting up to {left:.0f} s for its next heartbeat"
         )
         while left > 0:

@@ -20,6 +20,7 @@ from runner.configuration.settings import Resume
 from runner.core import layout, plain_yaml
 from runner.errors import ConfigError
 from runner.run_folder import begun
+from runner.storage import display_names
 
 _SETS = "run.evaluation_sets"
 _FINGERPRINT = "fingerprint"  # the field that identifies what `runner.fit` was given
@@ -110,7 +111,8 @@ def check(
     theirs = _is_model_gardens(model_dir)
     path = model_dir / layout.PARAMS if theirs else layout.params(model_dir)
     if theirs and not path.exists():
-        note(f"there is no {path} to compare the configuration with: Model Garden wrote none")
+        name = display_names.of(path)
+        note(f"there is no {name} to compare the configuration with: Model Garden wrote none")
         return []
     try:
         found = compare(_read(path), experiment)

@@ -8,6 +8,7 @@ from pathlib import Path
 from runner.core import console, files, layout
 from runner.errors import ConfigError
 from runner.run_folder import claim
+from runner.storage import display_names
 
 
 def check(folder: Path, typed: str | bool) -> None:
@@ -50,7 +51,7 @@ def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -
             else:
                 path.unlink(missing_ok=True)
     if found:
-        console.say(f"removed the run that was in {folder}")
+        console.say(f"removed the run that was in {display_names.of(folder)}")
 
 
 def _is_of_run(name: str, more: Collection[str]) -> bool:

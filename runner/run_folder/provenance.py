@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from runner.core import console, files, installation, layout, secrets, user_code
 from runner.errors import RunnerError
+from runner.storage import display_names
 
 _PACKAGES = (
     installation.DISTRIBUTION,
@@ -135,7 +136,8 @@ def _starts(path: Path) -> list[dict[str, Any]]:
         aside = path.parent / layout.DAMAGED / path.name
         files.make_folder(aside.parent)
         path.replace(aside)
-        console.say(f"{path} was damaged: it is written anew, and the old one is in {aside}")
+        name, kept = display_names.of(path), display_names.of(aside)
+        console.say(f"{name} was damaged: it is written anew, and the old one is in {kept}")
         return []
 
 

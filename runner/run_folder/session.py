@@ -11,6 +11,7 @@ from runner.configuration import gin_export, multitask, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
 from runner.run_folder import claim, config_change, data_files, provenance, spent, status
+from runner.storage import display_names
 
 
 class Session:
@@ -212,6 +213,7 @@ class Session:
                 if self._refuses(error) and self._status.withdraw():
                     return
                 said = secrets.masked(user_code.summary(error), self._command.secrets)
+                said = display_names.in_text(said)
                 self._status.write(status.after(error), self._step or 0, said)
 
 
@@ -258,6 +260,6 @@ class Configuration(NamedTuple):
         path = folder / layout.GIN
         if self.gin is None:
             files.remove(path)
-            console.say(f"{path} is not written: {self.why_not}")
+            console.say(f"{display_names.of(path)} is not written: {self.why_not}")
         else:
             files.write_text(path, self.gin)

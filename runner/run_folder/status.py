@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, get_args
 from runner.core import console, files, heartbeat, layout, signals, typed
 from runner.errors import DivergedError, RunnerError
 from runner.run_folder import spent as times
+from runner.storage import display_names
 
 _STEP = "%20d\n"  # of a fixed length, as it is written in place
 _OFTEN = 0.1  # seconds between two writes of it, which look at the claim first
@@ -75,7 +76,7 @@ def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
     try:
         return read(model_dir)
     except RunnerError:
-        note(f"{model_dir / layout.STATUS} was damaged: it is written anew")
+        note(f"{display_names.of(model_dir / layout.STATUS)} was damaged: it is written anew")
         return None
 
 

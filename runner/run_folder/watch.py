@@ -12,6 +12,7 @@ from typing import Literal
 from runner.core import console, heartbeat, layout, text
 from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
+from runner.storage import display_names
 
 State = status.State | Literal["absent", "silent"]
 """The state in status.json; `absent` if there is no such file; `silent` if it says `running` but
@@ -120,7 +121,7 @@ class Watch:
             silence = f"no sign of life for {text.duration(quiet)}, giving up; {self._seen()}"
             if self._give_up is None:
                 raise RunnerError(
-                    f"{self._model_dir}: {silence} "
+                    f"{display_names.of(self._model_dir)}: {silence} "
                     f"(TrainerConfig.continuous_eval_timeout = {self._timeout:g})"
                 )
             self._asked = now
@@ -151,13 +152,12 @@ class Watch:
     def _seen(self) -> str:
         """A description of the run as last seen."""
         seen = self._status
+        folder = display_names.of(self._model_dir)
         if seen is None and self._step:
             ends = "has reached" if self.state == "done" else "is at"
-            return (
-                f"training in {self._model_dir}, which writes no status, {ends} step {self._step:,}"
-            )
+            return f"training in {folder}, which writes no status, {ends} step {self._step:,}"
         if seen is None:
-            return f"no training has started in {self._model_dir}"
+            return f"no training has started in {folder}"
         if self.state == "silent":
             who = f"process {seen.pid} on {seen.host}, last at step {self._step:,}"
             return (

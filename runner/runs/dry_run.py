@@ -28,6 +28,7 @@ from runner.reporting import progress, scalars
 from runner.run_folder import config_change
 from runner.runs import build, open_run, training_state
 from runner.runs.call import Call
+from runner.storage import display_names
 from runner.training import trainer
 
 _TIMED_STEPS = 3
@@ -61,7 +62,7 @@ def rehearse(
             found = _evaluating(call, Path(scratch), checkpoint)
     peak = memory.peak()
     console.say(f"peak memory {text.size(peak)}")
-    console.say(f"{model_dir} is unchanged")
+    console.say(f"{display_names.of(model_dir)} is unchanged")
     return {"status": "rehearsed", **found, "peak_memory_bytes": peak, "model_dir": str(model_dir)}
 
 
@@ -106,7 +107,8 @@ def _evaluating(call: Call, scratch: Path, checkpoint: str | None) -> dict[str, 
     )
     if path is None:
         built.initialize(whole=checkpoint is not None)
-        console.say(f"{model_dir} has no checkpoint yet: the weights are the initial ones")
+        name = display_names.of(model_dir)
+        console.say(f"{name} has no checkpoint yet: the weights are the initial ones")
     else:
         built.restore(path)
         console.say(f"{path.name} restores cleanly")

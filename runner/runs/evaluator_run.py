@@ -25,6 +25,7 @@ from runner.reporting import progress, writers
 from runner.run_folder import watch
 from runner.runs import build, evaluations
 from runner.runs.call import Call
+from runner.storage import display_names
 
 _POLL_SECONDS = 0.2
 _NAMED = 8  # of so many steps, the name of their mean's folder has each
@@ -147,7 +148,8 @@ class EvaluatorRun:
         )
         checkpoint_files.list_committed(target.parent, [target.name])
         self._evaluation.run(steps[-1], target)
-        console.say(f"the mean of steps {', '.join(f'{n:,}' for n in steps)} is in {target.parent}")
+        listed, where = ", ".join(f"{n:,}" for n in steps), display_names.of(target.parent)
+        console.say(f"the mean of steps {listed} is in {where}")
 
     def evaluate_initial(self, path: Path) -> None:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0.

@@ -21,6 +21,7 @@ from runner.history import history, policies
 from runner.run_folder import claim
 from runner.runs import build, dry_run
 from runner.runs.call import Call, Given, Outcome, Results
+from runner.storage import display_names
 
 
 class _Source(NamedTuple):
@@ -153,7 +154,7 @@ def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[st
             "format": place.format,
             "accepted": True,
             "step": source.step,
-            "checkpoint": str(source.path),
+            "checkpoint": display_names.of(source.path),
             "digest": source.digest,
             "weights": "averaged" if built.averages else "trained",
             "checkpoint_metrics": {},
@@ -162,7 +163,7 @@ def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[st
         }
         files.write_json(folder / layout.EXPORT_FACTS, facts)
         path = place.publish(folder, accepted=True)
-        console.say(f"{place.format}: {path} holds {', '.join(found['items'])}")
+        console.say(f"{place.format}: {display_names.of(path)} holds {', '.join(found['items'])}")
         return {**facts, "path": str(path)}
 
 
@@ -197,13 +198,15 @@ def _published(
     """Writes a version's card, and makes it appear; its facts."""
     facts = card.write(folder, shared, place.format, scored)
     path = place.publish(folder, accepted=facts["accepted"])
-    console.say(f"{place.format}: {'' if facts['accepted'] else 'rejected, kept as '}{path}")
+    kept = "" if facts["accepted"] else "rejected, kept as "
+    console.say(f"{place.format}: {kept}{display_names.of(path)}")
     return {**facts, "path": str(path)}
 
 
 def _kept(place: versions.Version) -> dict[str, Any]:
     """The facts of a version that an earlier export has made."""
-    console.say(f"{place.format}: {place.accepted} exists already, of the same checkpoint")
+    name = display_names.of(place.accepted)
+    console.say(f"{place.format}: {name} exists already, of the same checkpoint")
     return {**(place.facts() or {}), "path": str(place.accepted)}
 
 

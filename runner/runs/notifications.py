@@ -20,6 +20,7 @@ from runner.errors import ConfigError
 from runner.history import best_evaluation, history, records
 from runner.reporting import progress
 from runner.run_folder import status
+from runner.storage import display_names
 
 SECONDS = 10.0
 """How long a message may take."""
@@ -82,9 +83,9 @@ class Notifier:
             return
         first = said.strip().partition("\n")[0]
         message = {
-            "text": f"{self._folder}: {event}" + (f", {first}" if first else ""),
+            "text": f"{display_names.of(self._folder)}: {event}" + (f", {first}" if first else ""),
             "event": event,
-            "run": str(self._folder.absolute()),
+            "run": display_names.of(self._folder.absolute()),
             "host": socket.gethostname(),
             **facts,
         }

@@ -23,6 +23,7 @@ from runner.reporting import epoch_times, progress, writers
 from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.call import Call
+from runner.storage import display_names
 from runner.training import decisions, divergence, profiling, trainer, training_log
 
 
@@ -160,7 +161,7 @@ def _truncated_history(
                 "its rows: restore a copy of the file, or go on with what is left by "
                 "--allow_lost_history"
             )
-        console.say(f"{said}; going on with what is left")
+        console.say(f"{display_names.in_text(said)}; going on with what is left")
     rows.drop_after(restore.step_of(source) if source else 0)
     return rows
 
@@ -196,9 +197,10 @@ def _check_training_rows(
 ) -> None:
     """Reports missing rows that existed when the checkpoint was committed."""
     if log.step < newest:
+        name = display_names.of(folder / layout.TRAINING_ROWS)
         console.say(
-            f"{folder / layout.TRAINING_ROWS} has lost training rows: the newest is of step "
-            f"{log.step:,}, and {source} followed one of step {newest:,}"
+            f"{name} has lost training rows: the newest is of step "
+            f"{log.step:,}, and {display_names.of(source)} followed one of step {newest:,}"
         )
 
 

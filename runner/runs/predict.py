@@ -24,6 +24,7 @@ from runner.run_config import EvaluationSetConfig
 from runner.run_folder import claim
 from runner.runs import build
 from runner.runs.call import Call, Outcome
+from runner.storage import display_names
 
 _VALIDATION, _TRAIN, _TEST = "validation", "train", "test"
 _AHEAD = 4  # groups of batches that wait to be written
@@ -76,7 +77,7 @@ def predict(call: Call) -> Outcome:
         if lines and not call.overwrite:
             raise _made_of_something_else(target, lines)
         if target.results and not call.overwrite:
-            console.say(f"{plan.output} is complete; nothing is left to do")
+            console.say(f"{display_names.of(plan.output)} is complete; nothing is left to do")
             return Outcome(target.results, built)
         with _claimed(target):
             if lines:
@@ -99,7 +100,7 @@ def rehearse(call: Call) -> Outcome:
     for table in itertools.islice(filter(None, tables), 1):
         (row,) = writers.json_rows(table.slice(0, 1).to_batches()[0]).to_pylist()
         console.say(f"the first row: {row}")
-    console.say(f"{plan.output} is not written")
+    console.say(f"{display_names.of(plan.output)} is not written")
     return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)}, built)
 
 
@@ -168,7 +169,8 @@ def _restored(call: Call, plan: _Plan) -> evaluator.Evaluator:
     else:
         built.restore(plan.checkpoint)
     weights = "averaged weights" if built.averages else "weights"
-    console.say(f"predicting the {plan.data.name} data with the {weights} of {plan.checkpoint}")
+    source = display_names.of(plan.checkpoint)
+    console.say(f"predicting the {plan.data.name} data with the {weights} of {source}")
     return built
 
 
@@ -217,7 +219,9 @@ def _write(
     """Predicts what is left, and makes the file; the results."""
     begin, start = target.progress, time.perf_counter()
     if begin.parts:
-        console.say(f"going on after {text.counted(begin.rows, 'row')} in {target.folder}")
+        console.say(
+            f"going on after {text.counted(begin.rows, 'row')} in {display_names.of(target.folder)}"
+        )
     made = rows.Rows(
         built.task, plan.data.config, begin=begin.first + begin.done, complete=not plan.data.part_of
     )
@@ -247,16 +251,16 @@ def _write(
     results = {
         "status": "done",
         "step": plan.step,
-        "output": str(plan.output),
+        "output": display_names.of(plan.output),
         "examples": end.first + end.done,
         "predictions": end.rows,
         "not_finite": end.strange,
         "seconds": round(seconds, 3),
         "examples_per_second": round(rate, 1),
-        "model_dir": str(call.model_dir),
+        "model_dir": display_names.of(call.model_dir),
     }
     target.complete(results)
-    console.say(f"{text.counted(end.rows, 'prediction')} in {plan.output}")
+    console.say(f"{text.counted(end.rows, 'prediction')} in {results['output']}")
     return results
 
 

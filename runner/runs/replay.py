@@ -24,6 +24,7 @@ from runner.history import history, policies, records
 from runner.reporting import table
 from runner.runs import open_run, training_run
 from runner.runs.call import Call
+from runner.storage import display_names
 from runner.training import observer
 from runner.verification import tensors
 
@@ -64,7 +65,7 @@ def replay(call: Call) -> dict[str, Any]:
     console.say(_table(rows))
     for line in (*replayed.verdicts, *_broken(rows)):
         console.say(line)
-    console.say(f"written: {output}")
+    console.say(f"written: {display_names.of(output)}")
     broken = next((row for row in rows if row["not_finite"]), None)
     return {
         "status": "done",

@@ -18,6 +18,7 @@ from runner.history import policies
 from runner.reporting import epoch_times, overview, progress, tensorboard
 from runner.run_folder import spent
 from runner.runs import build, training_state
+from runner.storage import display_names
 from runner.training import divergence, profiling, reproducibility
 
 
@@ -206,25 +207,26 @@ class TrainingRun:
 
     def _announcements(self, lost: str) -> Iterator[str]:
         state, config, trainer = self.state, self.state.config, self.state.trainer
+        source = display_names.of(state.source) if state.source else ""
         if self.costs.utilization:
             yield str(self.costs.utilization.peak)
         if not self.policies.grid.evaluations and (others := self._left_to_evaluators()):
             yield f"left to evaluators: {', '.join(others)}"
-        if state.source and self.step >= self.policies.grid.end:
+        if source and self.step >= self.policies.grid.end:
             longer = (
                 "EpochsConfig.train" if config.run.epochs.train else "TrainerConfig.train_steps"
             )
             yield (
-                f"already finished at step {self.step:,} ({state.source}); to train longer, raise "
+                f"already finished at step {self.step:,} ({source}); to train longer, raise "
                 f"{longer}"
             )
         else:
-            begins = f"resumed at step {self.step:,} from {state.source}"
-            begins = begins if state.source else f"new run in {state.folder}"
+            begins = f"resumed at step {self.step:,} from {source}"
+            begins = begins if source else f"new run in {display_names.of(state.folder)}"
             yield f"{begins}; {lost}" if lost else begins
         if state.source and extra_state.is_model_gardens(state.source):
             yield (
-                f"{state.source} was written by Model Garden, which saves neither the position in "
+                f"{source} was written by Model Garden, which saves neither the position in "
                 "the training data nor the states of random generators: the data continue at batch "
                 f"{self.step + 1:,} of this runner's order"
             )

@@ -27,6 +27,7 @@ from runner.internals import tensorflow as tf_internals
 from runner.run_folder import data_files, provenance
 from runner.runs import build
 from runner.runs.call import Call
+from runner.storage import display_names
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
 _TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow looks every second, on a busy machine later
@@ -223,7 +224,7 @@ def _quiet(model_dir: Path, own: Cluster) -> Iterator[None]:
         return
     path = model_dir / layout.WORKERS / f"{own.index}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    console.say(f"{own}: what it has to say goes to {path}")
+    console.say(f"{own}: what it has to say goes to {display_names.of(path)}")
     kept = [(number, os.dup(number)) for number in (1, 2)]
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:

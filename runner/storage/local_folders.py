@@ -9,21 +9,20 @@ from pathlib import Path
 
 from runner.core import console
 from runner.errors import RunnerError
-from runner.storage import copying, data_copies, snapshot, urls
+from runner.storage import copying, display_names, snapshot, urls
 
 _LOCK = "lock"
 _ASIDE = ".before"
-_TEMPORARY = "read-"
 
 
 def of(url: str) -> Path:
     """The folder in which a run at `url` works on this machine."""
-    return _cache() / urls.folder_name(url)
+    return display_names.cache() / urls.folder_name(url)
 
 
 def copied_to(folder: Path) -> str:
     """The URL that a local folder stands for; empty if it is one of its own."""
-    if folder.absolute().parent != _cache().absolute():
+    if folder.absolute().parent != display_names.cache().absolute():
         return ""
     return copying.url_of(folder)
 
@@ -56,22 +55,28 @@ def alone(folder: Path, url: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def temporary(name: str) -> Iterator[Path]:
-    """A folder for as long as the block lasts; those of processes that were killed are removed."""
-    cache = _cache()
+def temporary(url: str) -> Iterator[Path]:
+    """A folder for a copy of `url`, for as long as the block lasts.
+
+    Those of processes that were killed are removed.
+    """
+    cache = display_names.cache()
     with _writable(cache):
         cache.mkdir(parents=True, exist_ok=True)
-    for left in cache.glob(f"{_TEMPORARY}*/{_LOCK}"):
+    for left in cache.glob(f"{display_names.TEMPORARY}*/{_LOCK}"):
         with contextlib.suppress(OSError), left.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left.parent, ignore_errors=True)
     with _writable(cache):
-        made = tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=cache, ignore_cleanup_errors=True)
+        made = tempfile.TemporaryDirectory(
+            prefix=display_names.TEMPORARY, dir=cache, ignore_cleanup_errors=True
+        )
     with made as own, (Path(own) / f"{_LOCK}.new").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         Path(file.name).rename(Path(own) / _LOCK)  # never seen unlocked while this one lives
-        folder = Path(own) / (name or "run")
+        folder = Path(own) / (url.rpartition("/")[2] or "run")
         folder.mkdir()
+        display_names.record(folder, url)
         yield folder
 
 
@@ -85,8 +90,3 @@ def _writable(folder: Path) -> Iterator[None]:
             f"{folder} cannot be written: {error.strerror} (XDG_CACHE_HOME says where the folders "
             "of runs in buckets are)"
         ) from error
-
-
-def _cache() -> Path:
-    """Where local folders are: in the user's cache."""
-    return data_copies.cache() / "buckets"

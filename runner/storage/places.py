@@ -21,6 +21,7 @@ from runner.errors import ConfigError, LostError, RunnerError
 from runner.storage import (
     attempts,
     copying,
+    display_names,
     fetching,
     lease,
     local_folders,
@@ -74,6 +75,7 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
             if not goes_on:
                 local_folders.put_aside(folder)
             folder.mkdir(parents=True, exist_ok=True)
+            display_names.record(folder, url)
             console.say(f"working in {folder}, which is copied to {bucket.url}")
             if not goes_on:
                 if held.files and not held.serial:  # a copy by hand counts whatever comes next
@@ -177,7 +179,7 @@ def read(
     """
     bucket = Bucket(url, f"{where}=")
     with (
-        local_folders.temporary(url.rpartition("/")[2]) as folder,
+        local_folders.temporary(url) as folder,
         contextlib.ExitStack() as inside,
     ):
         copy = fetching.Replica(

@@ -17,6 +17,7 @@ from runner.loggers import feed, launch
 from runner.run_folder import claim, leftovers
 from runner.runs import notifications
 from runner.runs.call import Call
+from runner.storage import display_names
 from runner.studies import (
     checks,
     creation,
@@ -60,7 +61,7 @@ def study(call: Call, place: places.Place | None = None) -> dict[str, Any]:
     planned = plan.of(call.config)
     there = trial.all_of(folder)
     checks.check(call, planned, reads=not there)
-    console.say(f"{text.counted(planned.size, 'trial')} in {folder}")
+    console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):
         console.say(f"folds divide the training data; {others} does not take part")
     if call.dry_run:

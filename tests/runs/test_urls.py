@@ -95,6 +95,31 @@ def test_other_modes_read_it_and_leave_their_parts_there(url, left, tmp_path, ca
     assert page.exists()
 
 
+def test_no_path_of_a_local_copy_is_printed_or_stored(url, left, tmp_path, capsys):
+    copies = str(tmp_path / "one")
+    runner.run(toy.experiment(), url, "train_and_eval")
+    runner.run(toy.experiment(), url, "predict")
+    runner.run(toy.experiment(), url, "export")
+    runner.run(toy.experiment(), tmp_path / "other", "eval", checkpoint=f"{url}/ckpt-40")
+    main.main(["--mode=replay", f"--model_dir={url}", "--steps=39:40"])
+    parent = url.removesuffix("/run")
+    assert main.main(["--mode=runs", f"--model_dir={parent}", f"--output={tmp_path}/runs.csv"]) == 0
+    page = f"--output={tmp_path}/page.html"
+    assert main.main(["--mode=report", f"--model_dir={url}", page]) == 0
+    bucket.Bucket(url).write("run.json", b"{")
+    assert main.main(["--mode=status", f"--model_dir={url}"]) == 0
+    assert (
+        main.main(["--mode=report", f"--model_dir={url}", f"--output={tmp_path}/damaged.html"]) == 0
+    )
+    printed = capsys.readouterr()
+    lines = [*printed.out.splitlines(), *printed.err.splitlines()]
+    assert not [line for line in lines if copies in line and not line.startswith("working in ")]
+    left(tmp_path / "left" / "run")
+    for path, content in buckets.contents(tmp_path).items():
+        if not path.startswith("one/"):
+            assert copies.encode() not in content, path
+
+
 def test_a_trainer_that_was_taken_over_writes_nothing_more(url, left, tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "_FRESH_SECONDS", 0)
     before = {}
