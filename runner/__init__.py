@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner import errors
-from runner.core import tasks_package
+from runner.configuration import tasks_package
 
 if TYPE_CHECKING:
     from runner.config import Experiment

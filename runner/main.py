@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runner import command_line, elsewhere, exit_messages, flags, modes
-from runner.core import garbage, installation, layout, signals, signs, streams, user_code
+from runner.core import installation, layout, signals, streams, user_code
 from runner.core.console import Lines, announce, flush
+from runner.devices import garbage, worker_heartbeat
 from runner.errors import RunnerError
 from runner.internals import standard_library
 from runner.launch import bounds, job, launchers
@@ -28,7 +29,7 @@ def console() -> NoReturn:
     """The entry point of the command."""
     streams.keep()
     signals.end_with_parent()
-    signs.begin()
+    worker_heartbeat.begin()
     try:
         code = main(sys.argv[1:])
     except signals.Interrupted as error:
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
     """Runs the mode and says how it ended; the exit code."""
     try:
-        alone = given.print_config or given.dry_run or given.launch or signs.is_worker()
+        alone = given.print_config or given.dry_run or given.launch or worker_heartbeat.is_worker()
         if given.workers and not alone:
             from runner.launch import elastic
 

@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
 from runner.errors import ConfigError
+from runner.internals import checkpoint_keys
 from runner.internals import tensorflow as tf_internals
 
-_VALUE = tf_internals.VALUE.rpartition("/")[2]
+_VALUE = checkpoint_keys.VALUE.rpartition("/")[2]
 _COUNTER = "save_counter"  # of the writer; not state
 _SHOWN = 10
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from runner.checkpoints import checkpoint_files
 from runner.devices import team
 from runner.history import history
+from runner.internals import checkpoint_keys
 from runner.internals import tensorflow as tf_internals
 
 NAMES = ("train_metrics", "generators", "inputs", "replicas", "logs")
@@ -144,7 +145,7 @@ class LogState:
             tensorflow.errors.OpError: it is damaged.
         """
         reader = checkpoint_files.open_reader(path)
-        key = cls.NAME + tf_internals.VALUE
+        key = cls.NAME + checkpoint_keys.VALUE
         if not reader.has_tensor(key):
             return None
         *extent, training = reader.get_tensor(key).tolist()

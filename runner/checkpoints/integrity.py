@@ -5,7 +5,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
-from runner.internals import tensorflow as tf_internals
+from runner.internals import checkpoint_keys
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 """What TensorFlow raises if it cannot read a checkpoint: IndexError if a file is cut short."""
@@ -25,7 +25,7 @@ def damage(path: Path) -> str | None:
     try:
         reader = checkpoint_files.open_reader(path)
         for name, dtype in reader.get_variable_to_dtype_map().items():
-            place = name.removesuffix(tf_internals.VALUE)
+            place = name.removesuffix(checkpoint_keys.VALUE)
             if dtype != tf.variant:
                 reader.get_tensor(name)
     except READ_ERRORS as error:

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_files, compatibility, extra_state, integrity
+from runner.checkpoints import (
+    checkpoint_files,
+    compatibility,
+    extra_state,
+    integrity,
+)
 from runner.errors import ConfigError, RunnerError
+from runner.internals import checkpoint_keys
 from runner.internals import tensorflow as tf_internals
 
 
@@ -110,5 +116,5 @@ def step_of(path: Path) -> int:
     if step is not None:
         return step
     reader = checkpoint_files.open_reader(path)
-    key = f"global_step{tf_internals.VALUE}"
+    key = f"global_step{checkpoint_keys.VALUE}"
     return int(reader.get_tensor(key)) if reader.has_tensor(key) else 0

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from official.modeling.hyperparams import base_config, oneof
 
-from runner.configuration import gin_parser, optimizer_kinds, typecheck
-from runner.core import spelling, tasks_package, text, user_code
+from runner.configuration import gin_parser, optimizer_kinds, tasks_package, typecheck
+from runner.core import spelling, text, user_code
 from runner.errors import ConfigError
 
 

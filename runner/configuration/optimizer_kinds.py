@@ -2,7 +2,7 @@
 
 `OptimizerConfig` is Model Garden's with fields for them. Gin files get it wherever they name Model
 Garden's, and loaded experiments hold it. Model Garden's class stays as it is. Importing this module
-registers the optimizers with Model Garden, and gives the Adafactor that it names an implementation.
+registers the optimizers with Model Garden.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from official.modeling.optimization import optimizer_factory
 from official.modeling.optimization.configs import optimizer_config
 
 from runner.configuration import sections
-from runner.internals import official as official_internals
 
 
 @dataclasses.dataclass
@@ -98,7 +97,6 @@ def _register() -> None:
         for module, is_legacy in ((legacy, True), (new, False)):
             with contextlib.suppress(ValueError):
                 optimizer_factory.register_optimizer_cls(key, getattr(module, name), is_legacy)
-    official_internals.add_adafactor()
 
 
 _register()

@@ -19,8 +19,8 @@ from official.core import config_definitions
 from official.modeling import performance
 from official.utils.misc import keras_utils
 
-from runner.core import garbage, http2
-from runner.devices import cluster, cross_entropy, meeting, team
+from runner.core import http2
+from runner.devices import cluster, cross_entropy, garbage, meeting, team
 from runner.errors import ConfigError, RunnerError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.core import signs
+from runner.devices import worker_heartbeat
 from runner.devices.cluster import Cluster
 from runner.internals import tensorflow as tf_internals
 
@@ -256,7 +256,7 @@ def formed(mates: Team) -> Iterator[Team]:
     """Within the block, these workers are the current team."""
     global _current
     before, _current = _current, mates
-    signs.formed()
+    worker_heartbeat.formed()
     try:
         yield mates
     finally:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.checkpoints import tensor_bundle
 from runner.core import files, layout, text
 from runner.errors import RunnerError
 from runner.inspection import differences
-from runner.internals import tensor_bundle
+from runner.internals import checkpoint_keys
 from runner.verification import comparison, tensors
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
@@ -175,7 +176,7 @@ def _variables(path: Path) -> dict[str, str]:
 
 def _place(key: str, variables: Mapping[str, str]) -> str:
     """A variable's key, and its name if that says more."""
-    name = variables.get(f"{key}{tensor_bundle.VALUE}", "").partition(":")[0]
+    name = variables.get(f"{key}{checkpoint_keys.VALUE}", "").partition(":")[0]
     return f"{key} ({name})" if name and not key.endswith(name) else key
 
 

@@ -7,9 +7,6 @@ import tf_keras
 from official.core import exp_factory, task_factory
 from official.modeling import optimization
 from official.modeling.hyperparams import base_config
-from official.modeling.optimization import optimizer_factory
-
-from runner.internals import adafactor
 
 
 def averaged(ema: optimization.ExponentialMovingAverage) -> tf_keras.optimizers.Optimizer:
@@ -46,12 +43,3 @@ def unlock(config: base_config.Config) -> None:
     """Undoes `Config.lock()`, for this section alone."""
     config._locked  # noqa: B018, fails if it is gone
     config._locked = False
-
-
-def add_adafactor() -> None:
-    """Puts an optimizer in the place of official's text "Unimplemented"."""
-    for kinds in (
-        optimizer_factory.LEGACY_OPTIMIZERS_CLS,
-        optimizer_factory.NEW_OPTIMIZERS_CLS,
-    ):
-        kinds["adafactor"] = adafactor.Adafactor

@@ -25,7 +25,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 from tensorflow.python.ops import nn_ops, stateful_random_ops
 
-from runner.internals.tensor_bundle import OBJECT_GRAPH, SLOT, VALUE  # noqa: F401, by their users
+from runner.internals import checkpoint_keys
 
 UNFINISHED = "_temp"
 """The end of the name of a folder in which a checkpoint is being written."""
@@ -342,16 +342,16 @@ def function_graph(graph: tf.Graph, name: str) -> tf.Graph:
 
 def object_graph(reader: Any) -> Any | None:
     """The graph of objects in a checkpoint; None if TensorFlow 1 wrote it."""
-    if not reader.has_tensor(OBJECT_GRAPH):
+    if not reader.has_tensor(checkpoint_keys.OBJECT_GRAPH):
         return None
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
-    graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
+    graph.ParseFromString(reader.get_tensor(checkpoint_keys.OBJECT_GRAPH))
     return graph
 
 
 def write_tensors(tensors: dict[str, Any], graph: Any, prefix: str) -> None:
     """Writes a checkpoint of these tensors, by key, and of their graph of objects."""
-    tensors = {OBJECT_GRAPH: tf.constant(graph.SerializeToString()), **tensors}
+    tensors = {checkpoint_keys.OBJECT_GRAPH: tf.constant(graph.SerializeToString()), **tensors}
     tf.raw_ops.SaveV2(
         prefix=prefix,
         tensor_names=list(tensors),
@@ -368,7 +368,7 @@ def is_of_restore(error: BaseException) -> bool:
 
 def readable_key(key: str) -> str:
     """The readable part of a tensor's key."""
-    variable, is_slot, rest = key.partition(_ATTRIBUTES)[0].partition(SLOT)
+    variable, is_slot, rest = key.partition(_ATTRIBUTES)[0].partition(checkpoint_keys.SLOT)
     optimizer, _, slot = rest.rpartition("/")
     readable = f"{optimizer}'s {slot} of {variable}" if is_slot else variable
     return readable.replace(".S", "/")  # how TensorFlow escapes a slash in a name

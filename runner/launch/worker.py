@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import console, files, signals, signs
+from runner.core import console, files, signals
+from runner.devices import worker_heartbeat
 from runner.errors import RunnerError
 from runner.run_folder import watch
 
@@ -41,7 +42,7 @@ class Place(NamedTuple):
         found = {
             "TF_CONFIG": json.dumps({"cluster": {"worker": list(self.hosts)}, "task": task}),
             signals.ENDS_WITH_STDIN: "1",
-            signs.PLACE: str(self.signs),
+            worker_heartbeat.PLACE: str(self.signs),
         }
         return found if self.gpus is None else {**found, "CUDA_VISIBLE_DEVICES": self.gpus}
 

@@ -1,5 +1,7 @@
 """The optimizer, built by official's factory, and its wrappers: loss scale, moving averages."""
 
+import copy
+
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, config_definitions, train_utils
@@ -7,12 +9,18 @@ from official.modeling import optimization
 
 from runner.internals import keras as keras_internals
 from runner.internals import official as official_internals
+from runner.optimizers import adafactor
 
 
 def build(
     task: base_task.Task, config: config_definitions.ExperimentConfig
 ) -> tf_keras.optimizers.Optimizer:
     """The optimizer that `config` describes, with a loss scale if float16 needs one."""
+    options = config.trainer.optimizer_config
+    if (converted := adafactor.converted(options)) is not options:
+        config, trainer = copy.copy(config), copy.copy(config.trainer)
+        vars(trainer)["optimizer_config"] = converted
+        vars(config)["trainer"] = trainer
     return train_utils.create_optimizer(task, config)
 
 

@@ -8,7 +8,8 @@ import json
 import os
 import sys
 
-from runner.core import garbage, user_code
+from runner.core import user_code
+from runner.devices import garbage
 from runner.studies.warm import ARGUMENTS
 
 _IN_GRAPH = ("train_step", "validation_step", "inference_step", "build_losses", "process_metrics")

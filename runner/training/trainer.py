@@ -13,10 +13,10 @@ from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
 from runner.configuration import epochs, multitask
-from runner.core import schedule, signs
+from runner.core import schedule
 from runner.data import pipeline
 from runner.data.determinism import Determinism
-from runner.devices import team
+from runner.devices import team, worker_heartbeat
 from runner.errors import RunnerError
 from runner.evaluation import evaluator
 from runner.internals import image_files
@@ -260,10 +260,10 @@ class Trainer(evaluator.Evaluator):
             logs, self._sound = self._loops[timed]()
         if team.current().size > 1:
             self._take_in(self._sound.numpy(), length)
-        if signs.is_worker():
+        if worker_heartbeat.is_worker():
             seconds = time.perf_counter() - began
             waited = seconds * (self.input_stall.share or 0.0)
-            signs.at(self.step, steps=length, seconds=seconds, waited=waited)
+            worker_heartbeat.at(self.step, steps=length, seconds=seconds, waited=waited)
         return logs
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.internals import tensor_bundle
+from runner.checkpoints import tensor_bundle
+from runner.internals import checkpoint_keys
 
-_SLOT = re.escape(tensor_bundle.SLOT)
+_SLOT = re.escape(checkpoint_keys.SLOT)
 _INPUTS = "input iterator"
 _LEFT_OUT = (
-    f"save_counter{tensor_bundle.VALUE}",
-    f"logs{tensor_bundle.VALUE}",
-    tensor_bundle.OBJECT_GRAPH,
+    f"save_counter{checkpoint_keys.VALUE}",
+    f"logs{checkpoint_keys.VALUE}",
+    checkpoint_keys.OBJECT_GRAPH,
 )
 
 # The kind of a variable by its name in a checkpoint: the first pattern that matches counts.
@@ -134,7 +135,7 @@ class _Tensors:
 
 def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator[Difference]:
     for name in names:
-        place = name.removesuffix(tensor_bundle.VALUE)
+        place = name.removesuffix(checkpoint_keys.VALUE)
         if name not in old.names or name not in new.names:
             whose = "first" if name in old.names else "second"
             yield Difference(place, f"only in the {whose} run's checkpoint", missing=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import main
-from runner.core import signs
+from runner.devices import worker_heartbeat
 from runner.launch import elastic
 
 RECORDS = "CHAOS_RECORDS"
@@ -50,7 +50,7 @@ def record() -> None:
 
 if __name__ == "__main__":
     elastic.PROGRAM = ("-m", "scripts.chaos.recording")
-    if os.environ.get(RECORDS) and signs.PLACE in os.environ:
+    if os.environ.get(RECORDS) and worker_heartbeat.PLACE in os.environ:
         record()
     sys.argv[0] = "runner"
     main.console()

@@ -12,8 +12,8 @@ from wording import saying, says
 
 import runner
 from runner import inputs
-from runner.core import garbage
 from runner.data import pipeline, windows
+from runner.devices import garbage
 from runner.errors import ConfigError
 
 

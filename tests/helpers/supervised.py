@@ -17,7 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from runner.core import signals, signs
+from runner.core import signals
+from runner.devices import worker_heartbeat
 from runner.launch import bounds, gathering, round, rules, slots, supervisor
 
 STEP_SECONDS = 0.01
@@ -27,7 +28,7 @@ FAILS_SECONDS = 5.0
 
 def work(folder: Path, steps: int) -> int:
     signals.end_with_parent()
-    signs.begin(seconds=0.1)
+    worker_heartbeat.begin(seconds=0.1)
     if order := take_order(folder):
         if order == "exit 1":  # as a mistake in a task
             print("runner: in your code:\n    raise", file=sys.stderr)
@@ -48,7 +49,7 @@ def work(folder: Path, steps: int) -> int:
         if stops:
             return 128 + stops[0]
         time.sleep(STEP_SECONDS)
-    signs.formed()
+    worker_heartbeat.formed()
     return train(folder, steps, index, here, list(map(int, pids)), stops)
 
 
@@ -88,7 +89,7 @@ def train(folder, steps, index, here, pids, stops) -> int:
             return leave(folder, index, step, 128 + int(number))
         time.sleep(STEP_SECONDS)
         step += 1
-        signs.at(step, steps=1, seconds=STEP_SECONDS, waited=0.0)
+        worker_heartbeat.at(step, steps=1, seconds=STEP_SECONDS, waited=0.0)
         if index == 0:
             note(folder / "steps.log", f"{len(pids)} {step}")
         if index == 0 and step % COMMIT_EVERY == 0:

@@ -10,8 +10,9 @@ import toy
 from wording import says
 
 from runner import main
+from runner.checkpoints import tensor_bundle
 from runner.core import files, layout
-from runner.internals import tensor_bundle
+from runner.internals import checkpoint_keys
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_trials_are_named_as_a_study_names_them(compared, trained, tmp_path):
 
 
 def test_a_single_bit_of_a_checkpoint_is_found_and_its_variable_named(compared, pair):
-    flip(pair[1] / "ckpt-40", f"model/layer_with_weights-0/kernel{tensor_bundle.VALUE}")
+    flip(pair[1] / "ckpt-40", f"model/layer_with_weights-0/kernel{checkpoint_keys.VALUE}")
     shown, last = compared(*pair, code=5)
     says(shown, "ckpt-40 differs 1")
     assert "model/layer_with_weights-0/kernel (dense" in shown

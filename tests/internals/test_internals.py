@@ -38,8 +38,7 @@ from tensorflow.python.trackable import base as trackable
 from tf_keras.src import backend
 from tf_keras.src.engine import base_layer
 
-from runner.configuration import optimizer_kinds
-from runner.internals import autograph, standard_library
+from runner.internals import autograph, checkpoint_keys, standard_library
 from runner.internals import gcsfs as gcsfs_internals
 from runner.internals import gin as gin_internals
 from runner.internals import keras as keras_internals
@@ -176,15 +175,15 @@ def saved_with_slot(folder):
 def key_formats(tmp_path):
     reader = saved_with_slot(tmp_path)
     names = reader.get_variable_to_shape_map()
-    assert f"weight{tf_internals.VALUE}" in names, "VALUE: keys of variables have another format"
-    slot = f"weight{tf_internals.SLOT}optimizer/m{tf_internals.VALUE}"
+    assert f"weight{checkpoint_keys.VALUE}" in names, "VALUE: keys of variables have another format"
+    slot = f"weight{checkpoint_keys.SLOT}optimizer/m{checkpoint_keys.VALUE}"
     assert slot in names, "SLOT: keys of slots have another format"
     assert tf_internals.is_slot(slot, "m")
     assert tf_internals.readable_key(slot) == "optimizer's m of weight"
     graph = tf_internals.object_graph(reader)
     assert graph is not None, "OBJECT_GRAPH: the graph of objects has another key"
     assert {child.local_name for child in graph.nodes[0].children} >= {"weight", "optimizer"}
-    tensors = {f"weight{tf_internals.VALUE}": tf.constant([5.0])}
+    tensors = {f"weight{checkpoint_keys.VALUE}": tf.constant([5.0])}
     tf_internals.write_tensors(tensors, graph, str(tmp_path / "again"))
     weight = tf.Variable([0.0])
     tf.train.Checkpoint(weight=weight).read(str(tmp_path / "again")).expect_partial()
@@ -464,14 +463,6 @@ def seed_drawn():
     return tf_keras.layers.Dense(2)(tf.ones((1, 3))).numpy().tolist()
 
 
-def optimizers_of_official(tmp_path):
-    config = optimizer_kinds.optimization_config()
-    config.override({"optimizer": {"type": "adafactor"}, "learning_rate": {"type": "constant"}})
-    factory = optimization.OptimizerFactory(config)
-    optimizer = factory.build_optimizer(factory.build_learning_rate())
-    assert isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer), "it is Unimplemented"
-
-
 def conversion(tmp_path):
     def sign(value):
         if value < 0:  # a Python `if` on a tensor, which only AutoGraph can trace
@@ -638,9 +629,9 @@ NAMES = [
     (conversion, api, "tf_convert"),
     (conversion, ag_ctx, "ControlStatusCtx"),
     (conversion_ahead, api, "_TRANSPILER"),
-    (key_formats, tf_internals, "VALUE"),
-    (key_formats, tf_internals, "SLOT"),
-    (key_formats, tf_internals, "OBJECT_GRAPH"),
+    (key_formats, checkpoint_keys, "VALUE"),
+    (key_formats, checkpoint_keys, "SLOT"),
+    (key_formats, checkpoint_keys, "OBJECT_GRAPH"),
     (sublayers, base_layer.Layer, "_flatten_layers"),
     (first_names, backend, "PER_GRAPH_OBJECT_NAME_UIDS"),
     (first_names_of_keras3, keras3_internals, "_NUMBERS"),
@@ -695,7 +686,6 @@ def without(get, name):
     dict.fromkeys(
         [
             *(row[0] for row in NAMES),
-            optimizers_of_official,
             messages,
             gin_messages,
             averages_of_keras3,

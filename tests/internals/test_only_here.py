@@ -16,6 +16,8 @@ FILES = [
 
 # Not private, though they begin with an underscore: their documentation names them.
 PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+# Keras's hooks for those who write an optimizer.
+PUBLIC |= {"_set_hyper", "_serialize_hyperparameter", "_prepare_local", "_use_locking"}
 PRIVATE_MODULES = re.compile(r"(tensorflow|tensorflow_text)\.(python|core)\b|(tf_)?keras\.src\b")
 FORMATS = re.compile(r"\.ATTRIBUTES|OPTIMIZER_SLOT|VARIABLE_VALUE|_CHECKPOINTABLE_OBJECT")
 NAME = re.compile(r"_[a-zA-Z]\w*")

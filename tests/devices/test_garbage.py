@@ -3,8 +3,7 @@ import weakref
 
 import pytest
 
-from runner.core import garbage
-from runner.devices import strategy
+from runner.devices import garbage, strategy
 
 
 class Node:

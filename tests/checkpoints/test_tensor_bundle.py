@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from runner.internals import tensor_bundle
+from runner.checkpoints import tensor_bundle
+from runner.internals import checkpoint_keys
 
 VALUES = {
     "float": tf.random.normal((300, 7), seed=1),
@@ -62,7 +63,7 @@ def test_variables_have_the_names_that_the_model_gave_them(tmp_path):
     path = tf.train.Checkpoint(weight=variable).write(str(tmp_path / "ckpt-1"))
     names = tensor_bundle.Bundle(tmp_path / "ckpt-1").variables
     assert path.endswith("ckpt-1")
-    assert names[f"weight{tensor_bundle.VALUE}"] == "dense/kernel"
+    assert names[f"weight{checkpoint_keys.VALUE}"] == "dense/kernel"
 
 
 @pytest.mark.parametrize("cut", [10, 100])

@@ -15,13 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from runner.errors import RunnerError
-
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The tensor of a checkpoint that says which object each other tensor belongs to."""
-VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-"""The end of the key of a variable's tensor."""
-SLOT = "/.OPTIMIZER_SLOT/"
-"""What follows the variable in the key of a legacy optimizer's slot."""
+from runner.internals import checkpoint_keys
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48  # bytes
@@ -84,8 +78,8 @@ class Bundle:
         from tensorboard.compat.proto import trackable_object_graph_pb2
 
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        if OBJECT_GRAPH in self._entries:
-            graph.ParseFromString(self.read(OBJECT_GRAPH).tobytes())
+        if checkpoint_keys.OBJECT_GRAPH in self._entries:
+            graph.ParseFromString(self.read(checkpoint_keys.OBJECT_GRAPH).tobytes())
         parts = (part for node in graph.nodes for part in node.attributes)
         return {part.checkpoint_key: part.full_name for part in parts}
 

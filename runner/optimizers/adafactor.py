@@ -1,18 +1,34 @@
-"""Adafactor, on the private methods of Keras's old optimizers.
+"""Adafactor, which Model Garden's configuration names without an implementation.
 
-Official's configuration names it, but has no implementation.
-
-Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018. Official's
-fields and defaults are those of T5X and Optax, whose reading of the paper this follows: the rate is
-the scheduled one (not relative to the step), matrices are factored by their two largest dimensions
-if both have `min_dim_size_to_factor`, and `beta1` averages updates.
+Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018. Model
+Garden's fields and defaults are those of T5X and Optax, whose reading of the paper this follows:
+the rate is the scheduled one (not relative to the step), matrices are factored by their two largest
+dimensions if both have `min_dim_size_to_factor`, and `beta1` averages updates.
 """
 
+import contextlib
+import copy
+import dataclasses
 import re
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from official.modeling import optimization
+from official.modeling.optimization import optimizer_factory
+from official.modeling.optimization.configs import optimizer_config
+
+_NAME = "runner_adafactor"  # Model Garden's factory has a placeholder under "adafactor"
+
+
+@dataclasses.dataclass
+class _Choice(optimization.OptimizerConfig):
+    """Model Garden's choice of an optimizer, with the registered Adafactor as the chosen one."""
+
+    type: str = _NAME
+    runner_adafactor: optimizer_config.AdafactorConfig = dataclasses.field(
+        default_factory=optimizer_config.AdafactorConfig
+    )
 
 
 class Adafactor(tf_keras.optimizers.legacy.Optimizer):
@@ -147,3 +163,24 @@ def _averaged(slot: tf.Variable, value: tf.Tensor, decay: tf.Tensor | float) -> 
 
 def _rms(x: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.reduce_mean(tf.square(x)))
+
+
+def converted(options: optimization.OptimizationConfig) -> optimization.OptimizationConfig:
+    """Options from which Model Garden's factory builds this optimizer, if they choose Adafactor."""
+    optimizer = vars(options)["optimizer"]
+    if vars(optimizer)["type"] != "adafactor":
+        return options
+    choice = _Choice()
+    vars(choice)[_NAME] = vars(optimizer)["adafactor"]
+    made = copy.copy(options)
+    vars(made)["optimizer"] = choice
+    return made
+
+
+def _register() -> None:
+    for is_legacy in (True, False):
+        with contextlib.suppress(ValueError):  # it is registered already
+            optimizer_factory.register_optimizer_cls(_NAME, Adafactor, is_legacy)
+
+
+_register()
