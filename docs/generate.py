@@ -4,6 +4,7 @@ import ast
 import contextlib
 import dataclasses
 import io
+import runpy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from runner import flags, inputs, modes, run_config
 from runner.help import facts, from_classes
 
 ROOT = Path(__file__).parents[1]
+FIELDS = runpy.run_path(str(ROOT / "scripts" / "write_fields.py"))
 
 
 def write(folder: Path) -> None:
@@ -19,7 +21,7 @@ def write(folder: Path) -> None:
     parts = {
         "our_fields.md": sections(our_sections()),
         "official_fields.md": sections(official_sections()),
-        "task_fields.md": sections(from_classes.of_tasks()),
+        "task_fields.md": sections(FIELDS["task_sections"]()),
         "resume.md": resume(),
         "help.txt": usage(),
         "modes.md": table(("mode", "what it does"), mode_rows()),

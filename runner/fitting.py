@@ -1,7 +1,6 @@
 """`runner.fit`: a Keras model and data in memory become a run."""
 
 import functools
-import importlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,11 +10,12 @@ from runner import config, modes
 from runner.configuration import task_contract
 from runner.core import layout, signals
 from runner.errors import ConfigError
+from runner.keras_models import copies, differences, examples, sources
 from runner.optimizers import compiled_optimizer
 from runner.run_folder import begun
 from runner.runs.call import Call, Given
 
-_GIN, _MODELS = "supervised.gin", "tasks.keras_models"  # by name: the runner imports no task
+_GIN = "supervised.gin"  # it names the task, which the runner does not import
 _INTERVALS = ("validation", "checkpoint")
 _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
@@ -53,10 +53,7 @@ def fit(
             "out the validation data"
         )
     evaluates = folded or validation is not None
-    copies, examples, sources = (
-        importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "examples", "sources")
-    )
-    model, made = _compiled(copies, model, {k: v for k, v in compiled.items() if v is not None})
+    model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
     given = sources.Given(
         model=model,
         train=examples.read(train, "runner.fit: train"),
@@ -67,8 +64,8 @@ def fit(
     )
     params = [
         *begun.bindings(model_dir),
-        *_of_model(copies, model, made, gin_params),
-        *_of_data(examples, given, lengths, gin_params),
+        *_of_model(model, made, gin_params),
+        *_of_data(given, lengths, gin_params),
         *(_BEST if evaluates else ()),
         *gin_params,
     ]
@@ -93,9 +90,6 @@ def _check_model(text: str, model_dir: Path) -> None:
         text: The model, from `copies.text`.
         model_dir: The run's folder.
     """
-    copies, differences = (
-        importlib.import_module(f"{_MODELS}.{each}") for each in ("copies", "differences")
-    )
     path = model_dir / layout.MODEL
     if not begun.has_checkpoints(model_dir) or not path.is_file():
         return
@@ -109,7 +103,7 @@ def _check_model(text: str, model_dir: Path) -> None:
         )
 
 
-def _compiled(copies: Any, model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
+def _compiled(model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
     """A model, or the function that builds one, compiled with what was given; and a model of it."""
     if copies.is_model(model):
         copies.compile_with(model, changed)
@@ -127,7 +121,7 @@ def _compiled(copies: Any, model: Any, changed: dict[str, Any]) -> tuple[Any, An
     return build, build()
 
 
-def _of_model(copies: Any, model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
+def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
     """What follows from a model: its optimizer, its precision, its fingerprint."""
     copies.library(compiled, "runner.fit")
     set_by_user = {name for name in ("OptimizerConfig.type", "LrConfig.type") if _sets(own, name)}
@@ -151,9 +145,7 @@ def _of_model(copies: Any, model: Any, compiled: Any, own: Sequence[str]) -> Ite
         yield f"SupervisedConfig.fingerprint = {copies.fingerprint(copies.text(model))!r}"
 
 
-def _of_data(
-    examples: Any, given: Any, lengths: dict[str, Any], own: Sequence[str]
-) -> Iterator[str]:
+def _of_data(given: sources.Given, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:
     """What follows from the data, and from how long to train on them."""
     steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
     if (steps is None) == (epochs is None):

@@ -3,7 +3,37 @@
 Run it when a field of a section has been added or changed; tests/help compares the two.
 """
 
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+from official.modeling.hyperparams import base_config
+
 from runner.help import facts, from_classes
 
+ROOT = Path(__file__).parents[1]
+
+
+def task_sections() -> list[type[base_config.Config]]:
+    """The sections of the tasks that come with the runner."""
+    for path in sorted((ROOT / "tasks").rglob("*.py")):
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return [
+        kind
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("tasks.")
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, base_config.Config)
+        and kind.__module__ == name
+    ]
+
+
+def render() -> str:
+    """The content of the file."""
+    return facts.dump(from_classes.shipped(task_sections()))
+
+
 if __name__ == "__main__":
-    facts.TABLE.write_text(facts.dump(from_classes.shipped()), encoding="utf-8")
+    facts.TABLE.write_text(render(), encoding="utf-8")

@@ -8,13 +8,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RUNNER = ROOT / "runner"
+OURS = ("runner", "tasks")
+MODULES = ("runner.", "tasks")
 
 # From the bottom up; each imports only from those before it.
 PACKAGES = [
-    "core", "internals", "storage", "configuration", "devices", "data", "history", "optimizers",
-    "checkpoints", "reporting", "verification", "run_folder", "loggers", "evaluation", "prediction",
-    "training", "export", "runs", "ensembles", "studies", "inspection", "launch", "help",
-    "projects", "face",
+    "core", "internals", "storage", "configuration", "devices", "data", "keras_models", "history",
+    "optimizers", "checkpoints", "reporting", "verification", "run_folder", "loggers", "evaluation",
+    "prediction", "training", "export", "runs", "ensembles", "studies", "inspection", "launch",
+    "help", "projects", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used
@@ -26,13 +28,15 @@ PUBLIC = {
     "inputs": "data",
 }
 
-# What a task may use besides core and internals: inputs, errors, what reads URLs, and what declares
-# fields of its configuration.
+# What a task may use besides core, internals and keras_models: inputs, errors, what reads URLs, and
+# what declares fields of its configuration.
 OPEN_TO_TASKS = (
     *("runner.inputs", "runner.errors"),
     *("runner.storage.urls", "runner.storage.data_copies"),
     *("runner.configuration.functions", "runner.configuration.settings"),
 )
+
+CORE = ("core", "internals", "keras_models")
 
 # What `runner --help`, a watcher of a folder and a report can use without TensorFlow.
 WITHOUT_TENSORFLOW = [
@@ -65,17 +69,20 @@ def tree(path):
     return ast.parse(path.read_text())
 
 
+def is_module(dotted):
+    path = ROOT / dotted.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
 def imported(path):
     """The modules of ours that a file imports, at its top or inside a function."""
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in (
-            "runner",
-            "tasks",
-        ):
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in OURS:
             for each in node.names:
-                inner = ROOT / node.module.replace(".", "/") / each.name
-                is_module = inner.is_dir() or inner.with_suffix(".py").exists()
-                yield f"{node.module}.{each.name}" if is_module else node.module
+                inner = f"{node.module}.{each.name}"
+                yield inner if is_module(inner) else node.module
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.startswith(MODULES))
 
 
 def package(module):
@@ -108,15 +115,35 @@ def test_no_two_modules_import_each_other():
         reaches(each, (each,))
 
 
-def test_a_task_knows_only_inputs_errors_settings_core_and_internals_of_the_runner():
+def test_a_task_knows_only_what_is_open_to_tasks():
     for module, each in imports(ROOT / "tasks"):
         if each.startswith("runner"):
-            open_to_tasks = each in OPEN_TO_TASKS or package(each) in ("core", "internals")
+            open_to_tasks = each in OPEN_TO_TASKS or package(each) in CORE
             assert open_to_tasks, f"{module} imports {each}"
 
 
 def test_the_runner_never_imports_tasks():
     assert not [pair for pair in imports(RUNNER) if pair[1].startswith("tasks")]
+
+
+def test_the_runner_has_no_name_of_a_task_to_import():
+    for path in modules(RUNNER):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and str(node.value).startswith("tasks."):
+                assert not is_module(node.value), f"{path}:{node.lineno}"
+
+
+def test_only_a_few_modules_import_by_computed_names():
+    computed = {
+        name(path)
+        for path in modules(RUNNER)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+        and not isinstance(node.args[0], ast.Constant)
+    }
+    # The modules that gin files name, and Model Garden's experiments.
+    assert computed == {"runner.configuration.gin_names", "runner.configuration.registry"}
 
 
 def test_a_package_is_empty_so_that_importing_one_module_loads_no_other():

@@ -6,16 +6,15 @@ for kind in from_classes.standard():
 """
 
 import dataclasses
-import importlib
 import inspect
 import re
-import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from official.modeling.hyperparams import base_config
 
 from runner import config, inputs
-from runner.configuration import fields, gin_parser, optimizer_kinds, typecheck
+from runner.configuration import fields, optimizer_kinds, typecheck
 from runner.configuration.settings import Resume
 from runner.help import docstrings
 from runner.help.facts import FieldHelp, Section
@@ -41,27 +40,10 @@ def facts(kind: type[base_config.Config]) -> list[FieldHelp]:
     return [_field(kind, name, known, place) for name, known in typecheck.parameters(kind).items()]
 
 
-def shipped() -> list[Section]:
+def shipped(task_sections: Iterable[type[base_config.Config]]) -> list[Section]:
     """The standard sections, and those of the tasks that come with the runner."""
-    kinds = [*standard(), inputs.DataConfig, *of_tasks()]
+    kinds = [*standard(), inputs.DataConfig, *task_sections]
     return [section(kind) for kind in dict.fromkeys(kinds)]
-
-
-def of_tasks() -> list[type[base_config.Config]]:
-    """The sections of the tasks that come with the runner."""
-    folder = gin_parser.PACKAGE.parent / "tasks"
-    names = [path.relative_to(folder.parent) for path in sorted(folder.rglob("*.py"))]
-    for name in names:
-        importlib.import_module(".".join(name.with_suffix("").parts))
-    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("tasks.")]
-    return [
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if inspect.isclass(kind)
-        and issubclass(kind, base_config.Config)
-        and kind.__module__ == module.__name__
-    ]
 
 
 def section(kind: type[base_config.Config]) -> Section:

@@ -24,6 +24,7 @@ from runner.inspection.progress import Line, Study
 from runner.reporting import table
 from runner.run_folder import pulse, submitted, supervised
 from runner.runs.call import Call, Results
+from runner.storage import display_names
 
 _LOOK_SECONDS = 0.5
 _MOST = 200  # lines on a terminal
@@ -92,7 +93,7 @@ def _one(folder: Path, line: Line) -> Results:
     if run.ledger and run.ledger.parts:
         console.say("\n".join(goodput.lines(run.ledger)))
     for problem in run.problems:
-        console.say(problem)
+        console.say(display_names.in_text(problem))
     last, best = run.evaluations[-1:], run.best
     return {
         "status": line.state,

@@ -99,7 +99,6 @@ def test_no_path_of_a_local_copy_is_printed_or_stored(url, left, tmp_path, capsy
     copies = str(tmp_path / "one")
     runner.run(toy.experiment(), url, "train_and_eval")
     runner.run(toy.experiment(), url, "predict")
-    runner.run(toy.experiment(), url, "export")
     runner.run(toy.experiment(), tmp_path / "other", "eval", checkpoint=f"{url}/ckpt-40")
     main.main(["--mode=replay", f"--model_dir={url}", "--steps=39:40"])
     parent = url.removesuffix("/run")

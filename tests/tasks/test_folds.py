@@ -15,12 +15,12 @@ import runner
 from runner import inputs, main
 from runner.configuration import folding
 from runner.errors import ConfigError
+from runner.keras_models import examples
 from runner.runs.call import Call
 from runner.studies import checks, worker
 from tasks import aspect_sentiment, supervised
 from tasks.aspects import aspect_data
 from tasks.images import image_data, image_examples
-from tasks.keras_models import examples
 from tasks.questions import question_data
 
 SIDES = {"is_training": True}, {"is_training": False}

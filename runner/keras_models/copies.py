@@ -13,7 +13,7 @@ from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
-from tasks.keras_models import keras3
+from runner.keras_models import keras3
 
 _COMPILED = "compile_config"
 _BUILT = ("build_config", "build_input_shape")

@@ -11,7 +11,7 @@ from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from tasks.keras_models import copies, examples, keras3
+from runner.keras_models import copies, examples, keras3
 
 
 class Compiled(NamedTuple):

@@ -9,7 +9,7 @@ from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import console, user_code
 from runner.errors import ConfigError
-from tasks.keras_models import examples
+from runner.keras_models import examples
 
 
 class Given(NamedTuple):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.keras_models import copies
+from runner.keras_models import copies
 
 _COMPILED = "compile_config"
 _SHOWN = 3

@@ -15,7 +15,7 @@ from runner.core import files, layout, user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
-from tasks.keras_models import copies, keras3, scoring, sources
+from runner.keras_models import copies, keras3, scoring, sources
 
 Named: TypeAlias = str | FunctionConfig
 """Keras's name of a loss or metric; or a function or class, perhaps with arguments."""
