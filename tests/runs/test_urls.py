@@ -113,7 +113,7 @@ def test_no_path_of_a_local_copy_is_printed_or_stored(url, left, tmp_path, capsy
     printed = capsys.readouterr()
     lines = [*printed.out.splitlines(), *printed.err.splitlines()]
     assert not [line for line in lines if copies in line and not line.startswith("working in ")]
-    left(tmp_path / "left" / "run")
+    left(tmp_path / "left")
     for path, content in buckets.contents(tmp_path).items():
         if not path.startswith("one/"):
             assert copies.encode() not in content, path
