@@ -145,7 +145,7 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
         yield f"SupervisedConfig.fingerprint = {copies.fingerprint(copies.text(model))!r}"
 
 
-def _of_data(given: sources.Given, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:
+def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:
     """What follows from the data, and from how long to train on them."""
     steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
     if (steps is None) == (epochs is None):

@@ -171,9 +171,9 @@ def converted(options: optimization.OptimizationConfig) -> optimization.Optimiza
     if vars(optimizer)["type"] != "adafactor":
         return options
     choice = _Choice()
-    vars(choice)[_NAME] = vars(optimizer)["adafactor"]
+    choice.__dict__[_NAME] = vars(optimizer)["adafactor"]  # itself, which may count its reads
     made = copy.copy(options)
-    vars(made)["optimizer"] = choice
+    made.__dict__["optimizer"] = choice
     return made
 
 
