@@ -85,9 +85,10 @@ def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
     Of an accuracy that is a share of the examples it is Wilson's, which holds near 0 and 1, too.
     """
     value = scored.metrics[name]
-    whole = abs(value * count - round(value * count)) < 1e-6 * max(count, 1000)
-    is_share = "accuracy" in name and 0 <= value <= 1 and count > 0 and whole
-    return wilson(value, count) if is_share else scored.intervals.get(name)
+    is_share = "accuracy" in name and 0 <= value <= 1 and count > 0
+    if is_share and abs(value * count - round(value * count)) < 1e-6 * max(count, 1000):
+        return wilson(value, count)
+    return scored.intervals.get(name)
 
 
 def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _constants(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
 
 def too_far(one: float, other: float, tolerance: float) -> bool:
     """Whether two values of a metric differ by more: relative to the first if that is above 1."""
-    if math.isnan(one) and math.isnan(other):
+    if one == other or (math.isnan(one) and math.isnan(other)):  # also of infinities
         return False
     return not abs(one - other) <= tolerance * max(1.0, abs(one))
 

@@ -206,6 +206,6 @@ def limited(row: records.Evaluation | records.Test | records.Mean) -> str:
     return f" on {row.limited:,} {'batch' if row.limited == 1 else 'batches'} only"
 
 
-def values(metrics: Mapping[str, float]) -> str:
+def values(metrics: Mapping[str, float | str]) -> str:
     """`accuracy 0.9712, validation_loss 0.1034`."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in sorted(metrics.items()))
+    return ", ".join(f"{name} {float(value):.4g}" for name, value in sorted(metrics.items()))
