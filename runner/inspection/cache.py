@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 2  # of what is remembered; another one is forgotten
+_FORMAT = 3  # of what is remembered; another one is forgotten
 
 
 class Cache:

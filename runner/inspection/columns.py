@@ -12,6 +12,7 @@ from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.inspection import resolved
 from runner.inspection.rows import Row
+from runner.run_folder.params import Values
 
 Value = Callable[[Row], Any]
 """From a row to what stands in a column; None if it has nothing there."""
@@ -189,7 +190,7 @@ class Columns:
         return meant or f"; there are {some}, and others: --columns='*' shows all"
 
 
-def _first(values: resolved.Values, paths: Sequence[str]) -> Any:
+def _first(values: Values, paths: Sequence[str]) -> Any:
     """The value at the first of the paths that the configuration has; None if it has none."""
     found = (resolved.get(values, path) for path in paths)
     return next((value for value in found if value is not resolved.ABSENT), None)

@@ -48,7 +48,7 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
     pairs = [parting.of(folders[0], other) for other in folders[1:]]
     out = console.answers()
     curves = [_evaluations(row) for row in found]
-    deciding = {row.objective.metric for row in found}
+    deciding = {row.metric for row in found}
     for line in _lines(folders, sections, _curves(folders, curves, deciding), pairs):
         out.say(line)
     results = _results(folders, sections, pairs)

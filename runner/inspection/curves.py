@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner.history import records
-from runner.inspection.run_data import Points, RunData
+from runner.run_folder.run import Columns, Run
 
 _COLORS = {"training": 0, "validation": 1}
 _POINTS = 40_000  # of all curves of a page
@@ -21,9 +21,11 @@ _MOST, _LEAST = 1_000, 40  # of one curve
 _FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm", "steps_per_second")
 
 Chart = dict[str, Any]
+Points = tuple[np.ndarray, np.ndarray]
+"""Steps and values."""
 
 
-def charts(runs: Sequence[RunData], *, first: Iterable[str] = ()) -> list[Chart]:
+def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
     """The charts of one run, or of several together, for the page's script.
 
     Args:
@@ -84,18 +86,28 @@ def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
     return x[chosen], y[chosen]
 
 
-def _curves(run: RunData) -> Iterable[tuple[str, str, Points]]:
+def _curves(run: Run) -> Iterable[tuple[str, str, Points]]:
     """Chart, name and points of each curve."""
-    for name, points in run.training.items():
-        yield *_place("training", name, run.sets), points
-    for name, points in run.system.items():
+    sets = run.evaluation_sets
+    for name, points in _of_columns(run.training):
+        yield *_place("training", name, sets), points
+    for name, points in _of_columns(run.system):
         if name != "time":
             yield f"machine: {name}", "", points
     sources = {"": run.history, **run.evaluators}
     for source, rows in sources.items():
         for name, points in _of_evaluations(rows).items():
-            chart, part = _place("validation", name, run.sets)
+            chart, part = _place("validation", name, sets)
             yield chart, f"{part} ({source})" if source else part, points
+
+
+def _of_columns(columns: Columns) -> Iterable[tuple[str, Points]]:
+    """The points of each column where it has a value."""
+    steps = np.array(columns.get("step", ()), float)
+    for name, values in columns.items():
+        if name != "step":
+            known = np.array([value is not None for value in values])
+            yield name, (steps[known], np.array(values, float)[known])
 
 
 def _of_evaluations(rows: Iterable[records.Record]) -> dict[str, Points]:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.core import layout
-from runner.run_folder import submitted
-
-_MARKS = {layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL}
+from runner.run_folder import run, submitted
 
 
 class Found(NamedTuple):
@@ -44,7 +42,7 @@ def runs(root: Path) -> Iterator[Found]:
             yield Found(Path(path), {}, [], error.strerror or str(error))
             continue
         names = {each.name for each in there}
-        is_run = not names.isdisjoint(_MARKS)
+        is_run = not names.isdisjoint(run.MARKS)
         is_run = is_run or (layout.LAUNCH in names and submitted.is_all(Path(path)))
         below = [each for each in there if _is_folder(each)]
         if is_run:

@@ -15,7 +15,8 @@ import jinja2
 import markupsafe
 
 from runner.core import installation
-from runner.inspection import goodput, timeline
+from runner.inspection import timeline
+from runner.run_folder import goodput
 from runner.storage import display_names
 
 _TEMPLATES = Path(__file__).with_name("templates")

@@ -15,9 +15,9 @@ from runner.errors import RunnerError
 from runner.inspection import rows
 from runner.inspection.rows import Row
 from runner.run_folder import pulse, status, supervised
+from runner.run_folder.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 
-ACTIVE = ("running", "silent")
-UNFINISHED = (*ACTIVE, "waiting", "paused", "preempted")
+UNFINISHED = (*ACTIVE, State.PENDING, State.PAUSED, State.PREEMPTED)
 """The states of runs that have not ended for good."""
 
 _WORK = ("training", "input_wait", "again", "evaluation", "checkpoint")
@@ -29,7 +29,7 @@ class Line:
 
     Attributes:
         row: The run.
-        state: Its state; `silent` if its process has given no sign of life for a minute.
+        state: Its state, as far as several looks at a process elsewhere tell.
         step: The last training step done.
         pace: Steps a second of this start, with evaluations and checkpoints; None: unknown.
         sign: The last sign of life of its process; None if there is none.
@@ -38,7 +38,7 @@ class Line:
     """
 
     row: Row
-    state: str
+    state: State
     step: int
     pace: float | None = None
     sign: pulse.Sign | None = None
@@ -55,7 +55,7 @@ class Line:
     @property
     def left(self) -> float | None:
         """Seconds until it ends, if it goes on like this; None: unknown."""
-        if self.state != "running" or not self.end or not self.pace:
+        if self.state != State.RUNNING or not self.end or not self.pace:
             return None
         return max(self.end - self.step, 0) / self.pace
 
@@ -93,7 +93,7 @@ class Study:
     @property
     def left(self) -> float | None:
         """Seconds until all trials that are there have ended; None: unknown."""
-        paces = [each.pace for each in self.trials if each.state == "running"]
+        paces = [each.pace for each in self.trials if each.state == State.RUNNING]
         ends = [each.end for each in self.trials if each.end]
         if not ends or not paces or not all(paces):
             return None
@@ -136,7 +136,7 @@ class Board:
         seen = None
         try:
             seen = status.read(row.folder)
-            if row.state == "running":
+            if row.state in ACTIVE:
                 return self._running(row, seen)
         except (RunnerError, OSError, ValueError):  # damaged, or just removed
             pass
@@ -144,7 +144,8 @@ class Board:
 
     def _running(self, row: Row, seen: status.Status | None) -> Line:
         sign = self._pulses.setdefault(row.folder, pulse.Pulse(row.folder)).look()
-        state = "silent" if sign.seconds > pulse.SILENT_SECONDS else "running"
+        is_quiet = sign.seconds > UNRESPONSIVE_SECONDS
+        state = State.UNRESPONSIVE if is_quiet else State.RUNNING
         step = status.reached(row.folder)
         pace = _pace(seen.spent if seen else None) or row.rate
         hosts = (supervised.read(row.folder) or {}).get("hosts")

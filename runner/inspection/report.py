@@ -6,10 +6,9 @@ from pathlib import Path
 
 from runner.core import console, files, layout, text
 from runner.errors import ConfigError
-from runner.inspection import run_data, run_page, several_page, study_page
+from runner.inspection import run_page, several_page, study_page
+from runner.run_folder.run import Run, has_begun
 from runner.runs.call import Call, Results
-
-_ENDED = ("done", "stopped", "diverged", "failed")
 
 
 def report(call: Call) -> Results:
@@ -43,8 +42,8 @@ def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
     if study_page.is_study(folder):
         return study_page.render(folder, refresh=refresh)
     _check(folder)
-    run = run_data.read(folder)
-    ended = run.state in _ENDED
+    run = Run(folder, strict=False)
+    ended = _has_ended(run)
     return run_page.render(run, refresh=0 if ended else refresh), ended
 
 
@@ -52,18 +51,22 @@ def _several(folders: Sequence[Path], *, refresh: int) -> tuple[str, bool]:
     """The page about several runs, and whether all of them have ended."""
     for folder in folders:
         _check(folder, flag="--runs")
-    runs = [run_data.read(folder) for folder in folders]
-    ended = all(run.state in _ENDED for run in runs)
+    runs = [Run(folder, strict=False) for folder in folders]
+    ended = all(map(_has_ended, runs))
     return several_page.render(runs, refresh=0 if ended else refresh), ended
+
+
+def _has_ended(run: Run) -> bool:
+    return run.status is not None and run.status.is_final
 
 
 def _check(folder: Path, *, flag: str = "--model_dir") -> None:
     """Raises ConfigError if there is no run in the folder."""
-    if run_data.is_run(folder):
+    if has_begun(folder):
         return
     if not folder.is_dir():
         raise ConfigError(f"{flag}={folder}: there is no such folder")
-    below = sorted(path for path in folder.iterdir() if path.is_dir() and run_data.is_run(path))
+    below = sorted(path for path in folder.iterdir() if path.is_dir() and has_begun(path))
     inside = f"; there are runs in it: {text.some([str(each) for each in below])}" if below else ""
     raise ConfigError(f"{flag}={folder}: no run here{inside}")
 

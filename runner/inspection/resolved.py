@@ -1,90 +1,38 @@
-"""The resolved configurations of many runs: read fast, looked into by path, compared.
+"""The configurations of many runs, looked into by path and compared. No TensorFlow.
 
-Runs have most of their configuration in common. What is equal as text is parsed once, and is one
-object in all of them, so a comparison skips it without looking inside. No TensorFlow.
+What several runs have in common is one object (see `runner.run_folder.params`), so a comparison
+skips it without looking inside. A list of sections counts as a section: its parts have their names,
+or else their numbers.
 """
 
-import functools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from runner.core import plain_yaml
-
-Values = Mapping[str, Any]
-"""A configuration, or a section of it: names to values and sections. Its texts are not changed."""
+from runner.run_folder.params import Values
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
 """The value of what a configuration does not have."""
 
-_LONG = 12  # lines; shorter texts are not divided
-_PART = re.compile(r"(?m)^(?=[^\s-])")
-_NAME = re.compile(r"\w+:")
-_IS_MAPPING = re.compile(r"  \w+:(\s|$)")
-_INDENTED = re.compile(r"(?m)^  ")
-_NOT_INDENTED = re.compile(r"(?m)^(?!  |$)")
-_ALIAS = re.compile(r"(?m)^[^#'\"\n]*?[:-] [&*]\w")
 
-
-def parse(text: str) -> Values:
-    """The values of a params.yaml.
-
-    Lists of sections become sections too, by the names or else the numbers of their parts.
-
-    Raises:
-        ValueError: it is not YAML, or not a mapping.
-    """
-    if "&" in text and _ALIAS.search(text):
-        return _loaded(text)
-    try:
-        return _parsed(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def _parsed(text: str) -> Values:
-    """The same for a text without anchors: each of its sections on its own."""
-    if text.count("\n") <= _LONG:
-        return _loaded(text)
-    found: dict[str, Any] = {}
-    for part in _PART.split(text):
-        if part.strip():
-            found.update(_section(part))
-    return found
-
-
-@functools.lru_cache(maxsize=100_000)
-def _section(part: str) -> Values:
-    """A name with its value, on its line or indented below it."""
-    head, _, body = part.partition("\n")
-    if _NAME.fullmatch(head) and _IS_MAPPING.match(body) and not _NOT_INDENTED.search(body):
-        return {head[:-1]: _parsed(_INDENTED.sub("", body))}
-    return _loaded(part)
-
-
-@functools.lru_cache(maxsize=50_000)
-def _loaded(text: str) -> Values:
-    try:
-        found = plain_yaml.load(text)
-    except yaml.YAMLError as error:
-        raise ValueError("not YAML") from error
-    if not isinstance(found, Mapping):
-        raise ValueError("not a configuration")
-    return _named(found)
+def _section(value: Any) -> Values | None:
+    """A section, or a list of them as a section; None for other values."""
+    if isinstance(value, Mapping):
+        is_plain = all(isinstance(name, str) for name in value)
+        return value if is_plain else {str(name): part for name, part in value.items()}
+    if not (isinstance(value, list) and value and all(isinstance(part, Mapping) for part in value)):
+        return None
+    names = [str(part.get("name") or number) for number, part in enumerate(value)]
+    if len(set(names)) < len(names):
+        names = [str(number) for number in range(len(value))]
+    return dict(zip(names, value, strict=True))
 
 
 def _named(value: Any) -> Any:
-    """`value` with lists of sections as sections."""
-    if isinstance(value, Mapping):
-        return {str(name): _named(each) for name, each in value.items()}
-    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-        names = [str(each.get("name") or number) for number, each in enumerate(value)]
-        if len(set(names)) < len(names):
-            names = [str(number) for number in range(len(value))]
-        return {name: _named(each) for name, each in zip(names, value, strict=True)}
-    return value
+    """`value` with all lists of sections in it as sections."""
+    section = _section(value)
+    if section is None:
+        return value
+    return {str(name): _named(part) for name, part in section.items()}
 
 
 def get(values: Values, path: str) -> Any:
@@ -93,11 +41,11 @@ def get(values: Values, path: str) -> Any:
     A name in the path may itself have dots.
     """
     if path in values:
-        return values[path]
+        return _named(values[path])
     at = path.find(".")
     while at >= 0:
-        inner = values.get(path[:at])
-        if isinstance(inner, Mapping):
+        inner = _section(values.get(path[:at]))
+        if inner is not None:
             found = get(inner, path[at + 1 :])
             if found is not ABSENT:
                 return found
@@ -111,8 +59,9 @@ def paths(all_of: Iterable[Values]) -> Iterator[str]:
 
 
 def _paths(all_of: Sequence[Any], path: str) -> Iterator[str]:
-    sections = _distinct(each for each in all_of if isinstance(each, Mapping))
-    if path and len(sections) < len(_distinct(all_of)):
+    different = _distinct(all_of)
+    sections = [section for each in different if (section := _section(each)) is not None]
+    if path and len(sections) < len(different):
         yield path
     for name in dict.fromkeys(name for each in sections for name in each):
         inner = [each[name] for each in sections if name in each]
@@ -132,12 +81,13 @@ def _differing(all_of: Sequence[Any], path: str) -> Iterator[str]:
     different = _distinct(all_of)
     if len(different) < 2:
         return
-    if not all(isinstance(each, Mapping) for each in different):
+    sections = [section for each in different if (section := _section(each)) is not None]
+    if len(sections) < len(different):
         if len({_key(each) for each in different}) > 1:
             yield path
         return
-    for name in dict.fromkeys(name for each in different for name in each):
-        inner = [each[name] for each in different if name in each]
+    for name in dict.fromkeys(name for each in sections for name in each):
+        inner = [each[name] for each in sections if name in each]
         yield from _differing(inner, f"{path}.{name}" if path else name)
 
 
@@ -151,12 +101,12 @@ def _key(value: Any) -> str:
     return repr(value)
 
 
-def leaves(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
     """Each value with its path."""
     for name, value in values.items():
         inner = f"{path}.{name}" if path else name
         if isinstance(value, Mapping):
-            yield from leaves(value, inner)
+            yield from _leaves(value, inner)
         else:
             yield inner, value
 
@@ -166,7 +116,7 @@ def shown(value: Any) -> str:
     if value is ABSENT:
         return "-"
     if isinstance(value, Mapping):
-        given = [f"{name}={shown(each)}" for name, each in leaves(value) if each is not None]
+        given = [f"{name}={shown(each)}" for name, each in _leaves(value) if each is not None]
         return ", ".join(given) or "{}"
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -1,26 +1,37 @@
-"""The folders of runs as rows: what each is, how far it came and what it scored. No TensorFlow.
+"""The directories of runs as rows of a table. No TensorFlow.
 
     for row in rows.below(Path("runs")):
         print(row.name, row.state, row.best)
 
-What was read is remembered (see `cache`), so that ten thousand folders take seconds only once.
+What was read is remembered (see `cache`), so that ten thousand directories take seconds only once.
 """
 
 import dataclasses
+import math
 import os
-import time
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import layout, text
+from runner.core import layout
 from runner.errors import ConfigError
-from runner.inspection import cache, facts, folders, resolved
-from runner.run_folder import status, submitted
+from runner.history import records
+from runner.inspection import cache, folders
+from runner.run_folder.params import Values
+from runner.run_folder.run import Run, state_of
+from runner.run_folder.state import State
+from runner.run_folder.status import Status
 from runner.storage import display_names
-from runner.studies import trial
 
-_SILENT_SECONDS = 60.0
+_RECENT = 20  # rows whose speed counts
+_RATE = "steps_per_second"
+
+_READ = (
+    *(layout.PARAMS, layout.RESOLVED, layout.GIN, layout.RUN, layout.STATUS, layout.HISTORY),
+    *(layout.TRAINING_ROWS, layout.TRIAL, layout.ATTEMPTS),
+)
+"""The files that are read, besides those of evaluators."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +41,10 @@ class Row:
     Attributes:
         name: Its folder, seen from the one that was looked through.
         folder: Its folder.
-        state: As for a trial, or `damaged`: some of its files cannot be read.
+        state: Its state.
         reason: Why, in a few words.
         step: The last training step done.
-        objective: What its best evaluation is chosen by.
+        metric: What its best evaluation is chosen by; empty if nothing decides.
         best_step: The step of the best evaluation.
         best: Metrics there; empty where there is none.
         last_step: The step of the last evaluation.
@@ -59,10 +70,10 @@ class Row:
 
     name: str
     folder: Path
-    state: str
+    state: State
     reason: str = ""
     step: int = 0
-    objective: trial.Objective = trial.Objective()  # noqa: RUF009, immutable
+    metric: str = ""
     best_step: int | None = None
     best: Mapping[str, float] = dataclasses.field(default_factory=dict)
     last_step: int | None = None
@@ -83,7 +94,7 @@ class Row:
     fold: int | None = None
     tags: Sequence[str] = ()
     notes: str = ""
-    configuration: resolved.Values = dataclasses.field(default_factory=dict)
+    configuration: Values = dataclasses.field(default_factory=dict)
 
 
 def below(root: Path) -> list[Row]:
@@ -101,7 +112,7 @@ def below(root: Path) -> list[Row]:
 
 
 def of(folder: Path) -> Row:
-    """The run in a folder.
+    """The run in a directory.
 
     Raises:
         ConfigError: there is none.
@@ -115,64 +126,67 @@ def of(folder: Path) -> Row:
 
 
 def _row(found: folders.Found, root: Path, known: cache.Cache) -> Row:
-    name = _name(found.folder, root)
+    folder, name = found.folder, _name(found.folder, root)
     if found.problem:
-        return Row(name, found.folder, "damaged", found.problem)
-    problems: list[str] = []
-    values = facts.configuration(found.folder, problems)
-    stamp, key = _stamp(found), os.path.realpath(found.folder)
-    known_facts = known.get(key, stamp)
-    if known_facts is None:
-        known_facts = facts.read(found, values)
-        known.put(key, stamp, known_facts)
-    return _of_facts(found, name, root, values, known_facts, problems)
-
-
-def _of_facts(
-    found: folders.Found,
-    name: str,
-    root: Path,
-    values: resolved.Values,
-    known: Mapping[str, Any],
-    problems: Sequence[str],
-) -> Row:
-    state, reason = _state(found, known)
-    if all_problems := [*problems, *known["problems"]]:
-        state, reason = "damaged", display_names.in_text("; ".join(all_problems))
-    numbers, starts = known["trial"] or {}, known["starts"]
-    best_step, best = known.get("best") or (None, {})
-    last_step, last = known.get("last") or (None, {})
-    run = values.get("run") or {}
-    is_trial = bool(numbers) and found.folder.parent.name == layout.TRIALS
+        return Row(name, folder, State.DAMAGED, found.problem)
+    run = Run(folder, strict=False)
+    values = run.params
+    stamp, key = _stamp(found), os.path.realpath(folder)
+    facts = known.get(key, stamp)
+    if facts is None:
+        facts = _facts(run)
+        known.put(key, stamp, facts)
+    status, failures, more = facts.pop("status"), facts.pop("failures"), facts.pop("problems")
+    state, reason = state_of(folder, Status(**status) if status else None, failures)
+    if all_problems := dict.fromkeys([*run.problems, *more]):
+        state, reason = State.DAMAGED, display_names.in_text("; ".join(all_problems))
+    own = values.get("run") or {}
+    is_trial = facts["number"] is not None and folder.parent.name == layout.TRIALS
     return Row(
-        name=name,
-        folder=found.folder,
-        state=state,
-        reason=reason,
-        step=known["status"][1] if known["status"] else known.get("trained", 0),
-        objective=trial.Objective(*known.get("objective") or ()),
-        best_step=best_step,
-        best=best,
-        last_step=last_step,
-        last=last,
-        test=known.get("test", {}),
-        train=known.get("train", {}),
-        evaluations=known.get("evaluations", 0),
-        started=starts[0][0] if starts else None,
-        starts=len(starts),
-        seconds=known["seconds"],
-        rate=known.get("rate"),
-        goodput=known.get("goodput"),
-        host=starts[-1][2] if starts else "",
-        task=known.get("task", ""),
-        study=_name(found.folder.parent.parent, root) if is_trial else "",
-        number=numbers.get("number"),
-        seed=run.get("seed", numbers.get("seed")),
-        fold=numbers.get("fold"),
-        tags=[str(tag) for tag in run.get("tags") or ()],
-        notes=str(run.get("notes") or ""),
+        name,
+        folder,
+        state,
+        reason,
+        **facts,
+        study=_name(folder.parent.parent, root) if is_trial else "",
+        tags=[str(tag) for tag in own.get("tags") or ()],
+        notes=str(own.get("notes") or ""),
         configuration=values,
     )
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """What does not change by itself, for JSON: the fields of a row, and what its state needs."""
+    status, trial, attempts = run.status, run.trial or {}, run.attempts
+    best, last = run.best, run.evaluations[-1] if run.evaluations else None
+    tested = [test for test in run.tests if test.weights == "best"] or run.tests
+    newest = run.newest_rows[-1] if run.newest_rows else {}
+    rates = [row[_RATE] for row in run.newest_rows if _RATE in row][-_RECENT:]
+    ledger, started = run.time, attempts[0].get("started") if attempts else None
+    return {
+        "status": status and dataclasses.asdict(status),
+        "failures": run.failures,
+        "step": run.step,
+        "metric": run.rule.metric if run.rule else "",
+        "best_step": best.step if best else None,
+        "best": best.metrics if best else {},
+        "last_step": last.step if last else None,
+        "last": last.metrics if last else {},
+        "test": tested[-1].metrics if tested else {},
+        "train": {name: x for name, x in newest.items() if name not in ("step", *records.PACE)},
+        "evaluations": len(run.evaluations),
+        "started": started if isinstance(started, int | float) else None,
+        "starts": len(attempts),
+        "seconds": float(ledger.seconds),
+        "rate": statistics.median(rates) if rates else None,
+        "goodput": None if math.isnan(ledger.share) else ledger.share,
+        "host": str(attempts[-1].get("host", "")) if attempts else "",
+        "task": run.task,
+        "number": trial.get("number"),
+        "seed": (run.params.get("run") or {}).get("seed", trial.get("seed")),
+        "fold": trial.get("fold"),
+        "problems": run.problems,
+    }
 
 
 def _name(folder: Path, root: Path) -> str:
@@ -183,26 +197,9 @@ def _name(folder: Path, root: Path) -> str:
 
 def _stamp(found: folders.Found) -> str:
     """Says whether anything that is read has changed."""
-    stamps = [found.files.get(name) for name in facts.READ]
+    stamps = [found.files.get(name) for name in _READ]
     for name in found.folders:
         if layout.is_evaluator(name):
             path = found.folder / name / layout.HISTORY
             stamps.append((path.stat().st_size, path.stat().st_mtime_ns) if path.exists() else None)
     return str(stamps)
-
-
-def _state(found: folders.Found, known: Mapping[str, Any]) -> tuple[str, str]:
-    """The state now: whether a process is at work there is not written in any file."""
-    seen = None
-    if known["status"]:
-        said, step, reason, heartbeat = known["status"]
-        seen = status.Status(said, step, reason, heartbeat, host="", pid=0)
-    state, reason = trial.state_of(found.folder, seen, known["attempts"])
-    if state == "running" and layout.CLAIM in found.files:
-        quiet = time.time() - found.files[layout.CLAIM][1] / 1e9
-        if quiet > _SILENT_SECONDS:
-            reason = f"no sign of life for {text.duration(quiet)}"
-    job = submitted.newest(found.folder) if layout.LAUNCH in found.folders else None
-    if job and state != "running" and not (known["status"] and job.has_begun):
-        reason = str(job)
-    return state, reason

@@ -7,21 +7,28 @@ from typing import Any
 
 from runner.core import layout, text
 from runner.history import records
-from runner.inspection import curves, goodput, page, pictures, predictions, timeline
-from runner.inspection.run_data import RunData
+from runner.inspection import curves, page, pictures, predictions, timeline
+from runner.run_folder import goodput
+from runner.run_folder.run import Run
+from runner.run_folder.state import State
 from runner.storage import display_names
 
 _LONGEST_DIFF = 20_000  # characters
 _METRICS = 500  # of the table of best and last
+_AT = {
+    State.PENDING: "Begun, at",
+    State.RUNNING: "Running, at",
+    State.UNRESPONSIVE: "No sign of life since",
+}
 
 Rows = list[tuple[str, ...]]
 
 
-def render(run: RunData, *, refresh: int = 0) -> str:
+def render(run: Run, *, refresh: int = 0) -> str:
     """The page as HTML."""
-    problems = list(run.problems)
-    found = predictions.of(run.folder, problems)
-    drawn = pictures.of(run.folder)
+    problems: list[str] = []
+    found = predictions.of(run.directory, problems)
+    drawn = pictures.of(run.directory)
     first = run.rule.names if run.rule else ()
     charts = curves.charts([run], first=first)
     again = _again(run)
@@ -30,10 +37,10 @@ def render(run: RunData, *, refresh: int = 0) -> str:
         "results": ("Best and last", bool(run.evaluations or run.tests)),
         "predictions": ("Predictions", found is not None),
         "pictures": ("Pictures", bool(drawn)),
-        "time": ("Time", run.ledger is not None),
+        "time": ("Time", True),
         "configuration": ("Configuration", bool(run.params)),
         "model": ("Model", bool(run.overview)),
-        "environment": ("Environment", bool(run.starts)),
+        "environment": ("Environment", bool(run.attempts)),
         "again": ("Make it again", bool(again)),
     }
     return page.render(
@@ -43,14 +50,14 @@ def render(run: RunData, *, refresh: int = 0) -> str:
         title=run.name,
         state=run.state,
         sentences=[sentence(run)],
-        problems=problems,
+        problems=[*run.problems, *problems],
         sections=[(key, name) for key, (name, there) in sections.items() if there],
         figures=list(_figures(run)),
         chart_names=[chart["name"] for chart in charts],
         results=results(run),
         predictions=found,
         pictures=drawn,
-        time=page.time_rows(run.ledger) if run.ledger else None,
+        time=page.time_rows(run.time),
         line=timeline.of(run),
         config=_configuration(run),
         overview=_overview(run.overview),
@@ -59,12 +66,11 @@ def render(run: RunData, *, refresh: int = 0) -> str:
     )
 
 
-def sentence(run: RunData) -> str:
+def sentence(run: Run) -> str:
     """What became of the run: `Done at step 2,000: best accuracy 0.97 at step 1,400, ...`."""
-    end = f" of {run.last_step:,}" if run.last_step and run.step < run.last_step else ""
-    words = {"running": "Running, at", "silent": "No sign of life since", "unknown": "Begun, at"}
-    said = f"{words.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
-    if run.reason:
+    end = f" of {run.train_steps:,}" if run.train_steps and run.step < run.train_steps else ""
+    said = f"{_AT.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
+    if run.reason and run.state != State.UNRESPONSIVE:
         said += f" ({run.reason})"
     if metric := _decisive(run):
         last = run.evaluations[-1]
@@ -73,8 +79,8 @@ def sentence(run: RunData) -> str:
             value = curves.number(run.best.metrics.get(metric))
             parts.insert(0, f"best {metric} {value} at step {run.best.step:,}")
         said += f": {', '.join(parts)}"
-    if run.ledger and run.ledger.starts:
-        said += f". {_capital(goodput.sentence(run.ledger))}"
+    if run.time.starts:
+        said += f". {_capital(goodput.sentence(run.time))}"
     return f"{said}."
 
 
@@ -82,7 +88,7 @@ def _capital(said: str) -> str:
     return said[:1].upper() + said[1:]
 
 
-def _decisive(run: RunData) -> str:
+def _decisive(run: Run) -> str:
     """The metric to speak of; empty if there is none."""
     if not run.evaluations:
         return ""
@@ -91,9 +97,9 @@ def _decisive(run: RunData) -> str:
     return next((name for name in (*names, "validation_loss", *metrics) if name in metrics), "")
 
 
-def _figures(run: RunData) -> Iterator[tuple[str, str, str]]:
+def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
     """Name, value and note of what stands out."""
-    end = f"of {run.last_step:,}" if run.last_step else ""
+    end = f"of {run.train_steps:,}" if run.train_steps else ""
     yield "step", f"{run.step:,}", end
     if metric := _decisive(run):
         if run.best:
@@ -101,19 +107,19 @@ def _figures(run: RunData) -> Iterator[tuple[str, str, str]]:
             yield f"best {metric}", curves.number(best), f"step {run.best.step:,}"
         last = run.evaluations[-1]
         yield f"last {metric}", curves.number(last.metrics.get(metric)), f"step {last.step:,}"
-    if run.ledger and run.ledger.starts:
-        if not math.isnan(run.ledger.share):
-            yield "time spent training", f"{run.ledger.share:.0%}", ""
-        starts = text.counted(len(run.ledger.starts), "start")
-        yield "duration", goodput.shown(run.ledger.seconds), starts
-    steps, rates = run.training.get("steps_per_second", ((), ()))
-    if len(steps):
-        yield "steps a second", curves.number(float(sorted(rates)[len(rates) // 2])), "median"
+    if run.time.starts:
+        if not math.isnan(run.time.share):
+            yield "time spent training", f"{run.time.share:.0%}", ""
+        starts = text.counted(len(run.time.starts), "start")
+        yield "duration", goodput.shown(run.time.seconds), starts
+    rates = sorted(x for x in run.training.get("steps_per_second", ()) if x is not None)
+    if rates:
+        yield "steps a second", curves.number(rates[len(rates) // 2]), "median"
     if isinstance(count := run.overview.get("parameters"), int):
         yield "parameters", text.short(count), ""
 
 
-def results(run: RunData) -> dict[str, Any] | None:
+def results(run: Run) -> dict[str, Any] | None:
     """The metrics of the best and the last evaluation and of the tests; None without any."""
     columns: list[tuple[str, Mapping[str, float]]] = []
     if run.best:
@@ -142,12 +148,12 @@ def results(run: RunData) -> dict[str, Any] | None:
     return {"head": ["metric", *(name for name, _ in columns)], "rows": rows, "more": more}
 
 
-def _configuration(run: RunData) -> dict[str, Any]:
+def _configuration(run: Run) -> dict[str, Any]:
     everything = page.flat(run.params) if run.params else []
     known = dict(everything)
     places: Mapping[str, str] = {}
     changes = []
-    for number, start in enumerate(run.starts, 1):
+    for number, start in enumerate(run.attempts, 1):
         places = start.get("origins") or places
         for change in start.get("changed") or ():
             changes.append((f"start {number}", str(change)))
@@ -189,10 +195,10 @@ def _overview(found: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"totals": totals, "layers": layers}
 
 
-def _environment(run: RunData) -> dict[str, Any] | None:
-    if not run.starts:
+def _environment(run: Run) -> dict[str, Any] | None:
+    if not run.attempts:
         return None
-    start = run.starts[-1]
+    start = run.attempts[-1]
     versions, code = start.get("versions") or {}, start.get("code") or {}
     rows = [
         ("machine", f"{start.get('host')}, {start.get('platform')}"),
@@ -210,27 +216,27 @@ def _environment(run: RunData) -> dict[str, Any] | None:
         rows.append(("code", f"commit {code.get('commit')} on {code.get('branch')}{dirty}"))
         if untracked := code.get("untracked"):
             rows.append(("untracked files", text.some([str(each) for each in untracked], 10)))
-    rows.append(("folder", display_names.of(run.folder)))
+    rows.append(("folder", display_names.of(run.directory)))
     diff = str(code.get("diff") or "")
     if len(diff) > _LONGEST_DIFF:
         diff = f"{diff[:_LONGEST_DIFF]}\n... the rest is in run.json"
     return {"rows": rows, "diff": diff}
 
 
-def _again(run: RunData) -> list[tuple[str, str, str]]:
+def _again(run: Run) -> list[tuple[str, str, str]]:
     """Commands that make the run once more: an id, what it does, the command."""
-    if not run.starts:
+    if not run.attempts:
         return []
-    start = run.starts[-1]
+    start = run.attempts[-1]
     words = [str(word) for word in start.get("command") or ()]
     found = []
     if any(word.startswith("--mode") for word in words):
         line = shlex.join(["runner", *words[1:]])
         found.append(("as-then", f"As it was started, in {start.get('folder')}:", line))
     mode = str(start.get("mode") or "train_and_eval")
-    path = run.folder / layout.GIN
+    path = run.directory / layout.GIN
     if path.exists():
-        folder, gin = display_names.of(run.folder), display_names.of(path)
+        folder, gin = display_names.of(run.directory), display_names.of(path)
         line = shlex.join(
             ["runner", f"--mode={mode}", f"--gin_file={gin}", f"--model_dir={folder}-again"]
         )

@@ -15,6 +15,7 @@ from runner.history import records
 from runner.inspection import resolved
 from runner.inspection.columns import FACTS, Columns, Value
 from runner.inspection.rows import Row
+from runner.run_folder.state import State
 
 FORMATS = (".csv", ".json", ".jsonl", ".parquet")
 """How the names of the files end that a table can be written to."""
@@ -22,13 +23,13 @@ FORMATS = (".csv", ".json", ".jsonl", ".parquet")
 _GAP = "  "
 _CUT = 40  # characters of a cell
 _METRICS = 3  # that decide, at most
-_BAD = ("damaged", "failed", "refused", "diverged")
+_BAD = (State.DAMAGED, State.FAILED, State.REJECTED, State.DIVERGED)
 _HEADS = {"seconds": "time", "steps_per_second": "steps/s"}
 
 
 def shown(columns: Columns, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     """The columns that say most: those to show first, and those to show as far as they fit."""
-    deciding = dict.fromkeys(row.objective.metric for row in rows if row.objective.metric)
+    deciding = dict.fromkeys(row.metric for row in rows if row.metric)
     names = list(deciding)[:_METRICS] or columns.metrics["last"][:_METRICS]
     found = ["run", "state", "step"]
     for name in names:

@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.core import text
-from runner.inspection import curves, goodput, page, run_page
-from runner.inspection.run_data import RunData
+from runner.inspection import curves, page, run_page
+from runner.run_folder import goodput
+from runner.run_folder.run import Run
 from runner.storage import display_names
 
 _METRICS = 12  # of the table
 _DIFFERENCES = 100
 
 
-def render(runs: Sequence[RunData], *, refresh: int = 0) -> str:
+def render(runs: Sequence[Run], *, refresh: int = 0) -> str:
     """The page as HTML."""
-    runs = _named(runs)
+    _name(runs)
     first = [name for run in runs if run.rule for name in run.rule.names]
     charts = curves.charts(runs, first=first)
-    differences = _differences(runs)
+    differences, table = _differences(runs), _table(runs)
     return page.render(
         "several.html",
         {"charts": charts},
@@ -25,30 +26,29 @@ def render(runs: Sequence[RunData], *, refresh: int = 0) -> str:
         title=f"{text.counted(len(runs), 'run')}: {text.some([run.name for run in runs])}",
         state="",
         sentences=[f"{run.name}: {run_page.sentence(run)}" for run in runs[:3]],
-        problems=[problem for run in runs for problem in run.problems],
         sections=[
             ("runs", "Runs"),
             *([("curves", "Curves")] if charts else []),
             *([("differences", "Differences")] if differences else []),
             ("time", "Time"),
         ],
-        table=_table(runs),
+        table=table,
         chart_names=[chart["name"] for chart in charts],
         differences=differences,
         names=[run.name for run in runs],
-        time=page.time_rows(goodput.together(run.ledger for run in runs if run.ledger)),
+        time=page.time_rows(goodput.together(run.time for run in runs)),
+        problems=[problem for run in runs for problem in run.problems],
     )
 
 
-def _named(runs: Sequence[RunData]) -> list[RunData]:
-    """The runs; where two have the same name, they are called by their paths."""
-    names = [run.name for run in runs]
-    if len(set(names)) == len(names):
-        return list(runs)
-    return [run.called(display_names.of(run.folder)) for run in runs]
+def _name(runs: Sequence[Run]) -> None:
+    """Calls the runs by their paths where two have the same name."""
+    if len({run.name for run in runs}) < len(runs):
+        for run in runs:
+            run.name = display_names.of(run.directory)
 
 
-def _table(runs: Sequence[RunData]) -> dict[str, Any]:
+def _table(runs: Sequence[Run]) -> dict[str, Any]:
     """A row for each run: how far, how good at its best or else its last evaluation."""
     shown = [run.best or next(iter(run.evaluations[-1:]), None) for run in runs]
     known = dict.fromkeys(name for row in shown if row for name in sorted(row.metrics))
@@ -58,12 +58,12 @@ def _table(runs: Sequence[RunData]) -> dict[str, Any]:
     for run, row in zip(runs, shown, strict=True):
         metrics = [curves.number(row.metrics.get(name) if row else None) for name in names]
         at = f"{row.step:,}" if row else "-"
-        share = goodput.percent(run.ledger) if run.ledger else "-"
+        share = goodput.percent(run.time)
         rows.append([run.name, run.state, f"{run.step:,}", at, *metrics, share])
     return {"head": ["run", "state", "step", "best step", *names, "time training"], "rows": rows}
 
 
-def _differences(runs: Sequence[RunData]) -> list[tuple[str, ...]]:
+def _differences(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """The configuration's values that are not the same in all runs."""
     flat = [dict(page.flat(run.params)) if run.params else {} for run in runs]
     paths = dict.fromkeys(path for each in flat for path in each)

@@ -12,9 +12,7 @@ from runner.core import console, streams, text
 from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import (
-    goodput,
     progress,
-    run_data,
     run_page,
     runs_table,
     study_page,
@@ -22,7 +20,9 @@ from runner.inspection import (
 )
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
-from runner.run_folder import pulse, submitted, supervised
+from runner.run_folder import goodput, pulse, submitted, supervised
+from runner.run_folder.run import Run, has_begun
+from runner.run_folder.state import ACTIVE
 from runner.runs.call import Call, Results
 from runner.storage import display_names
 
@@ -59,7 +59,7 @@ def status(call: Call) -> Results:
 
 def _is_one(root: Path) -> bool:
     """Whether the folder is that of a run, and of no study."""
-    return run_data.is_run(root) and not study_page.is_study(root)
+    return has_begun(root) and not study_page.is_study(root)
 
 
 def _found(board: progress.Board, root: Path) -> list[Line]:
@@ -84,14 +84,14 @@ def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
 
 def _one(folder: Path, line: Line) -> Results:
     """Says all about one run: how good it is, too, and where its time went."""
-    run = run_data.read(folder, rows=False)
+    run = Run(folder, strict=False)
     console.say(run_page.sentence(run))
     console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(folder)]))
     if found := run_page.results(run):
         shown = [found["head"], *found["rows"][:12]]
         console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
-    if run.ledger and run.ledger.parts:
-        console.say("\n".join(goodput.lines(run.ledger)))
+    if run.time.parts:
+        console.say("\n".join(goodput.lines(run.time)))
     for problem in run.problems:
         console.say(display_names.in_text(problem))
     last, best = run.evaluations[-1:], run.best
@@ -100,14 +100,14 @@ def _one(folder: Path, line: Line) -> Results:
         **line.figures,
         "metrics": records.plain(last[0].metrics) if last else {},
         "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
-        "goodput": run.ledger.as_dict() if run.ledger else None,
+        "goodput": run.time.as_dict(),
         "workers": supervised.read(folder),
-        "model_dir": str(run.folder),
+        "model_dir": str(run.directory),
     }
 
 
 def _several(root: Path, lines: Sequence[Line]) -> Results:
-    active = [each for each in lines if each.state in progress.ACTIVE]
+    active = [each for each in lines if each.state in ACTIVE]
     jobs = {each.row.name: submitted.newest(each.row.folder) for each in lines if not each.ended}
     waiting = {name: job for name, job in jobs.items() if job and not job.has_begun}
     return {
@@ -127,7 +127,7 @@ def _several(root: Path, lines: Sequence[Line]) -> Results:
 def _shown(lines: Sequence[Line], *, is_one: bool = False) -> list[str]:
     """A line for each study and each run; of trials, those that run."""
     studies = [] if is_one else progress.studies(lines)
-    active = [each for each in lines if each.state in progress.ACTIVE]
+    active = [each for each in lines if each.state in ACTIVE]
     others = [each for each in lines if each not in active and (is_one or not each.row.study)]
     runs = [*active, *others]
     shown = [_study(each) for each in studies]
@@ -162,7 +162,7 @@ def _cells(line: Line) -> list[str]:
         f"{row.starts:,}",
         f"{line.workers:,}" if line.workers > 1 else "-",
         row.host or "-",
-        why if line.state not in progress.ACTIVE else "",
+        why if line.state not in ACTIVE else "",
     ]
 
 

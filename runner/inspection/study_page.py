@@ -10,14 +10,17 @@ import numpy as np
 
 from runner.core import layout, text
 from runner.errors import RunnerError
-from runner.inspection import curves, goodput, page, study_charts
+from runner.inspection import curves, page, study_charts
+from runner.run_folder import goodput
+from runner.run_folder.run import Run
+from runner.run_folder.state import ACTIVE, State
 from runner.studies import findings, summary, trial
 from runner.studies.statistics import Spread
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
 
 _MOST = 200  # configurations of the table
-_UNFINISHED = ("waiting", "running", "paused", "preempted")
+_UNFINISHED = (State.PENDING, *ACTIVE, State.PAUSED, State.PREEMPTED)
 
 
 def is_study(folder: Path) -> bool:
@@ -31,13 +34,14 @@ def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
     found = summary.of(_trials(folder, problems))
     states: collections.Counter[str] = collections.Counter(each.state for each in found.trials)
     ended = not any(states[each] for each in _UNFINISHED)
+    running = any(states[each] for each in ACTIVE)
     named = [(chart, note) for chart, note in study_charts.charts(found)]
     html = page.render(
         "study.html",
         {"charts": [chart for chart, _ in named]},
         refresh=0 if ended else refresh,
         title=folder.name or str(folder),
-        state="running" if states["running"] else ("done" if ended else "unfinished"),
+        state=State.RUNNING if running else (State.DONE if ended else "unfinished"),
         sentences=[sentence(found)],
         problems=problems,
         sections=[
@@ -217,7 +221,7 @@ def _ledger(found: Summary, problems: list[str]) -> goodput.Ledger:
     ledgers = []
     for each in found.trials:
         try:
-            ledgers.append(goodput.of(each.folder))
+            ledgers.append(Run(each.folder).time)
         except (RunnerError, OSError) as error:
             problems.append(str(error))
     return goodput.together(ledgers)

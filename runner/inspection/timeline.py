@@ -10,8 +10,8 @@ from typing import Any
 
 from runner.core import text
 from runner.history import records
-from runner.inspection import goodput
-from runner.inspection.run_data import RunData
+from runner.run_folder import goodput
+from runner.run_folder.run import Run
 
 _GAP = 0.02  # of the picture's width, for the time between two starts
 _MARKS = 400  # places of a lane, of which each has at most one mark
@@ -60,9 +60,9 @@ class Timeline:
     more: int
 
 
-def of(run: RunData) -> Timeline:
+def of(run: Run) -> Timeline:
     """The timeline of a run; empty if its starts are not known."""
-    starts = run.ledger.starts if run.ledger else []
+    starts = run.time.starts
     events = sorted([*_starts(starts), *_rows(run), *_saves(run)], key=lambda event: event.time)
     axis = _Axis(starts)
     placed = [dataclasses.replace(each, at=axis.place(each.time)) for each in events]
@@ -129,7 +129,7 @@ def _starts(starts: Sequence[goodput.Start]) -> Iterator[Event]:
             yield Event(each.ended, "end", f"{each.state}{step}")
 
 
-def _rows(run: RunData) -> Iterator[Event]:
+def _rows(run: Run) -> Iterator[Event]:
     rows: Iterable[tuple[str, records.Record]] = [("", row) for row in run.history]
     others = [(name, row) for name, found in run.evaluators.items() for row in found]
     for source, row in [*rows, *others]:
@@ -157,9 +157,9 @@ def _event(row: Any, by: str) -> Event:
             return Event(row.time, "decision", f"{row.checkpoint} left out{by}: {row.reason}")
 
 
-def _saves(run: RunData) -> Iterator[Event]:
+def _saves(run: Run) -> Iterator[Event]:
     """The checkpoints that are still there."""
-    for path in run.folder.glob("ckpt-*.index"):
+    for path in run.directory.glob("ckpt-*.index"):
         number = path.stem.removeprefix("ckpt-")
         if number.isdigit():
             try:

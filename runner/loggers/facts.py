@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from runner.core import files, layout, plain_yaml, secrets
+from runner.core import layout, secrets
 from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
+from runner.run_folder.run import Run
+from runner.run_folder.state import State
 from runner.storage import display_names
 
 Value = bool | int | float | str
@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         tags: Short facts: where, with which code and packages.
         labels: `RunConfig.tags`.
         notes: `RunConfig.notes`.
-        state: `running`, `paused`, or how it ended.
+        state: How its last attempt ended, or `running`, which may also mean that it was killed.
         reason: Why.
         files: Small files that are kept with it, and a study's folder of plots.
         best: The folder of the best checkpoint; None if there is none, or more may come.
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     tags: Mapping[str, str]
     labels: Sequence[str]
     notes: str
-    state: str
+    state: State
     reason: str
     files: Sequence[Path]
     best: Path | None
@@ -79,22 +79,20 @@ def of(folder: Path, *, whole: bool) -> Facts:
         return _of_study(folder)
     if not (folder / layout.PARAMS).exists():
         raise RunnerError(f"{folder} holds neither a run nor a study")
-    values = _configuration(layout.params(folder))
-    starts = (files.read_json(folder / layout.RUN) or {}).get("starts") or [{}]
-    seen = status.read(folder)
-    state, reason = _state(seen)
-    trial = files.read_json(folder / layout.TRIAL) or {}
-    best = folder / layout.BEST
-    ended = whole or state in ("done", "stopped", "diverged", "failed")
-    run = values.get("run") or {}
+    run = Run(folder)
+    values = secrets.masked_all(run.params, list(secrets.held(run.params)))
+    seen, trial, best = run.status, run.trial or {}, folder / layout.BEST
+    state, reason = (seen.outcome, seen.reason) if seen else (State.RUNNING, "")
+    ended = whole or (seen is not None and seen.is_final and state != State.PAUSED)
+    own = values.get("run") or {}
     return Facts(
         folder=folder,
         study=folder.resolve().parents[1] if trial else None,
         is_study=False,
         parameters={**dict(_flat(values)), **_of_trial(trial)},
-        tags=_tags(folder, starts[-1], state, reason),
-        labels=list(run.get("tags") or ()),
-        notes=str(run.get("notes") or ""),
+        tags=_tags(folder, run.attempts[-1] if run.attempts else {}, state, reason),
+        labels=list(own.get("tags") or ()),
+        notes=str(own.get("notes") or ""),
         state=state,
         reason=reason,
         files=[] if _holds_secrets(values) else _there(folder, *_CONFIGURATION),
@@ -108,9 +106,9 @@ def is_study(folder: Path) -> bool:
 
 
 def _of_study(folder: Path) -> Facts:
-    seen = [status.read(each) for each in layout.trials(folder)]
-    running = any((each / layout.CLAIM).exists() for each in layout.trials(folder))
-    state = "running" if running else "done"
+    trials = layout.trials(folder)
+    running = any((trial / layout.CLAIM).exists() for trial in trials)
+    state = State.RUNNING if running else State.DONE
     plots = folder / layout.PLOTS
     tables = _there(folder, layout.STUDY, layout.TRIALS_TABLE, layout.TRIALS_PARQUET)
     return Facts(
@@ -120,8 +118,8 @@ def _of_study(folder: Path) -> Facts:
         parameters={},
         tags={
             "runner.folder": display_names.of(folder.resolve()),
-            "runner.state": state,
-            "runner.trials": str(len(seen)),
+            "runner.state": str(state),
+            "runner.trials": str(len(trials)),
         },
         labels=(),
         notes="",
@@ -146,17 +144,6 @@ def holder(folder: Path) -> claim_file.Holder | None:
     """Who holds a folder."""
     found = claim_file.look(folder / layout.CLAIM)
     return found.holder if found else None
-
-
-def _configuration(path: Path) -> Mapping[str, Any]:
-    try:
-        values = plain_yaml.load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RunnerError(f"{path} is damaged") from error
-    if not isinstance(values, Mapping):
-        raise RunnerError(f"{path} is damaged")
-    masked: Mapping[str, Any] = secrets.masked_all(values, list(secrets.held(values)))
-    return masked
 
 
 def _there(folder: Path, *names: str) -> list[Path]:
@@ -186,14 +173,6 @@ def _of_trial(trial: Mapping[str, Any]) -> dict[str, Value]:
     own = {name: trial[name] for name in ("number", "seed", "fold") if name in trial}
     own |= dict(trial.get("parameters") or {})
     return {f"trial.{name}": value for name, value in _flat(own)}
-
-
-def _state(seen: status.Status | None) -> tuple[str, str]:
-    if seen is None:
-        return "running", ""
-    if seen.state == "stopped" and seen.reason.startswith(status.PAUSED):
-        return "paused", seen.reason
-    return seen.state, seen.reason
 
 
 def _tags(folder: Path, start: Mapping[str, Any], state: str, reason: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from runner.errors import RunnerError
 from runner.loggers import facts as facts_
 from runner.loggers import ledger as ledger_
 from runner.loggers.rows import Row
+from runner.run_folder.state import State
 
 NAME = "mlflow"
 _MOST_METRICS = 1000  # in a request, as MLflow limits them; the next two, too
@@ -32,8 +33,13 @@ _DEFAULTS = {  # so that a server that is gone is noticed within a minute, not w
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_STATES = {"done": "FINISHED", "stopped": "FINISHED", "running": "RUNNING", "paused": "SCHEDULED"}
-_STATES |= {"preempted": "KILLED"}
+_STATES = {
+    State.RUNNING: "RUNNING",
+    State.PAUSED: "SCHEDULED",
+    State.PREEMPTED: "KILLED",
+    State.STOPPED: "FINISHED",
+    State.DONE: "FINISHED",
+}
 _RUN, _NAME, _PARAMETER, _TAG = "run", "name", "parameter", "tag"
 _ID = "runner.id"
 
@@ -131,8 +137,6 @@ class Mlflow:
     def close(self) -> None:
         """Says how our run ended."""
         state = _STATES.get(self._facts.state, "FAILED")
-        if self._facts.state == "stopped" and "SIG" in self._facts.reason:
-            state = "KILLED"
         if state in ("RUNNING", "SCHEDULED"):
             self._client.update_run(self._id, status=state)
         else:

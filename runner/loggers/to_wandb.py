@@ -17,6 +17,7 @@ from runner.errors import RunnerError
 from runner.loggers import facts as facts_
 from runner.loggers import ledger as ledger_
 from runner.loggers.rows import Row
+from runner.run_folder.state import State
 
 NAME = "wandb"
 _STEP = "step"  # the name of the training step, which all charts are over
@@ -137,7 +138,7 @@ class Wandb:
 
     def close(self) -> None:
         """Ends the session; W&B has all of it then."""
-        failed = self._facts.state in ("failed", "diverged")
+        failed = self._facts.state in (State.FAILED, State.DIVERGED)
         self._made.finish(exit_code=1 if failed else 0)
         closed = (_SESSION, "open", "")
         self._ledger.put([*self._pending, (_COUNT, "", self._count), closed])

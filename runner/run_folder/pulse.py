@@ -15,9 +15,6 @@ from runner.run_folder import claim_file, status, watch
 PATIENCE_SECONDS = 2 * heartbeat.SECONDS + 1
 """After two looks that far apart, a process that lives has given a sign."""
 
-SILENT_SECONDS = 60.0
-"""From then on, a process without a sign of life counts as silent."""
-
 
 class Sign(NamedTuple):
     """The last sign of life.

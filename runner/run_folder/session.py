@@ -11,6 +11,7 @@ from runner.configuration import gin_export, multitask, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
 from runner.run_folder import claim, config_change, data_files, provenance, spent, status
+from runner.run_folder.state import State
 from runner.storage import display_names
 
 
@@ -22,7 +23,7 @@ class Session:
             ...  # build the model, restore the weights
             start.accept()
             ...  # train
-            start.end("done", step)
+            start.end(State.DONE, step)
 
     However the start ends, run.json says how, and so does the status.json of a training run. But a
     start that finds a mistake in its configuration, before it is accepted, is not part of the run:
@@ -152,12 +153,20 @@ class Session:
         if self._record:
             self._record.note(**facts)
 
-    def end(self, state: status.State, step: int | None, reason: str = "", **facts: Any) -> None:
-        """Records that the start has ended with results, and more facts about it."""
+    def end(
+        self,
+        state: State,
+        step: int | None,
+        reason: str = "",
+        *,
+        stopped_by: str = "",
+        **facts: Any,
+    ) -> None:
+        """Records that the attempt has ended with results, and more facts about it."""
         self._step = step
         self.spent.turn("end")
         if self._status:
-            self._status.write(state, step or 0, reason)
+            self._status.write(state, step or 0, reason, stopped_by=stopped_by)
         self._end_record(state, **facts)
 
     def _fail(self, error: BaseException) -> None:
@@ -198,7 +207,7 @@ class Session:
         """Whether `error` says that the run cannot go on with this configuration."""
         return isinstance(error, ConfigError) and not self._accepted
 
-    def _end_record(self, state: status.State, **facts: Any) -> None:
+    def _end_record(self, state: State, **facts: Any) -> None:
         if self._record:
             with contextlib.suppress(OSError, LostError):
                 if self._trains:
@@ -214,7 +223,9 @@ class Session:
                     return
                 said = secrets.masked(user_code.summary(error), self._command.secrets)
                 said = display_names.in_text(said)
-                self._status.write(status.after(error), self._step or 0, said)
+                state = status.after(error)
+                by = status.SIGNAL if state == State.STOPPED else ""
+                self._status.write(state, self._step or 0, said, stopped_by=by)
 
 
 class Configuration(NamedTuple):

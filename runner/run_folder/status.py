@@ -8,20 +8,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from runner.core import console, files, heartbeat, layout, signals, typed
 from runner.errors import DivergedError, RunnerError
 from runner.run_folder import spent as times
+from runner.run_folder.state import State
 from runner.storage import display_names
 
 _STEP = "%20d\n"  # of a fixed length, as it is written in place
 _OFTEN = 0.1  # seconds between two writes of it, which look at the claim first
 
-State = Literal["running", "done", "stopped", "preempted", "diverged", "failed"]
+PAUSE, SIGNAL = "pause", "signal"
+"""What stopped a run whose state is `stopped`, if its own rules did not."""
 
-PAUSED = "paused at step "
-"""How the reason begins with which a run has stopped at `RunConfig.pause_at`, to go on later."""
+WRITTEN = {State.RUNNING, State.DONE, State.STOPPED, State.PREEMPTED, State.DIVERGED, State.FAILED}
+"""The states that a run records; all others follow from more than status.json."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Status:
         host: The machine.
         pid: The process.
         spent: See `runner.run_folder.spent`; None from an older version.
+        stopped_by: `PAUSE` or `SIGNAL` if that stopped it; otherwise empty.
     """
 
     state: State
@@ -45,11 +48,22 @@ class Status:
     host: str
     pid: int
     spent: Mapping[str, float] | None = None
+    stopped_by: str = ""
 
     @property
     def ended(self) -> bool:
         """Whether no further checkpoint will come from this start of the run."""
-        return self.state != "running"
+        return self.state != State.RUNNING
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run ended so that no scheduler starts it again."""
+        return self.state not in (State.RUNNING, State.PREEMPTED)
+
+    @property
+    def outcome(self) -> State:
+        """The state, which for a stopped run depends on what stopped it."""
+        return {PAUSE: State.PAUSED, SIGNAL: State.PREEMPTED}.get(self.stopped_by, self.state)
 
 
 def read(model_dir: Path) -> Status | None:
@@ -61,11 +75,20 @@ def read(model_dir: Path) -> Status | None:
             return None
         seen = Status(**value)
         typed.check(seen)
-        if seen.state not in get_args(State) or not isinstance(seen.spent, dict | None):
+        if seen.state not in WRITTEN or not isinstance(seen.spent, dict | None):
             raise TypeError("a value of another type")
     except TypeError as error:
         raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
-    return seen
+    stopped_by = seen.stopped_by or _stopped_by(seen)
+    return dataclasses.replace(seen, state=State(seen.state), stopped_by=stopped_by)
+
+
+def _stopped_by(seen: Status) -> str:
+    """What the reason says, for a file of a version that did not store `stopped_by`."""
+    if seen.state == State.STOPPED and seen.reason.startswith("paused at step "):
+        return PAUSE
+    is_signal = seen.reason.startswith(("stopped by SIG", "ended by a second SIG"))
+    return SIGNAL if seen.state == State.STOPPED and is_signal else ""
 
 
 def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
@@ -95,8 +118,8 @@ def reached(model_dir: Path) -> int:
 def after(error: BaseException) -> State:
     """The state of a run that was ended by `error`."""
     if isinstance(error, signals.Interrupted):
-        return "preempted" if error.is_preemption else "stopped"
-    return "diverged" if isinstance(error, DivergedError) else "failed"
+        return State.PREEMPTED if error.is_preemption else State.STOPPED
+    return State.DIVERGED if isinstance(error, DivergedError) else State.FAILED
 
 
 class StatusFile:
@@ -106,7 +129,7 @@ class StatusFile:
 
         with status.StatusFile(model_dir) as state:
             state.beat(step)
-            state.write("done", step)
+            state.write(State.DONE, step)
 
     Args:
         model_dir: The run's folder.
@@ -136,12 +159,12 @@ class StatusFile:
         self._noted = 0.0  # when it was last written
         self._clock = clock
         self._spent = spent
-        self._state: State = "running"
+        self._state: State = State.RUNNING
         self._writing = threading.Lock()  # the thread must not say "running" after the end
         self._beating = heartbeat.beating(self._again, seconds=seconds, note=note)
 
     def __enter__(self) -> Self:
-        self.write("running", self.step)
+        self.write(State.RUNNING, self.step)
         path = self._path.with_name(layout.STEP)
         files.write_text(path, _STEP % self.step)
         self._step_file = os.open(path, os.O_WRONLY)
@@ -159,18 +182,18 @@ class StatusFile:
         """What was written last."""
         return self._state
 
-    def write(self, state: State, step: int, reason: str = "") -> None:
+    def write(self, state: State, step: int, reason: str = "", *, stopped_by: str = "") -> None:
         """Writes at once; any state but `running` is final."""
         with self._writing:
             self._state, self.step = state, step
             self._note_step()
-            self._dump(reason)
+            self._dump(reason, stopped_by)
 
     def withdraw(self) -> bool:
         """Puts back what the file said before this start; False if there was none."""
         with self._writing:
             if self.before:
-                self._state = "failed"  # so that the thread writes no more
+                self._state = State.FAILED  # so that the thread writes no more
                 files.write_json(self._path, dataclasses.asdict(self.before))
         return self.before is not None
 
@@ -190,13 +213,13 @@ class StatusFile:
 
     def _again(self) -> None:
         with self._writing:
-            if self._state == "running":
+            if self._state == State.RUNNING:
                 if self._spent:
                     self._spent.beat()
-                self._dump("")
+                self._dump()
 
-    def _dump(self, reason: str) -> None:
+    def _dump(self, reason: str = "", stopped_by: str = "") -> None:
         now, host = self._clock(), socket.gethostname()
         spent = self._spent.as_dict() if self._spent else None
-        status = Status(self._state, self.step, reason, now, host, os.getpid(), spent)
+        status = Status(self._state, self.step, reason, now, host, os.getpid(), spent, stopped_by)
         files.write_json(self._path, dataclasses.asdict(status))

@@ -7,21 +7,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from runner.core import console, heartbeat, layout, text
 from runner.errors import RunnerError
 from runner.run_folder import claim_file, status
+from runner.run_folder.state import FINISHED, UNRESPONSIVE_SECONDS, State
 from runner.storage import display_names
 
-State = status.State | Literal["absent", "silent"]
-"""The state in status.json; `absent` if there is no such file; `silent` if it says `running` but
-there has been no sign of life for too long."""
-
-ENDED: tuple[State, ...] = ("done", "stopped", "diverged")
+ENDED = (*FINISHED, State.DIVERGED)
 """No more checkpoints will come. A run that was preempted or failed may be started again."""
 
-_SILENT_SECONDS = 60.0
 _LOCK_SECONDS = 2 * heartbeat.SECONDS  # with recent signs of life, the lock need not be tried
 _REMIND_SECONDS = 60.0
 
@@ -64,7 +59,8 @@ class Watch:
         clock: Seconds, for tests to inject.
 
     Attributes:
-        state: The state at the last look.
+        state: The state at the last look: that of the last attempt in status.json, `PENDING` if
+            there is no such file, and `UNRESPONSIVE` for a process that is lost or silent.
     """
 
     def __init__(
@@ -88,7 +84,7 @@ class Watch:
         self._status: status.Status | None = None
         self._alive = self._noted = self._asked = clock()
         self._gone = False
-        self.state: State = "running"  # which is not worth a note
+        self.state = State.RUNNING  # which is not worth a note
 
     def look(self) -> State:
         """The state of the run; a change is noted."""
@@ -114,7 +110,7 @@ class Watch:
             RunnerError: there was no sign of life for too long.
         """
         now = self._clock()
-        if self.state == "running" or self.state in ENDED:
+        if self.state == State.RUNNING or self.state in ENDED:
             return None
         quiet = now - self._alive
         if self._timeout is not None and now - max(self._alive, self._asked) > self._timeout:
@@ -134,18 +130,19 @@ class Watch:
 
     def _judge(self, *, quiet: float) -> State:
         if self._status is None:
-            return "done" if 0 < self._last_step <= self._step else "absent"
+            return State.DONE if 0 < self._last_step <= self._step else State.PENDING
         if self._status.ended:
             return self._status.state
-        if self.state == "silent" and quiet > 0:
-            return "silent"
+        if self.state == State.UNRESPONSIVE and quiet > 0:
+            return State.UNRESPONSIVE
         self._gone = quiet > _LOCK_SECONDS and claim_file.abandoned(self._model_dir / layout.CLAIM)
-        return "silent" if self._gone or quiet > _SILENT_SECONDS else "running"
+        is_lost = self._gone or quiet > UNRESPONSIVE_SECONDS
+        return State.UNRESPONSIVE if is_lost else State.RUNNING
 
     def _news(self, before: State) -> str:
         """What to say about a new state."""
-        if self.state == "running":
-            begins = "starts" if before == "absent" else "goes on"
+        if self.state == State.RUNNING:
+            begins = "starts" if before == State.PENDING else "goes on"
             return f"training {begins} at step {self._step:,}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
@@ -154,16 +151,20 @@ class Watch:
         seen = self._status
         folder = display_names.of(self._model_dir)
         if seen is None and self._step:
-            ends = "has reached" if self.state == "done" else "is at"
+            ends = "has reached" if self.state == State.DONE else "is at"
             return f"training in {folder}, which writes no status, {ends} step {self._step:,}"
         if seen is None:
             return f"no training has started in {folder}"
-        if self.state == "silent":
+        if self.state == State.UNRESPONSIVE:
             who = f"process {seen.pid} on {seen.host}, last at step {self._step:,}"
             return (
                 f"{who}, exited without recording a status" if self._gone else f"{who}, is silent"
             )
-        ended = {"preempted": "was preempted", "done": "is done", "failed": "has failed"}
+        ended = {
+            State.PREEMPTED: "was preempted",
+            State.DONE: "is done",
+            State.FAILED: "has failed",
+        }
         reason = f" ({seen.reason})" if seen.reason else ""
         return f"training {ended.get(seen.state, seen.state)} at step {self._step:,}{reason}"
 

@@ -12,6 +12,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, policies, records
 from runner.reporting import table
 from runner.run_folder import session, watch
+from runner.run_folder.state import FINISHED, State
 from runner.runs import evaluator_run, follow, workers
 from runner.runs.call import Call, Outcome, Results, results
 
@@ -90,7 +91,7 @@ def continuous_eval(call: Call) -> Outcome:
         )
         reason = run.follow(training)
         tested = {}
-        if training.state in ("done", "stopped") and call.config.run.test.at_end:
+        if training.state in FINISHED and call.config.run.test.at_end:
             tested = run.test()
     made = results(
         "stopped" if reason else "done",
@@ -102,7 +103,8 @@ def continuous_eval(call: Call) -> Outcome:
         left_out=_left_out(run.history.left_out),
         limited=call.limits,
     )
-    return Outcome({**made, "training": training.state}, run.evaluator)
+    seen = "absent" if training.state == State.PENDING else training.state
+    return Outcome({**made, "training": seen}, run.evaluator)
 
 
 @contextlib.contextmanager
@@ -127,7 +129,7 @@ def _evaluator(
         finally:
             step = max((row.step for row in run.history.evaluations), default=None)
             start.at(step)
-        start.end("done", step)
+        start.end(State.DONE, step)
 
 
 def _evaluate_several(

@@ -10,6 +10,7 @@ from runner.history import policies, records
 from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
 from runner.run_folder import overwrite, session, status
+from runner.run_folder.state import State
 from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
 from runner.runs.call import Call, Outcome, results
 from runner.training import controller
@@ -97,8 +98,9 @@ def _train(
         if board and plan.best:
             board.best(plan.best.best(rows))
         reason = driver.stop_reason or paused
-        state: status.State = "stopped" if reason else "done"
-        start.end(state, driver.step, reason or "", reads=reads.counts())
+        state = State.STOPPED if reason else State.DONE
+        by = status.PAUSE if paused else ""
+        start.end(state, driver.step, reason or "", stopped_by=by, reads=reads.counts())
     more = {"mean": mean, "test": tested, "reason": reason, "limited": call.limits}
     made = results(state, rows, plan.best, call.model_dir, **more)
     made["step"] = driver.step
@@ -110,7 +112,7 @@ def _train(
 def _paused(experiment: config.Experiment, step: int) -> str:
     """Why the run ends before its last step, if it is to pause."""
     at = experiment.run.pause_at
-    return f"{status.PAUSED}{step:,}" if 0 < at <= step < experiment.trainer.train_steps else ""
+    return f"paused at step {step:,}" if 0 < at <= step < experiment.trainer.train_steps else ""
 
 
 def _drive(

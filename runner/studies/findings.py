@@ -5,10 +5,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from runner.core.text import counted, some
+from runner.run_folder.state import ACTIVE, FINISHED, State
 from runner.studies import statistics
 from runner.studies.statistics import Difference
 from runner.studies.summary import At, Configuration, Summary, is_spoilt
-from runner.studies.trial import FINISHED, Trial
+from runner.studies.trial import Trial
 
 _MOST = 5
 
@@ -115,9 +116,9 @@ def _nothing_chosen(found: Summary) -> Iterator[str]:
 def _worst(found: Summary) -> Iterator[str]:
     """Trials that count as the worst."""
     objective, metric = found.objective, found.objective.metric
-    ended = [each for each in found.trials if each.state in (*FINISHED, "diverged")]
-    diverged = [each for each in ended if each.state == "diverged"]
-    finished = [each for each in ended if each.state != "diverged"]
+    ended = [each for each in found.trials if each.state in (*FINISHED, State.DIVERGED)]
+    diverged = [each for each in ended if each.state == State.DIVERGED]
+    finished = [each for each in ended if each.state != State.DIVERGED]
     never = [each for each in finished if is_spoilt(each, objective, "best")]
     at_last = [each for each in finished if is_spoilt(each, objective, "last")]
     at_last = [each for each in at_last if each not in never]
@@ -152,13 +153,15 @@ def _counts_as(found: Summary) -> str:
 
 def _not_counted(found: Summary) -> Iterator[str]:
     """Trials that do not count, or not yet."""
-    for state in ("failed", "refused"):
+    for state in (State.FAILED, State.REJECTED):
         these = [each for each in found.trials if each.state == state]
         if these:
             reasons = [f"{each.number} ({each.reason})" for each in these]
             yield f"not counted, as {state}: trial{'s' * (len(these) > 1)} {some(reasons)}"
     waiting = collections.Counter(
-        each.state for each in found.trials if each.state in ("waiting", "running", "preempted")
+        each.state
+        for each in found.trials
+        if each.state in (State.PENDING, *ACTIVE, State.PREEMPTED)
     )
     if waiting:
         states = ", ".join(f"{count:,} {state}" for state, count in waiting.items())
@@ -168,7 +171,7 @@ def _not_counted(found: Summary) -> Iterator[str]:
 def _budgets(found: Summary) -> Iterator[str]:
     """How many trials trained how long, where that differs."""
     steps = collections.Counter(
-        (each.step, each.state) for each in found.trials if each.state in (*FINISHED, "paused")
+        (each.step, each.state) for each in found.trials if each.state in (*FINISHED, State.PAUSED)
     )
     if len({step for step, _ in steps}) < 2:
         return
@@ -179,7 +182,7 @@ def _budgets(found: Summary) -> Iterator[str]:
     partly = [
         each.name
         for each in found.configurations
-        if each.is_finished and any(one.state == "paused" for one in each.trials)
+        if each.is_finished and any(one.state == State.PAUSED for one in each.trials)
     ]
     if partly:
         yield (

@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
 
 from runner.core import files
+from runner.run_folder.state import FINISHED
 from runner.studies import across
 from runner.studies.statistics import Spread
 from runner.studies.summary import At, Configuration, Summary
-from runner.studies.trial import FINISHED
 
 MOST = 20
 """How many configurations are drawn, the best ones."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.core import schedule, spelling
 from runner.errors import ConfigError
+from runner.run_folder.state import FINISHED, State
 from runner.studies import rungs, space, suggest, trial
 from runner.studies.population import Population
 from runner.studies.rungs import Rungs
@@ -50,13 +51,13 @@ class Plan:
 
     def is_final(self, one: Trial) -> bool:
         """Whether a trial is not started again."""
-        if one.state in (*trial.FINISHED, "diverged", "refused"):
+        if one.state in (*FINISHED, State.DIVERGED, State.REJECTED):
             return True
         before = self._before.get(one.number)
         failures = one.failures - (before.failures if before else 0)
         kills = one.kills - (before.kills if before else 0)
         has_given_up = failures >= self.options.tries or kills >= trial.MOST_KILLS
-        return one.state in ("failed", "preempted") and has_given_up
+        return one.state in (State.FAILED, State.PREEMPTED) and has_given_up
 
     @property
     def is_grid(self) -> bool:
@@ -174,7 +175,7 @@ class Plan:
 
 def worth(one: Trial) -> float | None:
     """What a trial has reached, lower being better, NaN being the worst; None if unknown."""
-    if one.state == "diverged":
+    if one.state == State.DIVERGED:
         return math.inf
     name = one.objective.metric
     value = one.best.get(name, one.last.get(name))

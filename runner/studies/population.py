@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runner.run_folder.state import FINISHED, State
 from runner.studies import space, suggest
-from runner.studies.trial import FINISHED, Trial
+from runner.studies.trial import Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +90,7 @@ class Population:
 
     def _has_arrived(self, one: Trial, step: int) -> bool:
         """Whether a member has paused there, or will not come any further."""
-        return (one.state == "paused" and one.step >= step) or self.is_final(one)
+        return (one.state == State.PAUSED and one.step >= step) or self.is_final(one)
 
     def _has_result(self, one: Trial, step: int) -> bool:
         """Whether it was evaluated there, or will not be."""

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from runner.core import console, text
 from runner.reporting import table
+from runner.run_folder.state import FINISHED, State
 from runner.studies import plan, trial
 from runner.studies.trial import Trial
 
-_ENDED = (*trial.FINISHED, "diverged", "refused", "failed")
+_ENDED = (*FINISHED, State.DIVERGED, State.REJECTED, State.FAILED)
 _PAUSE = 0.5
 _MOST = 20  # trials shown
 
@@ -42,7 +43,7 @@ class Board:
         self._ended += one.state in _ENDED
         metric = one.objective.metric
         value = f", best {metric} {one.best[metric]:.4g}" if metric in one.best else ""
-        why = f": {one.reason}" if one.reason and one.state != "paused" else ""
+        why = f": {one.reason}" if one.reason and one.state != State.PAUSED else ""
         self._screen.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
 
     def show(self, trials: Sequence[Trial], running: Mapping[int, int]) -> None:

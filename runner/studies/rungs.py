@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 from runner.core import schedule
-from runner.studies.trial import FINISHED, Trial
+from runner.run_folder.state import FINISHED, State
+from runner.studies.trial import Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Rungs:
         if not reached:
             return self.steps[first]
         rung = reached[-1]
-        if one.state != "paused" and one.step > self.steps[rung]:
+        if one.state != State.PAUSED and one.step > self.steps[rung]:
             return self.steps[min(rung + 1, len(self.steps) - 1)]
-        if one.state != "paused":
+        if one.state != State.PAUSED:
             return self.steps[rung]  # killed on the way out, or to be resumed just there
         if one.number in self._promoted(rung, first, trials):
             return self.steps[rung + 1]
@@ -50,7 +51,7 @@ class Rungs:
             paused = [
                 (value, each.number, each)
                 for each in trials
-                if each.state == "paused" and (value := self._value(each, rung)) is not None
+                if each.state == State.PAUSED and (value := self._value(each, rung)) is not None
             ]
             if paused:
                 return min(paused)[2]
@@ -88,7 +89,7 @@ class Rungs:
     def _value(self, one: Trial, rung: int) -> float | None:
         """The best value up to a rung that was reached, lower being better; None before."""
         step = self.steps[rung]
-        if one.state == "diverged":
+        if one.state == State.DIVERGED:
             before = self.steps[rung - 1] if rung > self._bracket(one) else -1
             if before < one.step <= step:
                 return math.inf

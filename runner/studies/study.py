@@ -15,6 +15,7 @@ from runner.core import console, files, layout, text
 from runner.errors import ConfigError, RunnerError
 from runner.loggers import feed, launch
 from runner.run_folder import claim, leftovers
+from runner.run_folder.state import ACTIVE, State
 from runner.runs import notifications
 from runner.runs.call import Call
 from runner.storage import display_names
@@ -160,7 +161,7 @@ class Workshop:
                 self._look()
                 self._fill()
         others = self._is_begun_elsewhere or self._is_tested_elsewhere or not self._is_planned
-        others = others or any(each.state == "running" for each in self.trials)
+        others = others or any(each.state in ACTIVE for each in self.trials)
         return bool(self._jobs) or (others and not self._is_set_aside)
 
     @property
@@ -217,12 +218,12 @@ class Workshop:
         self._is_begun_elsewhere = False
         mine = {job.one.number for job in self._jobs}
         waiting = [each for each in self.trials if each.number not in mine and self._is_open(each)]
-        for one in sorted(waiting, key=lambda each: each.state != "paused"):
+        for one in sorted(waiting, key=lambda each: each.state != State.PAUSED):
             if self._is_full or self._is_set_aside or not self._place.has_memory(self._jobs):
                 return
             if (step := self._target(one)) is not None and not self._start(one, step):
                 self._is_begun_elsewhere = True  # its run has not claimed its folder yet
-        rungs, running = self._plan.rungs, any(each.state == "running" for each in self.trials)
+        rungs, running = self._plan.rungs, any(each.state in ACTIVE for each in self.trials)
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))
         elif not running and all(job.tests for job in self._jobs):
@@ -288,7 +289,7 @@ class Workshop:
             console.say(f"{now.folder.name}: its node is gone; another will go on with it")
             return
         self._board.ended(now)
-        failed = now.state == "failed" or (code < 0 and not self._call.stop.requested)
+        failed = now.state == State.FAILED or (code < 0 and not self._call.stop.requested)
         self._failures = self._failures + 1 if failed else 0
         if self._is_set_aside and not self.why_set_aside:
             self.why_set_aside = (
@@ -301,7 +302,7 @@ class Workshop:
         self.trials = [now if each.number == now.number else each for each in self.trials]
 
     def _is_open(self, one: Trial) -> bool:
-        if one.state == "running":
+        if one.state in ACTIVE:
             return self._silence.has_lasted(one.folder / layout.CLAIM)
         return not self._is_final(one)
 
@@ -322,7 +323,7 @@ def _results(folder: Path, workshop: Workshop) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for each in workshop.trials:
         counts[each.state] = counts.get(each.state, 0) + 1
-        if each.state in ("failed", "refused", "diverged"):
+        if each.state in (State.FAILED, State.REJECTED, State.DIVERGED):
             console.say(f"{each.folder.name} {each.state}: {each.reason}", style="red")
     for name, reason in workshop.untested.items():
         console.say(f"{name} could not be tested: {reason}", style="red")

@@ -16,9 +16,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from runner.run_folder.state import ACTIVE, FINISHED, State
 from runner.studies import metric_bounds, statistics
 from runner.studies.statistics import Bounds, Difference, Spread
-from runner.studies.trial import FINISHED, Objective, Trial
+from runner.studies.trial import Objective, Trial
 
 Pair = tuple[int, int | None]
 """A seed and a fold: what trials of two configurations are paired by."""
@@ -26,7 +27,7 @@ Pair = tuple[int, int | None]
 At = Literal["best", "last"]
 """Which evaluation of a trial."""
 
-_BEGUN = ("paused", "preempted", "running", "failed")
+_BEGUN = (State.PAUSED, State.PREEMPTED, *ACTIVE, State.FAILED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Summary:
         if name == self.objective.metric and is_replaced(each, self.objective, at):
             return self.worst[at]
         value = getattr(each, at).get(name, math.nan)
-        return value if math.isfinite(value) and each.state != "diverged" else math.nan
+        return value if math.isfinite(value) and each.state != State.DIVERGED else math.nan
 
     @property
     def to_test(self) -> Configuration | None:
@@ -171,7 +172,7 @@ def _worst(trials: Iterable[Trial], objective: Objective, at: At) -> float:
     values = (
         getattr(each, at).get(objective.metric, math.nan)
         for each in trials
-        if each.state in (*FINISHED, "paused", "diverged")
+        if each.state in (*FINISHED, State.PAUSED, State.DIVERGED)
     )
     return max(filter(math.isfinite, values), key=objective.worse, default=math.nan)
 
@@ -196,7 +197,7 @@ def _rank(each: Configuration, objective: Objective) -> tuple[bool, bool, bool, 
 def _configuration(
     trials: Sequence[Trial], naming: Callable[[Trial], Mapping[str, str]], found: Summary
 ) -> Configuration:
-    finished = [each for each in trials if each.state in (*FINISHED, "diverged")]
+    finished = [each for each in trials if each.state in (*FINISHED, State.DIVERGED)]
     counted = finished or [each for each in trials if each.state in _BEGUN and each.last]
     objective, overlap = found.objective, _overlap(found.trials)
     parameters, values = trials[0].parameters, naming(trials[0])
@@ -251,7 +252,7 @@ def _replaced(trials: Iterable[Trial], objective: Objective, at: At) -> int:
 
 def is_replaced(each: Trial, objective: Objective, at: At) -> bool:
     """Whether a trial counts as the worst of all at its best or its last evaluation."""
-    return each.state == "diverged" or is_spoilt(each, objective, at)
+    return each.state == State.DIVERGED or is_spoilt(each, objective, at)
 
 
 def is_spoilt(each: Trial, objective: Objective, at: At) -> bool:

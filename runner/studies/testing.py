@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from runner.run_folder.state import FINISHED
 from runner.studies import summary
-from runner.studies.trial import FINISHED, Trial
+from runner.studies.trial import Trial
 
 
 def due(trials: Sequence[Trial]) -> list[Trial]:

@@ -1,37 +1,25 @@
 """A trial of a study: one run, and what its folder says about it. No TensorFlow.
 
 `trial.json` says what it is, and is there before it starts. All else follows from the files that
-every run has: status.json, claim.json and history.jsonl.
+every run has.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from runner.core import files, layout
-from runner.errors import ConfigError, RunnerError
-from runner.history import best_evaluation, history, records
-from runner.run_folder import claim_file, status
+from runner.errors import RunnerError
+from runner.history import best_evaluation, records
+from runner.run_folder import status
+from runner.run_folder.run import Run
+from runner.run_folder.state import State
 from runner.studies import space
 
-State = Literal[
-    "waiting",
-    "running",
-    "paused",
-    "done",
-    "stopped",
-    "preempted",
-    "diverged",
-    "failed",
-    "refused",
-]
-FINISHED: tuple[State, ...] = ("done", "stopped")
 MOST_KILLS = 10
 """A trial that is killed this often before it comes any further is given up."""
-
-_BY_SIGNAL = ("stopped by SIG", "ended by a second SIG")
 
 
 class Objective(NamedTuple):
@@ -76,9 +64,8 @@ class Trial:
         parameters: What varies: names as for `--gin`, and values; of a reference, its text.
         seed: `RunConfig.seed`.
         fold: Which fold is held out; None where there are no folds.
-        state: `waiting` has not started; `paused` waits to be promoted; `preempted` was stopped by
-            a signal or killed; `failed` and `refused` ended with exit code 1 and 2. A `stopped` one
-            has ended early by its own rules.
+        state: Its state. A `paused` one waits to be promoted; `failed` and `refused` ended with
+            exit code 1 and 2.
         step: The last training step done.
         best: Metrics at the best evaluation; empty where there is none.
         last: Metrics at the last evaluation.
@@ -162,31 +149,15 @@ def note(folder: Path, code: int, reason: str, host: str) -> None:
     files.append_json_line(folder / layout.ATTEMPTS, row)
 
 
-def attempts(folder: Path) -> list[dict[str, Any]]:
-    """The attempts of a trial that failed: the rows of attempts.jsonl.
-
-    Raises:
-        RunnerError: they are damaged.
-    """
-    path = folder / layout.ATTEMPTS
-    try:
-        rows = files.read_json_lines(path)
-    except ValueError as error:
-        raise RunnerError(f"{path} is damaged ({error}): remove it") from error
-    for row in rows:
-        known = isinstance(row, dict) and isinstance(row.get("exit_code"), int)
-        if not known or not isinstance(row.get("reason"), str):
-            raise RunnerError(f"{path} has a row that is no attempt: remove it")
-    return rows
-
-
 def read(folder: Path) -> Trial:
     """The trial in a folder.
 
     Raises:
         RunnerError: its files are damaged, or it is no trial.
     """
-    facts: Any = files.read_json(folder / layout.TRIAL)
+    run = Run(folder)
+    run.status = status.before(folder, lambda _: None)  # training writes a damaged one anew
+    facts: Any = run.trial
     try:
         number, parameters, seed = facts["number"], facts["parameters"], facts["seed"]
         fold, objective = facts.get("fold"), Objective(*facts.get("objective") or ())
@@ -199,29 +170,26 @@ def read(folder: Path) -> Trial:
         raise RunnerError(
             f"{folder / layout.TRIAL} does not describe a trial: remove it"
         ) from error
-    seen, failed = status.before(folder, lambda _: None), attempts(folder)
-    rows = history.read(folder / layout.HISTORY)
-    own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
-    tests = _tests(folder, rows)
-    state, reason = state_of(folder, seen, failed)
-    best = _best(own, objective)
+    own, tests = run.evaluations, _tests(run)
+    rule = best_evaluation.BestRule(*objective) if objective.metric else None
+    best = rule.best(own) if rule else None
     return Trial(
         number=number,
         folder=folder,
         parameters=parameters,
         seed=seed,
         fold=fold,
-        state=state,
-        step=seen.step if seen else 0,
+        state=run.state,
+        step=run.step,
         best=best.metrics if best else {},
         last=own[-1].metrics if own else {},
-        reason=reason,
+        reason=run.reason,
         evaluations=tuple((row.step, row.metrics) for row in own),
         test=tests[-1].metrics if tests else {},
         tests=len(tests),
         objective=objective,
-        failures=sum(row["exit_code"] == RunnerError.exit_code for row in failed),
-        kills=sum(row["exit_code"] < 0 for row in failed),
+        failures=sum(row["exit_code"] == RunnerError.exit_code for row in run.failures),
+        kills=sum(row["exit_code"] < 0 for row in run.failures),
         lineage=lineage,
         more={name: facts[name] for name in facts.keys() - _FACTS},
     )
@@ -240,46 +208,8 @@ def all_of(study: Path) -> list[Trial]:
     return sorted(found, key=lambda each: each.number)
 
 
-def _tests(folder: Path, rows: Sequence[records.Record]) -> list[records.Test]:
+def _tests(run: Run) -> list[records.Test]:
     """What the run itself has tested, and what evaluators have; see `Trial.test`."""
-    others = [history.read(each / layout.HISTORY) for each in layout.evaluators(folder)]
-    every = [row for each in (rows, *others) for row in each if isinstance(row, records.Test)]
-    return [row for row in every if row.weights == "best"] or every
-
-
-def _best(rows: Iterable[records.Evaluation], objective: Objective) -> records.Evaluation | None:
-    return best_evaluation.BestRule(*objective).best(rows) if objective.metric else None
-
-
-def state_of(
-    folder: Path, seen: status.Status | None, attempts: Sequence[Mapping[str, Any]]
-) -> tuple[State, str]:
-    """The state of a run, and why.
-
-    Args:
-        folder: The run's, a trial or not.
-        seen: What its status.json says.
-        attempts: What its attempts.jsonl says.
-    """
-    ended = attempts[-1] if attempts else None
-    if ended and ended["exit_code"] == ConfigError.exit_code:
-        return "refused", ended["reason"]
-    if is_held(folder):
-        return "running", ""
-    if seen is None:
-        return ("failed", ended["reason"]) if ended else ("waiting", "")
-    if seen.state == "running":
-        if ended and ended["exit_code"] == RunnerError.exit_code:
-            return "failed", ended["reason"]
-        return "preempted", "ended without recording a status"
-    if seen.reason.startswith(status.PAUSED):
-        return "paused", seen.reason
-    if seen.state == "stopped" and seen.reason.startswith(_BY_SIGNAL):
-        return "preempted", seen.reason
-    return seen.state, seen.reason
-
-
-def is_held(folder: Path) -> bool:
-    """Whether a process writes there, as far as this machine can tell."""
-    path = folder / layout.CLAIM
-    return path.exists() and not claim_file.abandoned(path)
+    rows = (row for rows in (run.history, *run.evaluators.values()) for row in rows)
+    tests = [row for row in rows if isinstance(row, records.Test)]
+    return [row for row in tests if row.weights == "best"] or tests

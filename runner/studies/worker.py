@@ -17,6 +17,7 @@ from typing import Any
 from runner.core import layout
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import claim_file, watch
+from runner.run_folder.run import is_held
 from runner.studies import places, space, trial, warm
 from runner.studies.trial import Trial
 
@@ -168,7 +169,7 @@ class Job:
     def _note(self, code: int) -> None:
         known = (RunnerError.exit_code, ConfigError.exit_code)
         folder = self.one.folder
-        if code in known and not trial.is_held(folder):
+        if code in known and not is_held(folder):
             trial.note(folder, code, self.reason(), socket.gethostname())
         elif code < 0 or code == places.LOST:
             number = signal.SIGKILL if code == places.LOST else -code

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files, layout
+from runner.run_folder.state import FINISHED
 from runner.studies import space, suggest, trial, warm
 from scripts import processes
 from scripts.bench import rounds
@@ -138,7 +139,7 @@ def _halved(count: int = 30) -> dict[str, float]:
         asha = f"{random},run.study.stopping=asha"
         _seconds("study", *common, asha, f"--model_dir={halved}")
         every, some = trial.all_of(full), trial.all_of(halved)
-    finished = [one for one in some if one.state in trial.FINISHED]
+    finished = [one for one in some if one.state in FINISHED]
     best = max(finished, key=lambda one: one.best["accuracy"])
     ranks = sorted((-one.best.get("accuracy", 0.0), one.number) for one in every)
     return {

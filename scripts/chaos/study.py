@@ -23,6 +23,7 @@ from pathlib import Path
 
 from runner.core import layout
 from runner.run_folder import claim_file
+from runner.run_folder.run import is_held
 from runner.studies import trial
 from runner.verification import child_run
 from scripts import processes
@@ -92,7 +93,7 @@ class Study:
         """The processes of the trials that run, by number."""
         pids = {}
         for folder in layout.trials(self._folder):
-            if trial.is_held(folder) and (seen := claim_file.look(folder / layout.CLAIM)):
+            if is_held(folder) and (seen := claim_file.look(folder / layout.CLAIM)):
                 pids[int(folder.name[:4])] = seen.holder.pid
         return pids
 

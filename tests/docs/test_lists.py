@@ -4,14 +4,13 @@ import ast
 import json
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from runner import errors, main, modes, run_config
 from runner.core import layout
 from runner.run_folder import status
-from runner.studies import trial
+from runner.run_folder.state import State
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -68,16 +67,16 @@ class TestStatuses:
         return {name for name, where in PLACES.items() if place in where}
 
     def test_of_the_file(self):
-        assert self.at("file") == set(get_args(status.State))
+        assert self.at("file") == set(status.WRITTEN)
         (row,) = (cells for cells in rows(text("folder.md"), "name") if cells[0] == "`status.json`")
-        assert set(names(row[1:])) == set(get_args(status.State))
+        assert set(names(row[1:])) == set(status.WRITTEN)
 
     def test_of_answers(self):
         assert set(answers()) <= self.at("answer")
         assert {"rejected", "rehearsed", "submitted"} <= self.at("answer")
 
     def test_of_tables(self):
-        assert self.at("tables") == {*get_args(trial.State), "silent", "damaged", "unknown"}
+        assert self.at("tables") == set(State)
 
     def test_of_the_glossary(self):
         (entry,) = re.findall(r"^status\n((?:  .*\n)+)", text("glossary.md"), re.MULTILINE)

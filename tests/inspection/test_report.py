@@ -12,7 +12,8 @@ import toy
 from wording import says
 
 from runner import main
-from runner.inspection import curves, predictions, run_data, run_page
+from runner.inspection import curves, predictions, run_page
+from runner.run_folder.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def evaluation(step, **metrics):
 
 def page_of(folder):
     """The page, without the marks that say where a name may be broken."""
-    return run_page.render(run_data.read(folder)).replace("<wbr>", "")
+    return run_page.render(Run(folder, strict=False)).replace("<wbr>", "")
 
 
 def data_of(html):
@@ -135,13 +136,13 @@ def test_damaged_files_are_named_and_the_rest_is_shown(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"step": 10, "a": 1}\n{"step": 20, "a": 2}\n{"ste')
     for name in ("run.json", "overview.json", "status.json", "params.yaml"):
         (tmp_path / name).write_text("{")
-    run = run_data.read(tmp_path)
+    run = Run(tmp_path, strict=False)
     html = run_page.render(run)
     assert [each["x"] for each in chart(html, "a")["series"]] == [[10, 20]]
     for name in ("run.json", "overview.json", "status.json", "params.yaml"):
         assert any(name in each for each in run.problems), name
-    assert any("history.jsonl: 1 damaged lines" in each for each in run.problems)
-    says(run.problems, "history.jsonl 1 rows unknown")
+    assert any("history.jsonl:2" in problem for problem in run.problems)
+    assert len(run.evaluations) == 2
     assert not any("train.jsonl" in each for each in run.problems)  # it is being written
     says(html, "everything read")
 

@@ -127,7 +127,7 @@ def test_a_run_that_is_silent_for_a_minute(tmp_path, monkeypatch):
     assert [line.state for line in board.look()] == ["running"]
     since = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: since + 61)
-    monkeypatch.setattr(pulse, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "UNRESPONSIVE_SECONDS", 0.0)
     assert [line.state for line in board.look()] == ["silent"]
 
 

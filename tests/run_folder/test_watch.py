@@ -56,9 +56,9 @@ def elsewhere(folder):
 
 
 def test_a_folder_that_does_not_exist_is_waited_for_and_said_once_a_minute(scene):
-    assert scene.after(0) == "absent"
+    assert scene.after(0) == "waiting"
     each_says(scene.said, f"training started {scene.folder}")
-    assert scene.after(59) == "absent"
+    assert scene.after(59) == "waiting"
     assert scene.said == []
     scene.after(1)
     each_says(scene.said, f"1:00 now started {scene.folder}")
@@ -149,9 +149,9 @@ def test_looking_does_not_keep_a_new_trainer_from_the_folder(scene):
         mine.check()
 
 
-@pytest.mark.parametrize("state", ["absent", "preempted", "failed", "running"])
+@pytest.mark.parametrize("state", ["waiting", "preempted", "failed", "running"])
 def test_it_gives_up_without_a_sign_of_life_and_says_what_was_last_seen(scene, state):
-    if state != "absent":
+    if state != "waiting":
         scene.write(state, 40)
         elsewhere(scene.folder)
     scene.after(0)
@@ -162,7 +162,7 @@ def test_it_gives_up_without_a_sign_of_life_and_says_what_was_last_seen(scene, s
     message = str(error.value)
     says(message, f"{scene.folder} 10:01 giving")
     assert message.endswith("(TrainerConfig.continuous_eval_timeout = 600)")
-    says(message, "no training" if state == "absent" else "step 40")
+    says(message, "no training" if state == "waiting" else "step 40")
 
 
 @pytest.mark.parametrize("life", ["status", "checkpoint"])
@@ -189,8 +189,8 @@ def test_a_run_that_lives_is_not_given_up_however_short_the_timeout(tmp_path):
 
 def test_without_a_timeout_it_waits_for_ever(tmp_path):
     scene = Scene(tmp_path / "run", timeout=None)
-    assert scene.after(0) == "absent"
-    assert scene.after(10**9) == "absent"
+    assert scene.after(0) == "waiting"
+    assert scene.after(10**9) == "waiting"
 
 
 def test_a_share_that_is_away_is_no_sign_of_life_and_no_end(scene):

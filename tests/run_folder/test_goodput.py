@@ -14,8 +14,8 @@ from wording import saying, says
 from runner import main
 from runner.core import schedule
 from runner.errors import RunnerError
-from runner.inspection import goodput
-from runner.run_folder import spent
+from runner.run_folder import goodput, spent
+from runner.run_folder.run import Run
 
 
 class Clock:
@@ -106,7 +106,7 @@ def test_a_late_sign_of_life_of_an_idle_process_ends_a_suspension(clock, busy, s
 
 def test_a_run_says_where_its_time_went(tmp_path, capsys):
     finished.run(toy.experiment(), tmp_path)
-    ledger = goodput.of(tmp_path)
+    ledger = Run(tmp_path).time
     (start,) = ledger.starts
     assert (start.first, start.step, start.state) == (0, 40, "done")
     assert {"start", "training", "evaluation", "checkpoint"} <= set(ledger.parts)
@@ -161,7 +161,7 @@ def test_steps_thrown_away_by_a_real_kill_are_known_exactly(tmp_path, monkeypatc
     with (tmp_path / "err").open("w") as err:
         codes = [warm.Popen(command, cwd=tmp_path, stderr=err).wait(600) for _ in range(2)]
     assert codes == [-signal.SIGKILL, 0]
-    ledger = goodput.of(tmp_path / "run")
+    ledger = Run(tmp_path / "run").time
     first, second = ledger.starts
     assert (first.state, first.step, second.first, second.step) == ("lost", 150, 100, 300)
     assert ledger.thrown_away == second.thrown_away == 50
@@ -180,7 +180,7 @@ def record(folder, *starts, status=None):
 
 def test_a_run_of_an_older_version_is_not_recorded(tmp_path):
     record(tmp_path, {"started": 10.0, "ended": 40.0, "step": 5})
-    ledger = goodput.of(tmp_path)
+    ledger = Run(tmp_path).time
     assert ledger.parts == {"unknown": 30.0}
     says(goodput.sentence(ledger), "unknown share 30.0")
 
@@ -193,7 +193,7 @@ def test_the_time_between_starts_is_a_queue_where_a_scheduler_requeued(tmp_path)
         {"started": 130.0, "ended": 140.0, "spent": parts, "job": "7"},
         {"started": 150.0, "ended": 160.0, "spent": parts},
     )
-    ledger = goodput.of(tmp_path)
+    ledger = Run(tmp_path).time
     assert ledger.parts == {"training": 27.0, "start": 3.0, "queue": 120.0, "between": 10.0}
     assert ledger.share == 0.9
 
@@ -202,16 +202,19 @@ def test_a_run_that_goes_on_is_as_far_as_its_last_sign_of_life(tmp_path):
     record(
         tmp_path,
         {"started": 100.0, "launched": 98.0, "state": "running"},
-        status={"pid": 1, "step": 70, "heartbeat": 110.0, "spent": {"start": 4, "training": 8}},
+        status={
+            **{"state": "running", "reason": "", "host": "a", "pid": 1},
+            **{"step": 70, "heartbeat": 110.0, "spent": {"start": 4, "training": 8}},
+        },
     )
-    (start,) = goodput.of(tmp_path).starts
+    (start,) = Run(tmp_path).time.starts
     assert (start.began, start.ended, start.step) == (98.0, 110.0, 70)
     assert start.parts == {"start": 4.0, "training": 8.0}
 
 
 def test_ledgers_of_several_runs_are_added(tmp_path):
     record(tmp_path, {"started": 0.0, "ended": 10.0, "spent": {"training": 8, "start": 2}})
-    ledger = goodput.of(tmp_path)
+    ledger = Run(tmp_path).time
     both = goodput.together([ledger, ledger])
     assert both.parts == {"training": 16.0, "start": 4.0}
     assert both.share == 0.8
@@ -221,7 +224,7 @@ def test_ledgers_of_several_runs_are_added(tmp_path):
 def test_a_damaged_record_is_named(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunnerError, match=saying("run.json record run")):
-        goodput.of(tmp_path)
+        _ = Run(tmp_path).time
 
 
 def test_energy_is_added_up_from_samples_of_power(tmp_path):
@@ -233,9 +236,9 @@ def test_energy_is_added_up_from_samples_of_power(tmp_path):
     ]
     (tmp_path / "system.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in samples))
     record(tmp_path, {**start, "spent": {"steps": 10}})
-    assert goodput.of(tmp_path).joules == 10 * 70 + 10 * 100
+    assert Run(tmp_path).time.joules == 10 * 70 + 10 * 100
     record(tmp_path, {**start, "spent": {"steps": 10, "joules": 5.0}})  # an earlier version's
-    assert goodput.of(tmp_path).joules == 5
+    assert Run(tmp_path).time.joules == 5
     (tmp_path / "system.jsonl").unlink()
     record(tmp_path, {**start, "spent": {"steps": 10}})
-    assert goodput.of(tmp_path).joules is None
+    assert Run(tmp_path).time.joules is None

@@ -1,6 +1,6 @@
 """Where the time of a run went, over all its starts: how much of it was training. No TensorFlow.
 
-    ledger = goodput.of(folder)
+    ledger = Run(folder).time
     ledger.share           # of the time that processes ran
     ledger.parts           # seconds, by what they were spent on
     ledger.thrown_away     # steps that were done and are not part of the run
@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import files, layout, text
-from runner.errors import RunnerError
+from runner.core import files, text
 from runner.reporting import table
+from runner.run_folder import status
+from runner.run_folder.state import State
 
 PARTS: Mapping[str, str] = {
     "training": "training",
@@ -122,23 +123,38 @@ class Ledger:
         }
 
 
-def of(folder: Path) -> Ledger:
-    """The ledger of the run in a folder.
+def of(
+    attempts: Iterable[Mapping[str, Any]],
+    seen: status.Status | None,
+    powers: Sequence[tuple[float, float]] = (),
+) -> Ledger:
+    """The ledger of a run.
+
+    Args:
+        attempts: The rows of run.json.
+        seen: What status.json says.
+        powers: See `powers`.
 
     Raises:
-        RunnerError: run.json or status.json is damaged.
+        AttributeError, KeyError, TypeError, ValueError: a row is not the record of an attempt.
     """
-    record = files.read_json(folder / layout.RUN)
-    seen = files.read_json(folder / layout.STATUS)
-    try:
-        rows = [dict(row) for row in record["starts"]] if record else []
-        powers = _powers(folder / layout.SYSTEM_ROWS)
-        starts = [_start(row, seen or {}, powers) for row in rows]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunnerError(
-            f"{folder / layout.RUN} is not the record of a run: repair it or delete it"
-        ) from error
+    starts = [_start(row, seen, powers) for row in attempts]
     return _ledger(starts, _gaps(starts))
+
+
+def powers(path: Path) -> Sequence[tuple[float, float]]:
+    """The samples of a system.jsonl: seconds since the epoch, and watts since the one before."""
+    with contextlib.suppress(OSError, KeyError, TypeError, ValueError):
+        text = path.read_bytes()
+        if b"_watts" in text:
+            rows = files.parse_json_lines(
+                text[: text.rfind(b"\n") + 1].splitlines(), name=str(path)
+            )
+            return [
+                (float(row["time"]), sum(row[name] for name in row if name.endswith("_watts")))
+                for row in rows
+            ]
+    return ()
 
 
 def together(ledgers: Iterable[Ledger]) -> Ledger:
@@ -196,21 +212,6 @@ def shown(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else text.duration(seconds)
 
 
-def _powers(path: Path) -> Sequence[tuple[float, float]]:
-    """The times of samples, in seconds since the epoch, and the watts since the one before."""
-    with contextlib.suppress(OSError, KeyError, TypeError, ValueError):
-        text = path.read_bytes()
-        if b"_watts" in text:
-            rows = files.parse_json_lines(
-                text[: text.rfind(b"\n") + 1].splitlines(), name=str(path)
-            )
-            return [
-                (float(row["time"]), sum(row[name] for name in row if name.endswith("_watts")))
-                for row in rows
-            ]
-    return ()
-
-
 def _joules(powers: Iterable[tuple[float, float]], began: float, ended: float) -> float | None:
     """The energy between two times, as far as there are samples; None: there are none."""
     during = [(time, watts) for time, watts in powers if began <= time <= ended]
@@ -220,14 +221,17 @@ def _joules(powers: Iterable[tuple[float, float]], began: float, ended: float) -
 
 
 def _start(
-    row: Mapping[str, Any], seen: Mapping[str, Any], powers: Iterable[tuple[float, float]]
+    row: Mapping[str, Any],
+    seen: status.Status | None,
+    powers: Iterable[tuple[float, float]],
 ) -> Start:
-    running = row["state"] == "running" and seen.get("pid") == row.get("pid")
-    spent = (seen if running else row).get("spent") or {}
-    step = seen.get("step") if running else row["step"]
+    if not (seen and row["state"] == State.RUNNING and seen.pid == row.get("pid")):
+        seen = None  # of another attempt
+    spent = (seen.spent if seen else row.get("spent")) or {}
+    step = seen.step if seen else row["step"]
     began = float(row.get("launched") or row["started"])
     known = {name: float(value) for name, value in spent.items() if name in PARTS}
-    ended = row["ended"] or (seen.get("heartbeat") if running else row.get("heard"))
+    ended = row["ended"] or (seen.heartbeat if seen else row.get("heard"))
     ended = max(float(ended or began + sum(known.values())), began)
     rest = ended - began - sum(known.values())
     if rest > 0 and not (spent and rest < 1):  # a moment is only the order of writing
