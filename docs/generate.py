@@ -13,15 +13,12 @@ from runner.help import facts, from_classes
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "write_fields.py"))
+CLASSES = ROOT / "docs" / "reference" / "classes"
 
 
 def write(folder: Path) -> None:
-    """Writes each part as a file of the folder, for the pages to include."""
-    folder.mkdir(exist_ok=True)
+    """Writes each part as a file of the folder, for the pages to include, and a page per class."""
     parts = {
-        "our_fields.md": sections(our_sections()),
-        "official_fields.md": sections(official_sections()),
-        "task_fields.md": sections(FIELDS["task_sections"]()),
         "resume.md": resume(),
         "help.txt": usage(),
         "modes.md": table(("mode", "what it does"), mode_rows()),
@@ -29,16 +26,29 @@ def write(folder: Path) -> None:
         "modules.md": modules(),
     }
     for name, text in parts.items():
-        path = folder / name
-        if not path.exists() or path.read_text() != text:  # Sphinx rebuilds what is newer
-            path.write_text(text)
+        update(folder / name, text)
+    groups = {
+        "runner": our_classes(),
+        "official": official_classes(),
+        "tasks": FIELDS["task_sections"](),
+    }
+    for group, kinds in groups.items():
+        for kind in kinds:
+            update(CLASSES / group / f"{title(kind)}.md", page(kind))
 
 
-# Fields
+def update(path: Path, text: str) -> None:
+    """Writes a file unless it has the text already: Sphinx rebuilds what is newer."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
-def our_sections() -> list[type]:
-    """The sections of `Experiment.run`, and the configuration of data that are placed by step."""
+# Config classes
+
+
+def our_classes() -> list[type]:
+    """The classes of `Experiment.run`, and those of indexed inputs."""
     standard = from_classes.standard()
     return [
         *(kind for kind in standard if kind.__module__ == run_config.__name__),
@@ -47,35 +57,36 @@ def our_sections() -> list[type]:
     ]
 
 
-def official_sections() -> list[type]:
-    """Official's standard sections."""
+def official_classes() -> list[type]:
+    """Model Garden's standard classes."""
     return [kind for kind in from_classes.standard() if kind.__module__.startswith("official.")]
 
 
-def sections(kinds: Iterable[type]) -> str:
-    """A heading, the class's own account and a table for each class."""
-    return "\n".join(section(kind) for kind in kinds)
-
-
-def section(kind: type) -> str:
-    """One class, with the fields that it adds to those of its base."""
+def title(kind: type) -> str:
+    """The name of a class as gin files have it: with its module unless it is a standard one."""
     package, _, module = kind.__module__.rpartition(".")
     is_standard = package.startswith("official") or kind.__module__ == run_config.__name__
-    name = kind.__name__ if is_standard else f"{module}.{kind.__name__}"
+    return kind.__name__ if is_standard else f"{module}.{kind.__name__}"
+
+
+def page(kind: type) -> str:
+    """One class, with a heading for each field that it adds to those of its base."""
     base = kind.__bases__[0]
     inherits = dataclasses.is_dataclass(base) and dataclasses.fields(base)
-    more = f" Has the fields of `{base.__name__}`, too." if inherits else ""
+    more = f" It also has the fields of `{base.__name__}`." if inherits else ""
     own = [row for row in from_classes.facts(kind) if row.is_own]
-    rows = [(code(row.field), code(row.type), code(row.default), meaning(row)) for row in own]
-    fields = table(("field", "type", "default", "meaning"), rows) if rows else ""
-    return f"## {name}\n\n{from_classes.summary(kind)}{more}\n\n{fields}"
+    fields = [
+        f"## {row.field}\n\n{code(row.type)}, default {code(row.default)}\n\n{meaning(row)}\n"
+        for row in own
+    ]
+    return "\n".join([f"# {title(kind)}\n\n{from_classes.summary(kind)}{more}\n", *fields])
 
 
 def meaning(row: facts.FieldHelp) -> str:
     """What the field means, its range, and whether a resumed run may change it."""
     allowed = f"*{sentence(row.allowed)}*" if row.allowed else ""
-    changes = "*May change in a resume.*" if row.resume else ""
-    return " ".join(filter(None, [row.meaning, allowed, changes]))
+    changes = "**May change in a resume.**" if row.resume else ""
+    return " ".join(filter(None, [reflow(row.meaning), allowed, changes]))
 
 
 def resume() -> str:

@@ -87,12 +87,13 @@ class TestStatuses:
 @pytest.mark.parametrize(
     "page",
     [
-        *("workers", "elastic", "kubernetes", "slurm", "ray", "buckets"),
-        *("exporting", "loggers", "performance", "systems", "comparison"),
+        *("workers", "kubernetes", "slurm", "ray", "buckets", "gpus"),
+        *("exporting", "loggers", "performance", "comparison", "from_model_garden"),
+        *("from_intqa", "from_pyabsa", "from_slim", "from_uncertainty_baselines"),
     ],
 )
 def test_what_was_not_tried_on_real_machines_is_one_click_away(page):
-    assert "developers/tested.md)" in text(f"{page}.md")
+    assert "developers/tested.md" in text(f"{page}.md")
     tried = rows(text("tested.md"), r"\| tested on")
     parts = {cells[0] for cells in tried}
     assert {"devices", "several hosts", "Slurm", "Kubernetes", "Ray", "buckets"} <= parts
@@ -102,7 +103,7 @@ def test_what_was_not_tried_on_real_machines_is_one_click_away(page):
 def test_the_readme_gives_both_costs_of_a_checkpoint():
     measured = text("performance.md")
     (stall, save) = re.findall(
-        r"^\| stall of a commit.* \| ([\d.]+) \| ([\d.]+) \|", measured, re.M
+        r"^\| stall of a checkpoint.* \| ([\d.]+) \| ([\d.]+) \|", measured, re.M
     )[0]
     (total, _) = re.findall(
         r"^\| what training loses .* \| ([\d.]+) \| ([\d.]+) \|", measured, re.M
@@ -156,12 +157,12 @@ def test_pages_name_the_best_step_of_the_first_run(tmp_path, monkeypatch):
     assert main.main(flags) == 0
     history = Path("runs/digits/history.jsonl").read_text().splitlines()
     last = json.loads(history[-1])["metrics"]["accuracy"]
-    if f"final accuracy {last:.4f}" not in text("reports.md"):
+    if f"final accuracy {last:.4f}" not in text("monitoring.md"):
         pytest.skip("this processor rounds otherwise than the one on which the pages were made")
     best = json.loads(Path("runs/digits/best/info.json").read_text())["best_ckpt_global_step"]
     found = [
-        *re.findall(r"best accuracy [\d.]+ at step (\d+)", text("reports.md")),
-        *re.findall(r"best, step (\d+)", text("reports.md")),
+        *re.findall(r"best accuracy [\d.]+ at step (\d+)", text("monitoring.md")),
+        *re.findall(r"best, step (\d+)", text("monitoring.md")),
         *re.findall(r"runs/digits/best/ckpt-(\d+)", text("ensembles.md")),
         *re.findall(r"exporting ckpt-(\d+)", text("exporting.md")),
     ]

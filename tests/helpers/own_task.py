@@ -10,7 +10,7 @@ def examples(page):
     return dict(found)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "first_run.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "own_task.md"
 
 FILES = examples(PAGE)
 """The manual's task: `line.py` and `line.gin`."""
