@@ -2,26 +2,24 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from scipy import stats
 
 from runner import config
 from runner.core import files, layout, text
-from runner.export import conversion, gate, intervals, signatures
-from runner.export.intervals import Interval
+from runner.export import conversion, gate, signatures
 from runner.history import records
 from runner.run_folder import provenance
 from runner.storage import display_names
 
-_Z = 1.959964  # of a 95 % interval
+Interval: TypeAlias = tuple[float, float]
 
 _ABOUT_INTERVALS = (
-    "The intervals say how far the scores may be from those on all such data. Of accuracies, which "
-    "are shares of the examples, they are Wilson's; of other metrics, BCa intervals of a bootstrap "
-    f"({intervals.DRAWS} draws of parts of the data). Unknown: the metric is not computed from "
-    "sums over examples, does not vary, or has too few of them."
+    "The intervals (Wilson's) say how far an accuracy may be from the one on all such data. Other "
+    "metrics have none: they are not shares of the examples."
 )
 
 _HOW = {
@@ -68,27 +66,16 @@ class Export:
     servable: signatures.Servable
 
 
-def wilson(share: float, count: int) -> Interval:
-    """The 95 % interval of a share of `count` examples.
-
-    Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
-    """
-    square = _Z**2 / count
-    middle = (share + square / 2) / (1 + square)
-    half = _Z / (1 + square) * math.sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
 def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
-    """The 95 % interval of a metric of `count` examples; None if it is not known.
-
-    Of an accuracy that is a share of the examples it is Wilson's, which holds near 0 and 1, too.
-    """
+    """The 95 % interval of an accuracy that is a share of `count` examples (Wilson's), else None."""
     value = scored.metrics[name]
-    is_share = "accuracy" in name and 0 <= value <= 1 and count > 0
-    if is_share and abs(value * count - round(value * count)) < 1e-6 * max(count, 1000):
-        return wilson(value, count)
-    return scored.intervals.get(name)
+    if not ("accuracy" in name and 0 <= value <= 1 and count > 0):
+        return None
+    right = round(value * count)
+    if abs(value * count - right) >= 1e-6 * max(count, 1000):
+        return None
+    found = stats.binomtest(right, count).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
@@ -172,10 +159,8 @@ def _value(metric: str, each: gate.Scored) -> str:
 
 
 def _interval(metric: str, scored: gate.Scored, export: Export) -> str:
-    if metric not in scored.metrics:
-        return "-"
-    found = interval(metric, scored, export.examples)
-    return f"{found[0]:.4g} to {found[1]:.4g}" if found else "unknown"
+    found = interval(metric, scored, export.examples) if metric in scored.metrics else None
+    return f"{found[0]:.4g} to {found[1]:.4g}" if found else "-"
 
 
 def _how(export: Export, name: str) -> str:

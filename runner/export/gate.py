@@ -16,8 +16,7 @@ from runner.data import pipeline
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
-from runner.export import fresh_process, intervals, signatures
-from runner.export.intervals import Interval
+from runner.export import fresh_process, signatures
 from runner.export.stand_in import StandIn
 from runner.reporting import scalars, table
 from runner.run_config import ExportConfig
@@ -35,7 +34,6 @@ class Scored:
         bytes: Its size.
         milliseconds: The median of one example; None if it failed.
         reason: Why it is rejected; empty if it is accepted.
-        intervals: Of the metrics, by name, where they are known.
     """
 
     name: str
@@ -43,7 +41,6 @@ class Scored:
     bytes: int
     milliseconds: float | None
     reason: str = ""
-    intervals: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
 
 class Gate:
@@ -66,10 +63,11 @@ class Gate:
         self._batches = tf.constant(limits.validation_batches(checkpoint.config))
         self._check = check
         self.stand_in = StandIn(checkpoint.model, own)
-        self._evaluator = intervals.PartsEvaluator(
+        self._evaluator = evaluator.Evaluator(
             checkpoint.config,
             self._task,
             self.stand_in,
+            None,
             validation_dataset=checkpoint.eval_dataset,
             evaluated=Determinism.of_evaluations(),
             check=check,
@@ -102,7 +100,7 @@ class Gate:
                 "so an exported model cannot be scored: let it call inference_step"
             )
         milliseconds = process.milliseconds(signatures.MODEL, stand_in.one)
-        return Scored(name, found, size, milliseconds, intervals=self._evaluator.intervals(found))
+        return Scored(name, found, size, milliseconds)
 
     def score_serving(self, process: fresh_process.FreshProcess) -> dict[str, float]:
         """The metrics from raw inputs, if the task can score them; empty if it cannot."""

@@ -1,6 +1,5 @@
 """What takes a model's place in a task's steps, so that they score an exported file."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ class StandIn(tf.Module):
         run: From the inputs to the outputs, by name.
         examples: How many it was given.
         one: The first of them, a batch of one.
-        outputs: Those of the last call.
         error: What `run` raised.
     """
 
@@ -31,7 +29,6 @@ class StandIn(tf.Module):
         self.run: signatures.Run = lambda _: {}
         self.examples = 0
         self.one: dict[str, np.ndarray] = {}
-        self.outputs: Mapping[str, np.ndarray] = {}
         self.error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -62,7 +59,6 @@ class StandIn(tf.Module):
         except Exception as error:
             self.error = error
             raise
-        self.outputs = found
         return [
             np.asarray(found[name], spec.dtype.as_numpy_dtype)
             for name, spec in self._own.outputs.items()
