@@ -67,7 +67,7 @@ class Export:
 
 
 def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
-    """The 95 % interval of an accuracy that is a share of `count` examples (Wilson's), else None."""
+    """Wilson's 95 % interval of an accuracy that is a share of `count` examples, else None."""
     value = scored.metrics[name]
     if not ("accuracy" in name and 0 <= value <= 1 and count > 0):
         return None

@@ -13,7 +13,7 @@ from runner.core import files, text
 from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import resolved
-from runner.inspection.columns import FACTS, Columns, Value
+from runner.inspection.columns import FACTS, Columns
 from runner.inspection.rows import Row
 from runner.run_folder.state import State
 
@@ -162,11 +162,10 @@ def write(path: Path, rows: Sequence[Row], columns: Columns, names: Sequence[str
         else:
             files.write_json(path, found)
         return
-    from pyarrow import csv, parquet
+    from runner.reporting import arrow  # loads pyarrow
 
-    table = _arrow(rows, values)
-    with files.whole(path) as file:
-        csv.write_csv(table, file) if path.suffix == ".csv" else parquet.write_table(table, file)
+    cells = {name: [_scalar(of(row)) for row in rows] for name, of in values.items()}
+    arrow.write(path, arrow.table(cells, as_text=str))
 
 
 def _json(value: Any) -> Any:
@@ -177,24 +176,7 @@ def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _arrow(rows: Sequence[Row], values: Mapping[str, Value]) -> Any:
-    import pyarrow as pa
-
-    found = {name: [_scalar(of(row)) for row in rows] for name, of in values.items()}
-    return pa.table({name: pa.array(_column(each)) for name, each in found.items()})
-
-
 def _scalar(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
         return ",".join(value)
     return json.dumps(value) if isinstance(value, (list, tuple, Mapping)) else value
-
-
-def _column(values: list[Any]) -> list[Any]:
-    """Values of one type: of several, their texts."""
-    types = {type(value) for value in values} - {type(None)}
-    if types <= {int, float} and float in types:
-        return [None if value is None else float(value) for value in values]
-    if len(types) < 2:
-        return values
-    return [None if value is None else str(value) for value in values]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv, parquet
 
 from runner.core import files, layout, text
-from runner.reporting import table
+from runner.reporting import arrow, table
 from runner.studies import across, findings
 from runner.studies.statistics import Difference, Spread
 from runner.studies.summary import Configuration, Summary
@@ -167,11 +166,9 @@ def write(folder: Path, found: Summary, rows: Sequence[across.Across] = ()) -> N
         rows: Its configurations over several data sets, if there are any.
     """
     files.write_json(folder / layout.STUDY, as_dict(found, rows))
-    rows = _arrow(found)
-    with files.whole(folder / layout.TRIALS_TABLE) as file:
-        csv.write_csv(rows, file)
-    with files.whole(folder / layout.TRIALS_PARQUET) as file:
-        parquet.write_table(rows, file)
+    trials = _arrow(found)
+    for name in (layout.TRIALS_TABLE, layout.TRIALS_PARQUET):
+        arrow.write(folder / name, trials)
 
 
 def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any]:
@@ -240,7 +237,7 @@ def _arrow(found: Summary) -> pa.Table:
         "seed": [each.seed for each in trials],
         "fold": [each.fold for each in trials],
         **_lineages(trials),
-        **{name: _column([each.parameters.get(name) for each in trials]) for name in parameters},
+        **{name: [each.parameters.get(name) for each in trials] for name in parameters},
     }
     for at in ("best", "last"):
         for name in found.metrics:
@@ -249,7 +246,7 @@ def _arrow(found: Summary) -> pa.Table:
         columns[name] = [_number(each.test, name) for each in trials]
     columns["reason"] = [each.reason for each in trials]
     kinds = dict.fromkeys(_MAY_BE_NONE, pa.int64())  # which pyarrow cannot tell of none
-    return pa.table({name: pa.array(each, kinds.get(name)) for name, each in columns.items()})
+    return arrow.table(columns, as_text=json.dumps, kinds=kinds)
 
 
 def _lineages(trials: Sequence[Trial]) -> dict[str, list[Any]]:
@@ -264,13 +261,3 @@ def _lineages(trials: Sequence[Trial]) -> dict[str, list[Any]]:
 
 def _number(metrics: Mapping[str, float], name: str) -> float | None:
     return float(metrics[name]) if name in metrics else None
-
-
-def _column(values: list[Any]) -> list[Any]:
-    """Values of one type; of several types, or lists, their JSON."""
-    types = {type(value) for value in values} - {type(None)}
-    if types <= {int, float} and float in types:
-        return [None if value is None else float(value) for value in values]
-    if len(types) == 1 and types <= {bool, int, str}:
-        return values
-    return [None if value is None else json.dumps(value) for value in values]
