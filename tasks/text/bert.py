@@ -5,10 +5,10 @@ import tf_keras
 from official.nlp.configs import encoders
 
 from runner.errors import ConfigError
-from runner.internals import tensorflow as tf_internals
+from runner.internals import checkpoint_keys
 from tasks.text import wordpiece
 
-_WORDS = f"layer_with_weights-0/embeddings{tf_internals.VALUE}"
+_WORDS = f"layer_with_weights-0/embeddings{checkpoint_keys.VALUE}"
 
 
 class BertModel(tf_keras.Model):
