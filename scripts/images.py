@@ -1,4 +1,4 @@
-"""Makes the images of the README and the manual from real runs: a terminal, and a report page.
+"""Makes the images of the README and the manual from real runs: a terminal, and report pages.
 
     python scripts/images.py
 
@@ -9,6 +9,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ from rich.text import Text
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COLUMNS, LINES = 104, 26
 TRAIN = "runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits"
+TUTORIALS = {
+    "keras_model": "runs/mine/report.html",
+    "csv_and_images": "runs/shapes/report.html",
+    "own_task": "runs/line/report.html",
+    "first_sweep": "studies/rate/plots/accuracy-box.png",
+}
+"""Tutorials, and the result whose image each ends with."""
 SHOWN_AT = 60  # per cent of the run
 BROWSER = ("chromium", "chromium-browser", "google-chrome")
 
@@ -36,6 +44,26 @@ def main() -> None:
         subprocess.run([*command("runner --mode=report --model_dir=runs/digits")], check=True)
         (page,) = Path("runs/digits").glob("*.html")
         screenshot(page, IMAGES / "report.png")
+    for name, result in TUTORIALS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            follow(IMAGES.parent / "tutorials" / f"{name}.md")
+            image = IMAGES / f"{name}.png"
+            screenshot(Path(result), image) if result.endswith("html") else shutil.copy(
+                result, image
+            )
+
+
+def follow(tutorial: Path) -> None:
+    """Writes the files that a tutorial shows, and runs its commands, in the working folder."""
+    text = tutorial.read_text(encoding="utf-8")
+    for name, file in re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL):
+        Path(name).write_text(file, encoding="utf-8")
+    for block in re.findall(r"(?<!-->\n)```console\n(.*?)```", text, re.DOTALL):
+        for line in re.findall(r"^\$ (.*)$", re.sub(r" \\\n +", " ", block), re.MULTILINE):
+            program, *arguments = shlex.split(line)
+            module = ["-m", program] if program == "runner" else []
+            subprocess.run([sys.executable, *module, *arguments], check=True)
 
 
 def terminal(text: str, image: Path) -> None:
