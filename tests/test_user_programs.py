@@ -1,7 +1,8 @@
 """Programs around `run_experiment`: each does with the runner what it does with Model Garden.
 
-A program is a function. It gets the library that a user imports, and an empty directory. What it
-returns is compared: values must be equal, and a set must contain what Model Garden's has.
+A program is a function. It gets the library that a user imports, and an empty directory. Programs
+that need nothing but an ordinary training share one. What a program returns is compared: values
+must be equal, and a set must contain what Model Garden's has.
 """
 
 import copy
@@ -28,6 +29,7 @@ from official.vision.utils import summary_manager
 import runner
 
 PROGRAMS = []
+AFTER_TRAINING = []
 STEPS = 4
 TRAINER = {
     "train_steps": STEPS,
@@ -47,6 +49,12 @@ TRAINER = {
 def program(function):
     """Marks one of the programs."""
     PROGRAMS.append(function)
+    return function
+
+
+def after_training(function):
+    """Marks a program that also gets an `Ordinary` training, which the others get as well."""
+    AFTER_TRAINING.append(function)
     return function
 
 
@@ -119,11 +127,113 @@ class Wide(mock_task.MockTask):
         return tf.data.Dataset.from_tensors(points).repeat()
 
 
-@program
-def logs_after_training(library, folder):
+class Ordinary:
+    """A training with validations and actions, scored at its end.
+
+    Its parameters are a copy, are pickled, and are saved before it.
+    """
+
+    def __init__(self, library, folder):
+        self.folder = folder / "run"
+        self.params = pickle.loads(pickle.dumps(copy.deepcopy(experiment())))
+        self.steps, self.training, self.validation = [], [], []
+        self.events_of_an_action = folder / "mine"
+        self._writer = tf.summary.create_file_writer(str(self.events_of_an_action))
+        train_utils.serialize_config(self.params, str(self.folder))
+        self.model, self.logs = train(
+            library,
+            self.folder,
+            params=self.params,
+            train_actions=[self._trained, self._step],
+            eval_actions=[self._validated, self._step],
+            run_post_eval=True,
+        )
+        self._writer.close()
+
+    def _trained(self, logs):
+        self.training.append({name: float(value) for name, value in logs.items()})
+        with self._writer.as_default():
+            tf.summary.scalar("mine", logs["training_loss"])
+
+    def _validated(self, logs):
+        self.validation.append({name: float(value) for name, value in logs.items()})
+
+    def _step(self, _):
+        self.steps.append(int(tf.summary.experimental.get_step()))
+
+
+@after_training
+def logs_after_training(ordinary):
     """The results of `run_post_eval` are read."""
-    model, logs = train(library, folder, run_post_eval=True)
+    logs, model = ordinary.logs, ordinary.model
     return {"keys": set(logs), "logs": numbers(logs), "weights": len(model.get_weights())}
+
+
+@after_training
+def action_with_own_writer(ordinary):
+    """An action writes points of its own, at the step of the run."""
+    return {"points": sorted(events(ordinary.events_of_an_action))}
+
+
+@after_training
+def step_in_an_action(ordinary):
+    """An action reads the step of the run where summaries find it."""
+    return {"steps": ordinary.steps}
+
+
+@after_training
+def tags_of_events(ordinary):
+    """The points of an ordinary training, as a dashboard reads them."""
+    return {"points": events(ordinary.folder)}
+
+
+@after_training
+def actions_that_read_logs(ordinary):
+    """Lists of actions read the values of training and validation, also of the one at the end."""
+    training, validation = ordinary.training, ordinary.validation
+    return {
+        "training": [numbers(logs) for logs in training],
+        "validation": [numbers(logs) for logs in validation],
+        "training keys": set(training[0]),
+        "validation keys": set(validation[0]),
+    }
+
+
+@after_training
+def checkpoint_read_by_its_keys(ordinary):
+    """A tool reads the step, the model and the optimizer of a checkpoint by their names."""
+    path = newest(ordinary.folder)
+    step = tf.train.load_checkpoint(path).get_tensor("global_step/.ATTRIBUTES/VARIABLE_VALUE")
+    return {"keys": {name for name, _ in tf.train.list_variables(path)}, "step": int(step)}
+
+
+@after_training
+def copies_of_params(ordinary):
+    """Parameters are copied and pickled before a run and after it."""
+    again = pickle.loads(pickle.dumps(copy.deepcopy(ordinary.params)))
+    return {"same": again == experiment(), "type": type(again).__name__}
+
+
+@after_training
+def params_read_back(ordinary):
+    """`params.yaml` is written before the run, and read again strictly after it."""
+    file = str(ordinary.folder / "params.yaml")
+    again = exp_factory.get_exp_config("mock")
+    again = hyperparams.override_params_dict(again, file, is_strict=True)
+    return {"same": again.as_dict() == ordinary.params.as_dict()}
+
+
+@after_training
+def exported_afterwards(ordinary):
+    """The model that is returned is called, saved and loaded."""
+    saved = str(ordinary.folder.with_name("saved"))
+    tf.saved_model.save(ordinary.model, saved)
+    loaded = tf.saved_model.load(saved)
+    points = tf.zeros((3, 2))
+    return {
+        "called": ordinary.model(points).shape.as_list(),
+        "same": bool(tf.reduce_all(loaded(points) == ordinary.model(points))),
+    }
 
 
 @program
@@ -168,32 +278,6 @@ def best_checkpoint(library, folder):
     }
 
 
-@program
-def action_with_own_writer(library, folder):
-    """An action writes points of its own, at the step of the run."""
-    writer = tf.summary.create_file_writer(str(folder / "mine"))
-
-    def write(logs):
-        with writer.as_default():
-            tf.summary.scalar("mine", logs["training_loss"])
-
-    train(library, folder / "run", train_actions=[write])
-    writer.close()
-    return {"points": sorted(events(folder / "mine"))}
-
-
-@program
-def step_in_an_action(library, folder):
-    """An action reads the step of the run where summaries find it."""
-    steps = []
-
-    def note(logs):
-        steps.append(int(tf.summary.experimental.get_step()))
-
-    train(library, folder, train_actions=[note], eval_actions=[note])
-    return {"steps": steps}
-
-
 class Summaries(mock_task.MockTask):
     def train_step(self, inputs, model, optimizer, metrics=None):
         logs = super().train_step(inputs, model, optimizer, metrics)
@@ -210,13 +294,6 @@ def summaries_in_steps(library, folder):
     """The steps of a task write points and images."""
     train(library, folder, task=Summaries)
     return {"points": {point for point in events(folder) if "step" in point[1] or "dr" in point[1]}}
-
-
-@program
-def tags_of_events(library, folder):
-    """The points of an ordinary training, as a dashboard reads them."""
-    train(library, folder)
-    return {"points": events(folder)}
 
 
 @program
@@ -253,24 +330,6 @@ def images_of_a_validation(library, folder):
 
 
 @program
-def actions_that_read_logs(library, folder):
-    """Actions read the values of training and validation."""
-    training, validation = [], []
-    train(
-        library,
-        folder,
-        train_actions=[lambda logs: training.append({key: float(logs[key]) for key in logs})],
-        eval_actions=[lambda logs: validation.append({key: float(logs[key]) for key in logs})],
-    )
-    return {
-        "training": [numbers(logs) for logs in training],
-        "validation": [numbers(logs) for logs in validation],
-        "training keys": set(training[0]),
-        "validation keys": set(validation[0]),
-    }
-
-
-@program
 def actions_that_read_tensors(library, folder):
     """Actions call the methods of tensors, and return something."""
     values = []
@@ -281,14 +340,6 @@ def actions_that_read_tensors(library, folder):
     actions = {"train_actions": [note("training_loss")], "eval_actions": [note("validation_loss")]}
     train(library, folder, **actions)
     return {"values": [pytest.approx(value) for value in values]}
-
-
-@program
-def lists_of_actions(library, folder):
-    """Tuples and lists of actions, after `run_post_eval` as well."""
-    seen = []
-    train(library, folder, eval_actions=[lambda logs: seen.append(1)], run_post_eval=True)
-    return {"called": len(seen)}
 
 
 @program
@@ -434,18 +485,6 @@ def checkpoints_written_at_the_side(library, folder):
 
 
 @program
-def checkpoint_read_by_its_keys(library, folder):
-    """A tool reads the step, the model and the optimizer of a checkpoint by their names."""
-    train(library, folder, "train")
-    reader = tf.train.load_checkpoint(newest(folder))
-    step = "global_step/.ATTRIBUTES/VARIABLE_VALUE"
-    return {
-        "keys": {name for name, _ in tf.train.list_variables(newest(folder))},
-        "step": int(reader.get_tensor(step)),
-    }
-
-
-@program
 def one_mode_after_the_other(library, folder):
     """Trains, evaluates, and evaluates all that is there, in one program."""
     results = {}
@@ -453,28 +492,6 @@ def one_mode_after_the_other(library, folder):
         _, logs = train(library, folder, mode, run_post_eval=mode != "train")
         results[mode] = numbers(logs)
     return results
-
-
-@program
-def trained_further(library, folder):
-    """The same directory is trained further by a longer run."""
-    train(library, folder, "train")
-    steps = []
-    train(
-        library,
-        folder,
-        "train",
-        params=experiment(train_steps=2 * STEPS),
-        train_actions=[lambda logs: steps.append(int(tf.summary.experimental.get_step()))],
-    )
-    return {"steps": steps, "newest": newest(folder).name}
-
-
-@program
-def two_runs_of_one_process(library, folder):
-    """Two runs in two directories see nothing of each other."""
-    logs = [train(library, folder / name, run_post_eval=True)[1] for name in ("a", "b")]
-    return {"logs": [numbers(found) for found in logs]}
 
 
 @program
@@ -490,6 +507,38 @@ def one_task_and_params_for_two_runs(library, folder):
         )
         results.append(numbers(logs))
     return {"logs": results, "params": params == experiment()}
+
+
+@program
+def continued_from_an_earlier_run(library, folder):
+    """The same directory is trained further by a longer run, and its weights by another one.
+
+    The other run's task reads them itself, as tasks of official do, or by the hook that all have.
+    """
+
+    class Initialized(mock_task.MockTask):
+        def initialize(self, model):
+            path = tf.train.latest_checkpoint(self.task_config.init_checkpoint)
+            status = tf.train.Checkpoint(model=model).restore(path)
+            status.expect_partial().assert_existing_objects_matched()
+
+    trained, _ = train(library, folder / "first", "train")
+    alone = tf.train.Checkpoint(model=trained).write(str(folder / "only_the_model"))
+    same = []
+    for task, path in {Initialized: str(folder / "first"), mock_task.MockTask: alone}.items():
+        params = unchanging()
+        params.task.init_checkpoint = path
+        model, _ = train(library, folder / task.__name__, "train", params=params, task=task)
+        same.append(weights(model) == weights(trained))
+    steps = []
+    train(
+        library,
+        folder / "first",
+        "train",
+        params=experiment(train_steps=2 * STEPS),
+        train_actions=[lambda logs: steps.append(int(tf.summary.experimental.get_step()))],
+    )
+    return {"same": same, "steps": steps, "newest": newest(folder / "first").name}
 
 
 @program
@@ -541,34 +590,6 @@ def averaged_weights(library, folder):
         "kept": [path.name for path in saved.glob("*.index")],
         "bias": pytest.approx(float(other.get_weights()[1][0]), rel=0.05),
     }
-
-
-@program
-def weights_of_another_run(library, folder):
-    """`init_checkpoint` is read by the task, as tasks of official do."""
-
-    class Initialized(mock_task.MockTask):
-        def initialize(self, model):
-            path = tf.train.latest_checkpoint(self.task_config.init_checkpoint)
-            status = tf.train.Checkpoint(model=model).restore(path)
-            status.expect_partial().assert_existing_objects_matched()
-
-    trained, _ = train(library, folder / "first", "train")
-    params = unchanging()
-    params.task.init_checkpoint = str(folder / "first")
-    model, _ = train(library, folder / "second", "train", params=params, task=Initialized)
-    return {"same": weights(model) == weights(trained)}
-
-
-@program
-def weights_by_the_default_hook(library, folder):
-    """`init_checkpoint` is read by the hook that every task has."""
-    trained, _ = train(library, folder / "first", "train")
-    path = tf.train.Checkpoint(model=trained).write(str(folder / "only_the_model"))
-    params = unchanging()
-    params.task.init_checkpoint = path
-    model, _ = train(library, folder / "second", "train", params=params)
-    return {"same": weights(model) == weights(trained)}
 
 
 @program
@@ -693,15 +714,6 @@ def recovery_from_a_loss(library, folder):
 
 
 @program
-def copies_of_params(library, folder):
-    """Parameters are copied and pickled before a run and after it."""
-    params = pickle.loads(pickle.dumps(copy.deepcopy(experiment())))
-    train(library, folder, params=params)
-    again = pickle.loads(pickle.dumps(copy.deepcopy(params)))
-    return {"same": again == experiment(), "type": type(again).__name__}
-
-
-@program
 def params_from_yaml(library, folder):
     """Parameters come from a file, over those of a registered experiment."""
     file = folder / "mine.yaml"
@@ -712,17 +724,6 @@ def params_from_yaml(library, folder):
     params.lock()
     train(library, folder / "run", "train", params=params)
     return {"newest": newest(folder / "run").name}
-
-
-@program
-def params_read_back(library, folder):
-    """`params.yaml` is written before the run, and read again strictly after it."""
-    params = experiment()
-    train_utils.serialize_config(params, str(folder))
-    train(library, folder, "train", params=params)
-    again = exp_factory.get_exp_config("mock")
-    again = hyperparams.override_params_dict(again, str(folder / "params.yaml"), is_strict=True)
-    return {"same": again.as_dict() == params.as_dict()}
 
 
 @program
@@ -797,19 +798,6 @@ def validation_in_a_directory_of_the_users(library, folder):
 
 
 @program
-def exported_afterwards(library, folder):
-    """The model that is returned is called, saved and loaded."""
-    model, _ = train(library, folder / "run", "train")
-    tf.saved_model.save(model, str(folder / "saved"))
-    loaded = tf.saved_model.load(str(folder / "saved"))
-    points = tf.zeros((3, 2))
-    return {
-        "called": model(points).shape.as_list(),
-        "same": bool(tf.reduce_all(loaded(points) == model(points))),
-    }
-
-
-@program
 def directory_of_two_levels(library, folder):
     """The directory does not exist, nor does its parent; checkpoints are limited in number."""
     params = experiment(checkpoint_interval=1, steps_per_loop=1, max_to_keep=2)
@@ -837,10 +825,8 @@ def alone(write, library, folder):
         tf.config.run_functions_eagerly(False)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_does_what_it_does_with_model_garden(program, tmp_path):
-    theirs = alone(program, train_lib, tmp_path / "theirs")
-    ours = alone(program, runner, tmp_path / "ours")
+def check(ours, theirs):
+    """Compares what a program returned."""
     assert ours.keys() == theirs.keys()
     missing = {
         name: (
@@ -851,3 +837,21 @@ def test_a_program_does_what_it_does_with_model_garden(program, tmp_path):
         if not contains(ours[name], theirs[name])
     }
     assert not missing
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_does_what_it_does_with_model_garden(program, tmp_path):
+    theirs = alone(program, train_lib, tmp_path / "theirs")
+    check(alone(program, runner, tmp_path / "ours"), theirs)
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory):
+    """An ordinary training with either library."""
+    folder = tmp_path_factory.mktemp("trainings")
+    return [alone(Ordinary, runner, folder / "ours"), alone(Ordinary, train_lib, folder / "theirs")]
+
+
+@pytest.mark.parametrize("program", AFTER_TRAINING, ids=lambda program: program.__name__)
+def test_what_a_program_reads_after_training_is_there_with_the_runner(program, trainings):
+    check(*map(program, trainings))
