@@ -11,6 +11,7 @@ from typing import Any
 
 from runner.core import files
 from runner.run_folder import status
+from runner.run_folder.state import State
 from runner.verification import child_run
 from scripts import processes
 from scripts.bench import memory
@@ -88,7 +89,7 @@ def _delays(model_dir: Path) -> list[float]:
 
 def _waiting(model_dir: Path) -> float:
     """The share of a core, in percent, that an idle evaluator uses."""
-    status.StatusFile(model_dir).write("preempted", STEPS)
+    status.StatusFile(model_dir).write(State.PREEMPTED, STEPS)
     with _start("continuous_eval", model_dir) as beside:
         _wait_until_idle(beside)
         time.sleep(2)
