@@ -79,7 +79,7 @@ def test_a_tpu_that_does_not_answer_is_named_soon(address):
         )
         with pytest.raises(RunnerError, match=f"RuntimeConfig.tpu = '{runtime.tpu}' does not an"):
             strategy.build(runtime)
-    with pytest.raises(ConfigError, match=saying("tpu needs TPU's address")):
+    with pytest.raises(ConfigError, match=saying("tpu needs address")):
         strategy.build(cfg.RuntimeConfig(distribution_strategy="tpu"))
 
 
