@@ -6,7 +6,10 @@
     results = runner.run(config, "runs/digits", "train_and_eval")
     print(results["best"])
 
-TensorFlow is loaded by the first call, not by the import.
+    run = runner.Run("runs/digits")
+    print(run.state, run.best.metrics["accuracy"])
+
+TensorFlow is loaded by the first call, not by the import; reading a run does not load it.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +23,11 @@ if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import OrbitExperimentRunner, run_experiment
     from runner.multitask import run_experiment_with_multitask_eval
+    from runner.run_folder.run import Run
 
 __all__ = [
     "OrbitExperimentRunner",
+    "Run",
     "errors",
     "fit",
     "load",
@@ -35,7 +40,11 @@ tasks_package.install()
 
 
 def __getattr__(name: str) -> Any:
-    """The names of Model Garden's `train_lib` modules, which come with TensorFlow."""
+    """`Run`, and the names of Model Garden's `train_lib` modules, which come with TensorFlow."""
+    if name == "Run":
+        from runner.run_folder.run import Run
+
+        return Run
     if name in ("OrbitExperimentRunner", "run_experiment"):
         from runner import model_garden
 

@@ -51,6 +51,7 @@ WITHOUT_TENSORFLOW = [
     "runner.studies.publish",
     "runner.studies.pictures",
     "runner.inspection.rows",
+    "runner.run_folder.run",
     "runner.inspection.report",
     "runner.launch.launchers",
 ]

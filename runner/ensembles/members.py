@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from runner import config, inputs
-from runner.checkpoints import restore, selection
+from runner import inputs
+from runner.checkpoints import load_model, restore
 from runner.config import Experiment
 from runner.configuration import multitask, printing
 from runner.core import console, layout
 from runner.errors import ConfigError
-from runner.history import policies
 from runner.run_folder import status
 from runner.runs import predict
 from runner.storage import display_names
@@ -42,8 +41,7 @@ def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]
     Args:
         model_dir: A study's folder, if `runs` is empty.
         runs: The folders of runs, or of studies.
-        checkpoint: Which of each run; see `selection.select`; empty: the best, or the latest of a
-            run that keeps no best.
+        checkpoint: Which of each run; see `load_model.stored`.
 
     Raises:
         ConfigError: there are fewer than two, one lacks its checkpoint, or the tasks differ.
@@ -106,16 +104,6 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
 
 
 def _member(folder: Path, checkpoint: str) -> Member:
-    written = folder / layout.GIN
-    if not written.exists():
-        raise ConfigError(f"{folder} has no {layout.GIN}, which says what was trained")
-    experiment = config.load([str(written)], trains=False, evaluates=False)
+    experiment, path = load_model.stored(folder, checkpoint)
     multitask.check_one(experiment.task, "--mode=ensemble")
-    best = list(policies.of(experiment).best_folders)
-    which = checkpoint or (layout.BEST if best and (folder / best[0]).is_dir() else "latest")
-    paths = selection.select(folder, which, best=best)
-    if not paths:
-        raise ConfigError(f"{folder} has no checkpoint")
-    if len(paths) > 1:
-        raise ConfigError(f"--checkpoint={which} names {len(paths)} checkpoints of {folder}")
-    return Member(folder, experiment, paths[0], restore.step_of(paths[0]))
+    return Member(folder, experiment, path, restore.step_of(path))

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runner.core import files, layout, text
 from runner.core.spelling import metric_name
@@ -24,6 +24,9 @@ from runner.run_folder import claim_file, goodput, params, status, submitted
 from runner.run_folder.params import Values
 from runner.run_folder.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 from runner.run_folder.status import Status
+
+if TYPE_CHECKING:
+    import tf_keras
 
 MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
 """A directory with any of these files is a run's."""
@@ -283,6 +286,20 @@ class Run:
             return goodput.of(self.attempts, self.status, powers)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._no_record from error
+
+    def load_model(self, checkpoint: str = "") -> "tf_keras.Model":
+        """Builds the model with the weights that evaluations use; this loads TensorFlow.
+
+        Args:
+            checkpoint: `best`, `latest`, a step or a path; empty: the best, or the latest of a run
+                that keeps no best.
+
+        Raises:
+            ConfigError: there is no such checkpoint.
+        """
+        from runner.checkpoints import load_model
+
+        return load_model.load(self.directory, checkpoint)
 
     @property
     def _no_record(self) -> RunnerError:

@@ -38,7 +38,8 @@ class Status:
         host: The machine.
         pid: The process.
         spent: See `runner.run_folder.spent`; None from an older version.
-        stopped_by: `PAUSE` or `SIGNAL` if that stopped it; otherwise empty.
+        stopped_by: `PAUSE` or `SIGNAL` if that stopped it; otherwise empty. `read` never leaves it
+            None, which files of older versions have.
     """
 
     state: State
@@ -48,7 +49,7 @@ class Status:
     host: str
     pid: int
     spent: Mapping[str, float] | None = None
-    stopped_by: str = ""
+    stopped_by: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -63,7 +64,7 @@ class Status:
     @property
     def outcome(self) -> State:
         """The state, which for a stopped run depends on what stopped it."""
-        return {PAUSE: State.PAUSED, SIGNAL: State.PREEMPTED}.get(self.stopped_by, self.state)
+        return {PAUSE: State.PAUSED, SIGNAL: State.PREEMPTED}.get(self.stopped_by or "", self.state)
 
 
 def read(model_dir: Path) -> Status | None:
@@ -75,11 +76,12 @@ def read(model_dir: Path) -> Status | None:
             return None
         seen = Status(**value)
         typed.check(seen)
-        if seen.state not in WRITTEN or not isinstance(seen.spent, dict | None):
+        known = isinstance(seen.spent, dict | None) and isinstance(seen.stopped_by, str | None)
+        if seen.state not in WRITTEN or not known:
             raise TypeError("a value of another type")
     except TypeError as error:
         raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
-    stopped_by = seen.stopped_by or _stopped_by(seen)
+    stopped_by = _stopped_by(seen) if seen.stopped_by is None else seen.stopped_by
     return dataclasses.replace(seen, state=State(seen.state), stopped_by=stopped_by)
 
 

@@ -55,6 +55,7 @@ def test_a_status_says_what_the_run_does_where_and_since_when(tmp_path):
         heartbeat=5.0,
         host=socket.gethostname(),
         pid=os.getpid(),
+        stopped_by="",
     )
 
 
