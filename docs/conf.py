@@ -21,6 +21,7 @@ exclude_patterns = ["_build", "_generated"]
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["manual.css"]
+html_js_files = ["manual.js"]
 html_show_sphinx = False
 html_show_copyright = False
 autodoc_typehints = "none"
