@@ -1,4 +1,4 @@
-"""Every flag of the page "Change this, type that" changes what the page says."""
+"""Every flag of the page "Common settings" changes what the page says."""
 
 import re
 import shlex
