@@ -1,7 +1,7 @@
 """Ray as the place where commands run: each is a core task with a process of its own on some node.
 
     with ray_connection.connected(job) as cluster:
-        process = cluster.start(["--mode=train", ...], output, None)
+        task = cluster.start(["--mode=train", ...], output, None)
 
 What a command has to say is in its folder, which all nodes see: nothing but its exit code comes
 back through Ray. Ray does not start a task again: whoever started it does, by what the folder says.
@@ -58,7 +58,7 @@ class Cluster:
 
     def start(
         self, arguments: Sequence[str], output: Path, gpu: str | None, *, answer: Path | None = None
-    ) -> ray_process.Process:
+    ) -> ray_process.Task:
         """Starts the command with these arguments on some node, now or when one is free.
 
         Args:
@@ -76,7 +76,7 @@ class Cluster:
             str(output.absolute()),
             str(answer.absolute()) if answer else "",
         )
-        return ray_process.Process(self._ray, self._run.remote(command), output, self._address)
+        return ray_process.Task(self._ray, self._run.remote(command), output, self._address)
 
     def check(self, folder: Path) -> None:
         """Checks that nodes can run what is launched.

@@ -4,11 +4,11 @@ import contextlib
 import math
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from runner.core.child import Child
 from runner.errors import RunnerError
 from runner.studies import places
 
@@ -17,28 +17,31 @@ _AGAIN_SECONDS = 5.0
 _CALL_SECONDS = 2.0
 
 
-class Process:
-    """A task: what is needed of `subprocess.Popen`.
+class Task(Child):
+    """A task of Ray.
 
     Args:
         ray: The library.
         ref: The task's result.
-        output: The file for what it prints.
+        log: The file for what it prints.
         head: The address of the cluster's head.
     """
 
-    pid = 0
-    stdin = None
-
-    def __init__(self, ray: Any, ref: Any, output: Path, head: str) -> None:
+    def __init__(self, ray: Any, ref: Any, log: Path, head: str) -> None:
+        self.log = log
         self._ray = ray
         self._ref = ref
-        self._output = output
         self._head = head
         self._code: int | None = None
         self._cancelled = math.inf  # when that was asked for
 
-    def poll(self) -> int | None:
+    @property
+    def pid(self) -> int:
+        """0: the number on its node is not known."""
+        return 0
+
+    @property
+    def code(self) -> int | None:
         """The exit code; None while it runs, or waits for a node."""
         if self._code is None:
             ended, _ = self._ray.wait([self._ref], timeout=0)
@@ -47,28 +50,22 @@ class Process:
             self._cancel()  # a task that is just starting may miss it
         return self._code
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Waits for the end.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended after `timeout` seconds.
-        """
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if (left := end - time.monotonic()) <= 0:
-                raise subprocess.TimeoutExpired("runner", timeout or 0)
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while (code := self.code) is None and (left := end - time.monotonic()) > 0:
             self._ray.wait([self._ref], timeout=min(left, _AGAIN_SECONDS))
         return code
 
-    def send_signal(self, sig: int, /) -> None:
+    def send(self, number: int) -> None:
         """Sends SIGTERM, whatever the signal; a task that waits for a node is given up."""
-        del sig
-        if self.poll() is None:
+        del number
+        if self.code is None:
             self._cancel()
 
     def kill(self) -> None:
         """Ends it at once."""
-        if self.poll() is None:
+        if self.code is None:
             self._ray.cancel(self._ref, force=True)
 
     def _cancel(self) -> None:
@@ -83,8 +80,9 @@ class Process:
         except errors.TaskCancelledError:
             return _NEVER_STARTED
         except errors.RayTaskError as error:  # nothing could be started
-            with self._output.open("a") as file:
-                file.write(f"runner: {error.cause}\n")
+            if self.log:
+                with self.log.open("a") as file:
+                    file.write(f"runner: {error.cause}\n")
             return RunnerError.exit_code
         except errors.RayError:
             return places.LOST if answers(self._head) else None

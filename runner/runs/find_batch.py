@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, files, output_file, text
+from runner.core.child import Child
 from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
 from runner.runs import batch_trial
 from runner.runs.call import Call
-from runner.verification import child_run
 
 Trial = dict[str, Any]
 """What `batch_trial.measure` returns."""
@@ -104,20 +104,25 @@ def _try(call: Call, size: int, place: Path) -> Trial:
     most = call.config.run.find_batch.memory_gb
     command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.arguments]
     command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
-    with child_run.Child(command, place, scratch=place.parent) as child:
-        if most and child.wait_for(lambda: memory.held(child.process.pid) > most * 1e9):
+    with Child(
+        command,
+        environment={"TMPDIR": str(place.parent)},  # where a killed one may leave files
+        log=place.with_name(f"{place.name}.log"),
+        answer=place.with_name(f"{place.name}.out"),
+    ) as child:
+        if most and child.wait_until(lambda: memory.held(child.pid) > most * 1e9):
             reason = f"it takes more than FindBatchConfig.memory_gb = {most:g}"
             return {"global_batch_size": size, "fits": False, "reason": reason}
         try:
-            trial: Trial = child.finish()["trials"][0]
+            trial: Trial = child.results()["trials"][0]
         except RunnerError as error:
-            said, code = child.log.read_text(errors="replace"), child.process.returncode
+            code = child.wait()
             if code == -signal.SIGKILL:
                 reason = "killed by the system, as it does when memory runs out"
-            elif code == -signal.SIGABRT and "bad_alloc" in said:
+            elif code == -signal.SIGABRT and "bad_alloc" in "\n".join(child.lines()):
                 reason = "out of memory"
             elif code == ConfigError.exit_code:
-                reason = said.strip().splitlines()[-1].removeprefix("runner: ")
+                reason = child.reason()
             else:
                 raise RunnerError(f"batches of {size:,}: {error}") from error
             return {"global_batch_size": size, "fits": False, "reason": reason}

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Protocol
 
-from runner.core import signals, text
+from runner.core import text
+from runner.core.child import Child
 from runner.studies import warm
 
 _FEW_BEFORE_ANY_TRAINS = 2
@@ -19,36 +20,12 @@ LOST = 76
 """The exit code of a process whose machine is gone, or is out of reach."""
 
 
-class Process(Protocol):
-    """What is needed of `subprocess.Popen`."""
-
-    @property
-    def pid(self) -> int:
-        """Its number on its machine."""
-
-    @property
-    def stdin(self) -> IO[Any] | None:
-        """The pipe with whose end it ends."""
-
-    def poll(self) -> int | None:
-        """The exit code; None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Waits for the exit code, or raises `subprocess.TimeoutExpired`."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Sends a signal, if it runs."""
-
-    def kill(self) -> None:
-        """Ends it at once."""
-
-
 class Job(Protocol):
     """A trial in a process."""
 
     @property
-    def process(self) -> Process:
-        """It."""
+    def child(self) -> Child:
+        """Its process."""
 
     @property
     def trains(self) -> bool:
@@ -89,7 +66,7 @@ class Place(Protocol):
     def has_memory(self, jobs: Sequence[Job]) -> bool:
         """Whether another trial fits beside these."""
 
-    def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Process:
+    def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Child:
         """Starts the command with these arguments; it ends with this process.
 
         Args:
@@ -119,20 +96,15 @@ class Here:
         """Whether another trial fits beside these."""
         return has_memory(jobs)
 
-    def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Process:
+    def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Child:
         """Starts the command with these arguments."""
-        environment = {**os.environ, signals.ENDS_WITH_STDIN: "1"}
-        if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = gpu
-        options: Any = {"env": environment, "stdin": subprocess.PIPE}
-        if not self.forks:
-            options["start_new_session"] = True
-        kind: Any = warm.Popen if self.forks else subprocess.Popen
-        with output.open("w") as file:
-            process: Process = kind(
-                [sys.executable, "-m", "runner", *arguments], stdout=file, stderr=file, **options
-            )
-        return process
+        output.write_bytes(b"")
+        kind = warm.Fork if self.forks else Child
+        return kind(
+            [sys.executable, "-m", "runner", *arguments],
+            environment={} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu},
+            log=output,
+        )
 
 
 def room(jobs: int, trials: int) -> Room:
@@ -163,7 +135,7 @@ def has_memory(jobs: Sequence[Job]) -> bool:
         return True
     if len(jobs) >= _FEW_BEFORE_ANY_TRAINS and not any(job.trains for job in jobs):
         return False
-    peaks = [_kilobytes(job.process.pid, "VmHWM") for job in jobs]
+    peaks = [_kilobytes(job.child.pid, "VmHWM") for job in jobs]
     available = _kilobytes("meminfo", "MemAvailable")
     still_to_come = sum(max(peaks) - peak for peak in peaks)
     return not available or available > still_to_come + 1.2 * max(peaks)

@@ -1,22 +1,21 @@
-"""The command in a process of its own, forked from one that has imported all it needs.
+"""The command in a separate process, forked from one that has imported all it needs.
 
-A cold start imports for several seconds. What differs is only how the process comes to be: its
-number, folder, streams, signals and exit code are its own. No TensorFlow but in those processes.
+A cold start imports for several seconds. The process differs from a fresh one only in how it comes
+to be: it has its own number, directory, streams, signals and exit code. Only those processes load
+TensorFlow.
 """
 
 import json
 import multiprocessing
 import os
 import runpy
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from runner.core import signals
+from runner.core import child
 
 ARGUMENTS = "RUNNER_STUDY_ARGUMENTS"
 """Set in the environment of that process: the arguments of `config.load`, as JSON."""
@@ -52,103 +51,64 @@ def begin(flags: Mapping[str, Any]) -> None:
         del os.environ[ARGUMENTS]
 
 
-class Popen:
-    """What is needed of `subprocess.Popen`, for `python -m runner ...`.
+class Fork(child.Child):
+    """`python -m runner ...`, forked instead of started; its log and answer are files."""
 
-    Streams are files with a name, or pipes; stdout's pipe is read as text.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: str | Path = ".",
-        env: Mapping[str, str] | None = None,
-        stdin: Any = None,
-        stdout: Any = None,
-        stderr: Any = None,
-    ) -> None:
+    def _start(self, command: Sequence[str], **options: Any) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "runner"]
-        ends, files = {}, {}
-        for number, stream in enumerate((stdin, stdout, stderr)):
-            if stream == subprocess.PIPE:
-                reading, writing = _forks.Pipe(duplex=False)
-                ends[number] = (reading, writing) if number == 0 else (writing, reading)
-            elif stream is not None:
-                files[number] = str(Path(stream.name).absolute())
-        its = {number: end for number, (end, _) in ends.items()}
-        where = str(Path(cwd).absolute())
-        arguments = (command[3:], where, dict(env or os.environ), its, files)
+        has_pipe = options["stdin"] == child.PIPE
+        reading, writing = _forks.Pipe(duplex=False) if has_pipe else (None, None)
+        streams = {1: options["stdout"], 2: options["stderr"]}
+        files = {
+            number: str(Path(file.name).absolute()) for number, file in streams.items() if file
+        }
+        arguments = (
+            command[3:],
+            str(Path(options["cwd"] or ".").absolute()),
+            dict(options["env"]),
+            reading,
+            files,
+            options["start_new_session"],
+        )
         self._process = _forks.Process(target=_run, args=arguments)
         self._process.start()
-        for end in its.values():
-            end.close()
-        self.pid: int = self._process.pid
-        ours = [ends[number][1] if number in ends else None for number in (0, 1)]
-        self.stdin: IO[str] | None
-        self.stdout: IO[str] | None
-        self.stdin, self.stdout = (
-            end and os.fdopen(os.dup(end.fileno()), mode)
-            for end, mode in zip(ours, ("w", "r"), strict=True)
-        )
-        for end in filter(None, ours):
-            end.close()
+        if reading and writing:
+            reading.close()
+            self.stdin = os.fdopen(os.dup(writing.fileno()), "wb")
+            writing.close()
 
     @property
-    def returncode(self) -> int | None:
+    def code(self) -> int | None:
         """The exit code, negative after a signal; None while it runs."""
         code: int | None = self._process.exitcode
         return code
 
-    def poll(self) -> int | None:
-        """The same."""
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Waits for the end.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended after `timeout` seconds.
-        """
-        self._process.join(timeout)
-        if (code := self.returncode) is None:
-            raise subprocess.TimeoutExpired("runner", timeout or 0)
-        return code
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        """What it printed; there is too little of that to fill a pipe."""
-        self.wait(timeout)
-        return self.stdout.read() if self.stdout else "", None
-
-    def send_signal(self, number: int) -> None:
-        """Sends a signal, if it still runs."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """Ends it at once."""
-        self.send_signal(signal.SIGKILL)
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        self._process.join(seconds)
+        return self.code
 
 
 def _run(
     arguments: Sequence[str],
     folder: str,
     environment: Mapping[str, str],
-    pipes: Mapping[int, Any],
+    stdin: Any,
     files: Mapping[int, str],
+    has_session: bool,
 ) -> None:
     """In the process itself."""
     if _is_used():
         os._exit(NOT_WARM)
-    if signals.ENDS_WITH_STDIN in environment:
-        os.setsid()  # a signal from the terminal is the parent's to hand on
+    if has_session:
+        os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     for number, path in files.items():
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
-    for number, pipe in pipes.items():
-        os.dup2(pipe.fileno(), number)
+    if stdin:
+        os.dup2(stdin.fileno(), 0)
     sys.argv = ["runner", *arguments]
     sys.path.insert(0, folder)
     runpy.run_module("runner", run_name="__main__", alter_sys=True)

@@ -4,17 +4,15 @@ import contextlib
 import json
 import math
 import os
-import re
 import signal
 import socket
-import subprocess
 import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import layout
+from runner.core import child, layout
 from runner.errors import ConfigError, RunnerError
 from runner.run_folder import claim_file, watch
 from runner.run_folder.run import is_held
@@ -116,12 +114,12 @@ class Job:
 
     def _start(self, command: Sequence[str]) -> None:
         mode = ["--mode=eval", "--data=test"] if self.tests else ["--mode=train_and_eval"]
-        self.process = self._place.start([*mode, *command], self._output, self.gpu)
+        self.child = self._place.start([*mode, *command], self._output, self.gpu)
 
     @property
     def has_ended(self) -> bool:
         """Whether its process has ended."""
-        return self.process.poll() is not None
+        return self.child.code is not None
 
     @property
     def trains(self) -> bool:
@@ -137,30 +135,23 @@ class Job:
         quiet = time.monotonic() - self._began
         if not self._is_fork or quiet < _SILENT_SECONDS or self._output.stat().st_size:
             return
-        if _processor_seconds(self.process.pid) < quiet / 10:
+        if _processor_seconds(self.child.pid) < quiet / 10:
             self.is_stuck = True
             self.why_not = (
                 f"the fork for trial {self.one.number} hung: in {quiet:.0f} s it printed nothing "
                 "and hardly used a processor"
             )
-            self.process.kill()
+            self.child.kill()
 
     def stop(self) -> None:
         """Asks it to save and to end."""
-        self.process.send_signal(signal.SIGTERM)
+        self.child.send(signal.SIGTERM)
 
     def end(self) -> int:
         """Waits for the end, notes a failure, and lets others have the trial; the exit code."""
-        try:
-            code: int = self.process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait()
+        code = self.child.end(_GRACE_SECONDS)
         if self.is_stuck:
             code = warm.NOT_WARM
-        if self.process.stdin:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
         if code != warm.NOT_WARM and not self.tests:
             self._note(code)
         self._holds.close()
@@ -174,18 +165,12 @@ class Job:
         elif code < 0 or code == places.LOST:
             number = signal.SIGKILL if code == places.LOST else -code
             if number != signal.SIGKILL or trial.read(folder).step <= self.one.step:
-                by = "the loss of its node" if code == places.LOST else signal.Signals(number).name
+                by = "the loss of its node" if code == places.LOST else child.signal_name(number)
                 trial.note(folder, -number, f"killed by {by}", socket.gethostname())
 
     def reason(self) -> str:
         """What it said last."""
-        lines = self._output.read_text(errors="replace").strip().splitlines()
-        for line in reversed(lines):
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                return str(json.loads(line)["reason"])
-        starts = [number for number, line in enumerate(lines) if line.startswith("runner: ")]
-        said = " ".join(lines[starts[-1] :] if starts else lines[-1:])
-        return re.sub(r"^runner: ", "", said) or "nothing was printed"
+        return self.child.reason() or "nothing was printed"
 
 
 def _progress(one: Trial) -> tuple[Any, ...]:

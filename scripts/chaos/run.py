@@ -78,14 +78,14 @@ class Suspended:
 
     def add(self, start: child_run.ChildRun) -> None:
         """Suspends a process, to be resumed later."""
-        start.process.send_signal(signal.SIGSTOP)
+        start.chief.send(signal.SIGSTOP)
         self._starts.append(start)
 
     def wake(self) -> bool:
         """Resumes those whose directory another process has taken over; False, to be polled."""
         seen = claim_file.look(self._claim) if self._starts else None
-        for start in [s for s in self._starts if seen and seen.holder.pid != s.process.pid]:
-            start.process.send_signal(signal.SIGCONT)
+        for start in [s for s in self._starts if seen and seen.holder.pid != s.chief.pid]:
+            start.chief.send(signal.SIGCONT)
             self._starts.remove(start)
             self._woken.append(start)
         return False
@@ -93,8 +93,8 @@ class Suspended:
     def end(self) -> list[int]:
         """Resumes the rest, and returns the exit codes of all."""
         for start in self._starts:
-            start.process.send_signal(signal.SIGCONT)
-        return [start.process.wait() for start in (*self._woken, *self._starts)]
+            start.chief.send(signal.SIGCONT)
+        return [start.chief.wait() for start in (*self._woken, *self._starts)]
 
 
 class Watched:
@@ -270,7 +270,7 @@ def strike(
         came = start.wait_for(reached)
         time.sleep(blow.share * pause.get(blow.aim, 0.0))
         phase, step, sent = run.phase(), run.step(), time.monotonic()
-        if blow.number == signal.SIGSTOP and came and start.process.poll() is None:
+        if blow.number == signal.SIGSTOP and came and start.chief.code is None:
             suspended.add(start)
             stack.pop_all()  # keeps the process
             interrupted = True

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core import layout
+from runner.core.child import Child
 from runner.run_folder import claim_file
 from runner.run_folder.run import is_held
 from runner.studies import trial
@@ -49,7 +50,11 @@ class Study:
         self._start()
 
     def _start(self) -> None:
-        self._child = child_run.Child(self._command, self._folder)
+        self._child = Child(
+            self._command,
+            log=self._folder.with_name(f"{self._folder.name}.log"),
+            answer=self._folder.with_name(f"{self._folder.name}.out"),
+        )
         self._began = time.monotonic()
 
     @property
@@ -65,7 +70,7 @@ class Study:
                 return time.monotonic() - self._began >= seconds
             return self.steps >= step
 
-        return self._child.wait_for(reached)
+        return self._child.wait_until(reached)
 
     def kill(self, aim: str, chance: random.Random) -> str:
         """Kills what it aims at; returns what it has hit."""
@@ -74,20 +79,20 @@ class Study:
             number = chance.choice(sorted(running))
             os.kill(running[number], signal.SIGKILL)
             return f"trial {number}"
-        self._child.process.kill()
+        self._child.send(signal.SIGKILL)
         hit = "the study"
         if aim == "the study and its trials":
             for process in running.values():
                 os.kill(process, signal.SIGKILL)
             hit = f"the study and {len(running)} trials"
-        self._child.process.wait()
+        self._child.wait()
         self._start()
         return hit
 
     def finish(self) -> None:
         """Waits for the end."""
         with self._child:
-            self._child.finish()
+            self._child.results()
 
     def _running(self) -> dict[int, int]:
         """The processes of the trials that run, by number."""

@@ -80,16 +80,16 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """Whether the supervisor has."""
-        return self.child.process.poll() is not None
+        return self.child.chief.code is not None
 
     def ended(self) -> int | None:
         """The exit code of a supervisor that has finished the run."""
-        code = self.child.process.poll()
+        code = self.child.chief.code
         return code if code in (0, 1, 2, 3) else None
 
     def targets(self, name: str) -> list[int]:
         """The processes of a target, as far as there are any."""
-        supervisor = self.child.process.pid
+        supervisor = self.child.chief.pid
         workers = dict(self._workers(supervisor))
         targets = {
             "supervisor": [supervisor],
@@ -139,9 +139,9 @@ class Run:
             if self.has_ended:
                 self.start()
             time.sleep(0.1)
-        code = self.child.process.returncode
+        code = self.child.chief.wait()
         self._stack.close()
-        return int(code)
+        return int(code or 0)
 
 
 def workers(flags: argparse.Namespace, more: list[str]) -> list[str]:

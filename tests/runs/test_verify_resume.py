@@ -40,8 +40,7 @@ class NoisyTask(image_classification.ImageClassificationTask):
 
 @pytest.fixture(autouse=True)
 def warm_starts(monkeypatch):
-    starts = types.SimpleNamespace(Popen=warm.Popen, PIPE=subprocess.PIPE)
-    monkeypatch.setattr(child_run, "subprocess", starts)
+    monkeypatch.setattr(child_run, "Child", warm.Fork)
 
 
 def request(gin_file, *flags):

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from wording import says
 
 from runner import config, main
-from runner.core import layout
+from runner.core import child, layout
 from runner.run_folder import claim, status
 from runner.runs.call import Call
 from runner.studies import pictures, places, publish, study, trial, warm, worker
@@ -21,39 +20,42 @@ from runner.studies import pictures, places, publish, study, trial, warm, worker
 DIGITS = ["--gin_file=digits.gin"]
 
 
-class Played:
+class Played(child.Child):
     """In place of a trial's process: prints and writes what one does, and ends."""
 
     codes: ClassVar = {}  # by seed: the exit codes of its starts, the last one again and again
     seconds = 0.0
     started: ClassVar = []
 
-    def __init__(self, command, *, stdout, **_):
+    pid = os.getpid()
+
+    def _start(self, command, *, stdout, **_):
         self.folder = Path(command[-1].removeprefix("--model_dir="))
         self.seed = trial.read(self.folder).seed
         codes = self.codes.get(self.seed, [0])
-        self.code = codes[min(self.started.count(self.seed), len(codes) - 1)]
+        self._code = codes[min(self.started.count(self.seed), len(codes) - 1)]
         self.started.append(self.seed)
-        self.pid, self.stdin, self.end = os.getpid(), None, time.monotonic() + self.seconds
-        if state := {0: "done", 3: "diverged"}.get(self.code):
+        self._ends = time.monotonic() + self.seconds
+        if state := {0: "done", 3: "diverged"}.get(self._code):
             status.StatusFile(self.folder).write(state, 40)
             (self.folder / layout.CLAIM).unlink(missing_ok=True)
-        stdout.write("runner: no luck\n")
+        stdout.write(b"runner: no luck\n")
 
-    def poll(self):
-        return self.code if time.monotonic() >= self.end else None
+    @property
+    def code(self):
+        return self._code if time.monotonic() >= self._ends else None
 
-    def wait(self, timeout):
-        return self.code
+    def wait(self, seconds):
+        return self._code
 
-    def send_signal(self, number):
+    def send(self, number):
         pass
 
 
 @pytest.fixture(autouse=True)
 def played(monkeypatch):
     monkeypatch.setattr(warm, "begin", lambda flags: None)
-    monkeypatch.setattr(warm, "Popen", Played)
+    monkeypatch.setattr(warm, "Fork", Played)
     monkeypatch.setattr(pictures, "draw", lambda *_: [])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     for name, value in (("codes", {}), ("started", []), ("seconds", 0.0)):
@@ -108,11 +110,11 @@ def fresh(monkeypatch):
     class Fresh(Played):
         codes: ClassVar = {}
 
-        def __init__(self, *arguments, start_new_session, **options):
-            super().__init__(*arguments, **options)
+        def _start(self, *arguments, **options):
+            super()._start(*arguments, **options)
             seeds.append(self.seed)
 
-    monkeypatch.setattr(worker.subprocess, "Popen", Fresh)
+    monkeypatch.setattr(places, "Child", Fresh)
     return seeds
 
 
@@ -127,8 +129,11 @@ def test_forks_that_would_hang_are_fresh_processes_and_the_reason_is_said(
 
 
 def test_a_fork_that_hangs_is_ended_and_started_afresh(tmp_path, monkeypatch, capsys):
-    real = subprocess.Popen
-    monkeypatch.setattr(warm, "Popen", lambda _, **options: real(["sleep", "600"], **options))
+    class Hangs(child.Child):
+        def _start(self, _, **options):
+            super()._start(["sleep", "600"], **options)
+
+    monkeypatch.setattr(warm, "Fork", Hangs)
     monkeypatch.setattr(worker, "_SILENT_SECONDS", 0.1)
     seeds = fresh(monkeypatch)
     assert studied(tmp_path, 2) == 0
@@ -179,7 +184,7 @@ def test_a_trial_of_another_host_that_fell_silent_is_taken_over(tmp_path, played
 def test_no_more_trials_start_than_there_is_memory_for(monkeypatch):
     class Running:
         def __init__(self, pid, *, trains):
-            self.process, self.trains = type("Process", (), {"pid": pid}), trains
+            self.child, self.trains = type("Process", (), {"pid": pid}), trains
 
     peaks = {1: 1000, 2: 600}
     for available, fits in ((1700, True), (1500, False)):

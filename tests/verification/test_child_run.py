@@ -72,7 +72,7 @@ def test_of_a_run_that_says_why_it_failed_all_of_that_is_quoted(tmp_path):
 def test_no_process_is_left_behind(tmp_path):
     with pytest.raises(KeyboardInterrupt), start(tmp_path, "100000") as run:
         raise KeyboardInterrupt
-    assert run.process.returncode == -signal.SIGKILL
+    assert run.chief.code == -signal.SIGKILL
 
 
 def test_the_last_row_is_the_last_whole_one(tmp_path):
