@@ -4,13 +4,12 @@ import contextlib
 import datetime
 import json
 import shlex
-import time
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, growing_file, text
+from runner.core import child, console, growing_file, text
 from runner.errors import RunnerError
-from runner.launch import ray, ray_connection, worker
+from runner.launch import ray, ray_connection
 from runner.launch.job import Job, Plan
 from runner.run_folder import status
 from runner.studies import places
@@ -76,8 +75,8 @@ def _run(job: Job) -> dict[str, Any]:
         job.stop.check()
     answer = task.answer
     if code:
-        shown = code if code > 0 else 128 - code  # of a signal, as a shell has it
-        raise TaskError(shown, f"the task {worker.ending(code)}: see {task.log}", answer)
+        said = f"the task {child.ending(code)}: see {task.log}"
+        raise TaskError(child.exit_status(code), said, answer)
     return answer
 
 
@@ -124,14 +123,13 @@ class _Task:
             console.say("its node is gone: starting again on another")
 
     def _once(self) -> int:
-        process = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)
+        task = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)
         printed, asked = growing_file.GrowingFile(self.log), False
-        while (code := process.poll()) is None:
+        while (code := task.wait(_POLL_SECONDS)) is None:
             if self._stop.requested and not asked:
                 asked = True
-                process.send_signal(self._stop.number or 0)
+                task.send(self._stop.number or 0)
             self._show(printed)
-            time.sleep(_POLL_SECONDS)
         self._show(printed)
         return code
 

@@ -4,16 +4,13 @@ No TensorFlow, and no Ray.
 """
 
 import contextlib
-import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from runner.core import signals
+from runner.core.child import Child
 
 _POLL_SECONDS = 0.1
 
@@ -38,26 +35,17 @@ class Command(NamedTuple):
 
 def run(command: Command) -> int:
     """The command's exit code. The first `ray.cancel` becomes a SIGTERM: it saves and ends."""
-    environment = {**os.environ, **command.environment, signals.ENDS_WITH_STDIN: "1"}
-    files = Path(command.output), Path(command.answer or os.devnull)
     with _cancelled() as cancels:
-        with files[0].open("ab") as output, files[1].open("wb") as answer:
-            process = subprocess.Popen(
-                [sys.executable, *command.arguments],
-                cwd=command.work_dir,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=answer if command.answer else output,
-                stderr=output,
-                start_new_session=True,
-            )
-        was_told = False
-        while (code := process.poll()) is None:
-            if cancels and not was_told:
-                process.send_signal(signal.SIGTERM)
-                was_told = True
-            time.sleep(_POLL_SECONDS)
-        return code
+        child = Child(
+            [sys.executable, *command.arguments],
+            directory=Path(command.work_dir),
+            environment=command.environment,
+            log=Path(command.output),
+            answer=Path(command.answer) if command.answer else None,
+        )
+        if child.wait_until(lambda: cancels, poll_seconds=_POLL_SECONDS):
+            child.send(signal.SIGTERM)
+        return child.wait() or 0
 
 
 @contextlib.contextmanager

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from runner.core import signals, text
+from runner.core.child import ending
 from runner.launch import rules
 from runner.launch.membership import Generation, Meeting, Verdict
-from runner.launch.worker import Place, Worker, ending
+from runner.launch.worker import Place, Worker
 from runner.run_folder import status
 
 _FINAL = (2, 3, 4, 5)  # the same command would end so again
@@ -152,8 +153,8 @@ class Round:
     def _reason(self, index: int) -> str:
         worker = next(each for each in self.workers if each.place.number == index)
         assert worker.code is not None
-        words = f": {worker.last_words}" if worker.last_words else ""
-        return f"worker {index} {ending(worker.code)}{words}"
+        why = worker.reason()
+        return f"worker {index} {ending(worker.code)}" + (f": {why}" if why else "")
 
     @contextlib.contextmanager
     def watched(self, stop: signals.Stop) -> Iterator[None]:
@@ -166,8 +167,7 @@ class Round:
 
     def _kill(self) -> None:
         for worker in self.workers:
-            if worker.code is None:
-                worker.process.kill()
+            worker.kill()
 
     def end(self, verdict: Verdict) -> None:
         """Ends the workers: in order where they can save, soon where they cannot, or are done."""
@@ -183,13 +183,13 @@ class Round:
             self._end_quiet()
             time.sleep(_POLL_SECONDS)
         for worker in self.workers:
-            worker.end(deadline)
+            worker.end(max(deadline - self._clock(), 0.0))
 
     def _end_quiet(self) -> None:
         """Kills workers that stand still, which no signal ends."""
         has_failed = any(worker.code not in (None, 0, *_STOPPED) for worker in self.workers)
         for worker in self._silent_for(_STUCK_SECONDS if has_failed else _SILENT_SECONDS):
-            worker.process.kill()
+            worker.kill()
 
     @property
     def printed(self) -> str:

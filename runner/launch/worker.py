@@ -2,21 +2,18 @@
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import console, files, signals
+from runner.core import child, console, files
 from runner.devices import worker_heartbeat
 from runner.errors import RunnerError
 from runner.run_folder import watch
 
-_LONGEST_END = 1 << 14
 _MOMENT_SECONDS = 1.0
 
 
@@ -41,7 +38,6 @@ class Place(NamedTuple):
         task = {"type": "worker", "index": self.number}
         found = {
             "TF_CONFIG": json.dumps({"cluster": {"worker": list(self.hosts)}, "task": task}),
-            signals.ENDS_WITH_STDIN: "1",
             worker_heartbeat.PLACE: str(self.signs),
         }
         return found if self.gpus is None else {**found, "CUDA_VISIBLE_DEVICES": self.gpus}
@@ -57,11 +53,11 @@ class Place(NamedTuple):
         return self.folder / f"{self.number}.json"
 
 
-class Worker:
-    """A process that ends with this one, even if this is killed.
+class Worker(child.Child):
+    """A process whose heartbeats are watched.
 
-    It is in a session of its own, so that Ctrl-C reaches it only through this process. What the
-    chief prints is passed on, but for the last line on stdout, its results: it may start again.
+    What the chief prints is passed on, but for the last line on stdout, its results: it may start
+    again.
 
     Args:
         command: The command.
@@ -80,25 +76,16 @@ class Worker:
         self._clock = clock
         self._last = b""
         place.signs.unlink(missing_ok=True)
-        with place.log.open("ab") if place.number else contextlib.nullcontext() as log:
-            self._from = log.tell() if log else 0
-            self.process = subprocess.Popen(
-                command,
-                env={**os.environ, **place.environment},
-                stdin=subprocess.PIPE,
-                stdout=log or subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
+        super().__init__(
+            command,
+            environment=place.environment,
+            log=place.log if place.number else None,
+            answer=None if place.number else child.PIPE,
+        )
         self._passing = threading.Thread(target=self._pass_on, daemon=True)
         self._passing.start()
         self._glance = watch.Glance(place.signs)
         self._alive = clock()
-
-    @property
-    def code(self) -> int | None:
-        """The exit code, None while it runs."""
-        return self.process.poll()
 
     @property
     def shows(self) -> Mapping[str, Any]:
@@ -119,22 +106,6 @@ class Worker:
             self._alive = self._clock()
         return self._clock() - self._alive
 
-    def send(self, number: int) -> None:
-        """Sends a signal, unless the process has ended."""
-        self.process.send_signal(number)
-
-    def end(self, deadline: float) -> int:
-        """Waits for the end until the clock says `deadline`, then kills; the exit code."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(max(deadline - self._clock(), 0.0))
-        if self.process.poll() is None:
-            self.process.kill()
-        code = self.process.wait()
-        if self.process.stdin:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-        return code
-
     @property
     def printed(self) -> str:
         """The last line that the chief has printed on stdout, once it has ended."""
@@ -143,33 +114,13 @@ class Worker:
 
     def _pass_on(self) -> None:
         """Prints what the chief prints on stdout, but for its last line."""
-        for line in self.process.stdout or ():
+        for line in self.stdout or ():
             if self._last:
                 console.answers().say(self._last.decode(errors="replace").removesuffix("\n"))
             self._last = line
 
-    @property
-    def last_words(self) -> str:
-        """The error that a worker other than the chief ended with, from its log."""
-        if not self.place.number or self.code == -signal.SIGKILL:
+    def reason(self) -> str:
+        """The error that a worker other than the chief ended with, in one line."""
+        if self.code == -signal.SIGKILL:
             return ""
-        lines: list[str] = []
-        with contextlib.suppress(OSError), self.place.log.open("rb") as file:
-            file.seek(max(self._from, file.seek(0, os.SEEK_END) - _LONGEST_END))
-            lines = file.read().decode(errors="replace").splitlines()
-        for line in reversed(lines):
-            if line.startswith("{"):
-                with contextlib.suppress(ValueError, KeyError):
-                    return str(json.loads(line)["reason"]).partition("\n")[0]
-            if line.startswith("runner: "):
-                return line.removeprefix("runner: ").strip()
-        return lines[-1].strip() if lines else ""
-
-
-def ending(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"was killed by signal {-code}"
+        return super().reason().partition("\n")[0]
