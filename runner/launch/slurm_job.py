@@ -1,13 +1,39 @@
-"""The Slurm job that this process is in: its number, and how it is started again. No TensorFlow."""
+"""The Slurm job that this process is in: its number, its steps, and its requeue. No TensorFlow."""
 
+import math
 import os
 import re
+import signal
 import subprocess
 import time
 
 from runner.core import console
+from runner.core.child import Child
 
+_AGAIN_SECONDS = 5.0
 _SECONDS = 60.0  # Slurm ends a job that it has requeued within this time
+
+
+class Step(Child):
+    """`srun`, whose tasks Slurm signals: at a signal to itself it would kill them at once."""
+
+    _has_sigterm = False
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the tasks on all nodes."""
+        self._has_sigterm = self._has_sigterm or number == signal.SIGTERM
+        if not signal_tasks(number):
+            super().send(number)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if (code := super().wait(min(left, _AGAIN_SECONDS))) is not None:
+                return code
+            if self._has_sigterm:  # perhaps it came when there were no tasks yet
+                signal_tasks(signal.SIGTERM)
+        return self.code
 
 
 def name() -> str:

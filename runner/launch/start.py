@@ -9,14 +9,13 @@ again, unless so many starts in a row have made no step: the exit code is 6 then
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, files, layout, signals
+from runner.core import child, console, files, layout, signals
 from runner.errors import GaveUpError
 from runner.launch import slurm_job
 from runner.run_folder import status
@@ -25,7 +24,6 @@ PREEMPTED = 128 + signal.SIGTERM
 """The exit code of a command that SIGTERM has ended in order."""
 
 _CODES = {"done": 0, "diverged": 3, "preempted": PREEMPTED}
-_AGAIN_SECONDS = 5.0
 _LONG = 600.0  # seconds; a start of this length is not idle where steps cannot be seen
 
 
@@ -67,30 +65,25 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(command: Sequence[str]) -> int:
     """The command's exit code; signals are passed on to it."""
-    by_step = command[0] == "srun"  # which a signal makes kill its tasks at once
     came: list[int] = []
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[child.Child] = []
 
     def pass_on(number: int, _: Any) -> None:
         came.append(number)
-        for each in running:
-            if not (by_step and slurm_job.signal_tasks(number)):
-                each.send_signal(number)
+        for process in running:
+            process.send(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, pass_on)
-    running.append(subprocess.Popen(command, env={**os.environ, signals.ONE_SIGTERM: "1"}))
+    kind = slurm_job.Step if command[0] == "srun" else child.Child
+    variables = {signals.ONE_SIGTERM: "1"}
+    running.append(kind(command, tie=child.Tie.FOREGROUND, environment=variables))
     if came:
         pass_on(came[0], None)
-    code = None
-    while code is None:
-        try:
-            code = running[0].wait(_AGAIN_SECONDS if by_step else None)
-        except subprocess.TimeoutExpired:
-            if signal.SIGTERM in came:  # perhaps when there were no tasks yet
-                slurm_job.signal_tasks(signal.SIGTERM)
+    code = running[0].wait()
+    assert code is not None
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return code if code >= 0 else 128 - code
+    return child.exit_status(code)
 
 
 def _status(folder: Path | None) -> status.Status | None:
