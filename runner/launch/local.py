@@ -1,10 +1,9 @@
 """The same command in the background on this machine, with its log in the run's folder."""
 
 import datetime
-import os
 import shlex
-import subprocess
 
+from runner.core import child
 from runner.launch.job import Job, Plan, Submitted
 
 
@@ -21,17 +20,13 @@ def _text(job: Job) -> str:
 
 
 def _submit(job: Job) -> Submitted:
-    job.logs.mkdir(parents=True, exist_ok=True)
     began = datetime.datetime.now(datetime.UTC)
     log = job.logs / f"local-{began:%Y%m%dT%H%M%S.%f}.log"
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            job.command,
-            cwd=job.work_dir,
-            env={**os.environ, **job.set_here},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
+    process = child.Child(
+        job.command,
+        tie=child.Tie.DETACHED,
+        directory=job.work_dir,
+        environment=job.set_here,
+        log=log,
+    )
     return Submitted(str(process.pid), str(log), f"kill {process.pid}")

@@ -1,14 +1,17 @@
-"""Starts the processes that log a run; nothing they do reaches the one that trains."""
+"""Starts the processes that log a run; nothing they do reaches the one that trains.
 
-import subprocess
+They outlive it: what a server has not taken when the run ends, or is killed, is still sent.
+"""
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core import console
+from runner.core.child import Child, Tie
 
 _FOLLOW = "runner.loggers.follow"
-_started: list[subprocess.Popen[bytes]] = []
+_started: list[Child] = []
 
 
 def start(names: Sequence[str], folder: Path) -> None:
@@ -18,18 +21,12 @@ def start(names: Sequence[str], folder: Path) -> None:
         names: The loggers'.
         folder: The run's, or the study's.
     """
-    _started[:] = [each for each in _started if each.poll() is None]
+    _started[:] = [process for process in _started if process.code is None]
     for name in names:
         command = [sys.executable, "-m", _FOLLOW, name, str(folder.absolute())]
         try:
-            made = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a signal from the terminal is not for it
-            )
+            process = Child(command, tie=Tie.DETACHED)
         except OSError as error:
             console.say(f"logger {name} was not started, and the run goes on: {error}")
         else:
-            _started.append(made)
+            _started.append(process)

@@ -1,7 +1,8 @@
 """What a person hears of a run: a message to a webhook, or to a command, when it ends or improves.
 
-Each message is sent by a process of its own, which gives up after some seconds: training waits for
-none, and a run that ends waits at most that long. What could not be sent stands in notify.log.
+Each message is sent by a separate process, which gives up after some seconds: training waits for
+none, and a run that ends waits at most that long. The process outlives a run that is killed, so
+that the message still arrives. Why one could not be sent is in notify.log.
 """
 
 import contextlib
@@ -9,13 +10,13 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from runner.core import layout
+from runner.core.child import Child, Tie
 from runner.errors import ConfigError
 from runner.history import best_evaluation, history, records
 from runner.reporting import progress
@@ -56,7 +57,7 @@ class Notifier:
         self._events = events if target else ()
         self._folder = folder
         self._seconds = seconds
-        self._senders: list[subprocess.Popen] = []
+        self._senders: list[Child] = []
         self._best = 0  # the step of the best evaluation that was told
 
     def __enter__(self) -> Self:
@@ -66,10 +67,7 @@ class Notifier:
         if error is not None:
             self.tell(status.after(error), str(error))
         for sender in self._senders:
-            try:
-                sender.wait(self._seconds + 1)
-            except subprocess.TimeoutExpired:  # it should have ended itself
-                sender.kill()
+            sender.end(self._seconds + 1)  # it should end by itself before
 
     def tell(self, event: str, said: str, **facts: Any) -> None:
         """Sends a message and does not wait.
@@ -95,18 +93,9 @@ class Notifier:
             self._send(json.dumps(job))
 
     def _send(self, job: str) -> None:
-        sender = subprocess.Popen(
-            [sys.executable, "-m", _SENDER, str(self._seconds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,  # a signal from the terminal is not for it
-        )
-        self._senders = [*(each for each in self._senders if each.poll() is None), sender]
-        assert sender.stdin
-        with sender.stdin as pipe:
-            pipe.write(job)
+        command = [sys.executable, "-m", _SENDER, str(self._seconds)]
+        sender = Child(command, tie=Tie.DETACHED, message=job.encode())
+        self._senders = [*(other for other in self._senders if other.code is None), sender]
 
     def ended(self, results: Mapping[str, Any]) -> None:
         """Sends the results of a run that has ended as its own message."""

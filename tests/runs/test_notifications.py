@@ -3,6 +3,7 @@
 import http.server
 import json
 import signal
+import subprocess
 import threading
 import time
 
@@ -117,7 +118,7 @@ def test_a_machine_that_starts_no_more_processes_stops_no_run(tmp_path, monkeypa
     def refuse(*_, **__):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(notifications.subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     with notifications.Notifier("true", ("done",), tmp_path) as told:
         told.tell("done", "")
 
