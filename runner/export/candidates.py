@@ -98,7 +98,8 @@ class Candidates:
                 self._failed[name] = str(error)
                 continue
             form = conversion.FORMATS[name]
-            process = fresh_process.FreshProcess(form.loader, folder / form.file)
+            log = self._folder / f"{name}.log"
+            process = fresh_process.FreshProcess(form.loader, folder / form.file, log)
             self._processes[name] = processes.enter_context(process)
             self.folders[name] = folder
 

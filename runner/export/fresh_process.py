@@ -1,17 +1,14 @@
 """An exported file, loaded and run in a fresh process."""
 
-import contextlib
-import os
 import pickle
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from runner.core.child import PIPE, Child, ending
 from runner.export import loaded
 
 _LONGEST = 300  # characters of an error
@@ -24,22 +21,19 @@ class LoadError(Exception):
 class FreshProcess:
     """Runs an exported file; see `runner.export.loaded`. The file is loaded in the background.
 
-    The process ends with this one, even if that is killed.
-
     Args:
         loader: One of `loaded.LOADERS`.
-        path: The exported file or folder.
+        path: The exported file or directory.
+        log: A file for what the process prints.
     """
 
-    def __init__(self, loader: str, path: Path) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed in `close`
+    def __init__(self, loader: str, path: Path, log: Path) -> None:
         self._ready = False
-        self._process = subprocess.Popen(
+        self._child = Child(
             [sys.executable, "-P", loaded.__file__, loader, str(path)],
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
+            environment={"TF_CPP_MIN_LOG_LEVEL": "3"},
+            log=log,
+            answer=PIPE,
         )
 
     def __enter__(self) -> Self:
@@ -63,37 +57,32 @@ class FreshProcess:
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            if pipe:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._child.end()
+        if self._child.stdout:
+            self._child.stdout.close()
 
     def _ask(self, *request: Any) -> Any:
         if not self._ready:
             self._read()
             self._ready = True
-        assert self._process.stdin
+        assert self._child.stdin
         try:
-            pickle.dump(request, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-            self._process.stdin.flush()
+            pickle.dump(request, self._child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+            self._child.stdin.flush()
         except OSError as error:
-            raise LoadError(self._last_words()) from error
+            raise self._failure() from error
         return self._read()
 
     def _read(self) -> Any:
-        assert self._process.stdout
+        assert self._child.stdout
         try:
-            is_well, result = pickle.load(self._process.stdout)
+            is_well, result = pickle.load(self._child.stdout)
         except (EOFError, pickle.UnpicklingError) as error:
-            raise LoadError(self._last_words()) from error
+            raise self._failure() from error
         if not is_well:
             raise LoadError(" ".join(str(result).split())[:_LONGEST])
         return result
 
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        words = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"its process ended with {code}: {words[-1] if words else 'no message'}"
+    def _failure(self) -> LoadError:
+        code = self._child.wait() or 0
+        return LoadError(f"its process {ending(code)}: {self._child.reason() or 'no message'}")

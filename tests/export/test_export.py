@@ -352,7 +352,9 @@ def test_a_keras_3_model_of_dicts_is_exported_with_all_its_state(tmp_path):
 def test_a_file_that_does_not_load_says_why(tmp_path):
     (tmp_path / "model.tflite").write_bytes(b"nothing of the kind")
     with (
-        fresh_process.FreshProcess("tflite", tmp_path / "model.tflite") as process,
+        fresh_process.FreshProcess(
+            "tflite", tmp_path / "model.tflite", tmp_path / "log"
+        ) as process,
         pytest.raises(fresh_process.LoadError, match="ValueError"),
     ):
         process.call("model", {})
