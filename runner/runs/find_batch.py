@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import console, files, output_file, text
-from runner.core.child import Child
 from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
 from runner.runs import batch_trial
 from runner.runs.call import Call
+from runner.verification import child_run
 
 Trial = dict[str, Any]
 """What `batch_trial.measure` returns."""
@@ -104,12 +104,8 @@ def _try(call: Call, size: int, place: Path) -> Trial:
     most = call.config.run.find_batch.memory_gb
     command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.arguments]
     command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
-    with Child(
-        command,
-        environment={"TMPDIR": str(place.parent)},  # where a killed one may leave files
-        log=place.with_name(f"{place.name}.log"),
-        answer=place.with_name(f"{place.name}.out"),
-    ) as child:
+    temporary = {"TMPDIR": str(place.parent)}  # where a killed one may leave files
+    with child_run.start(command, place, environment=temporary) as child:
         if most and child.wait_until(lambda: memory.held(child.pid) > most * 1e9):
             reason = f"it takes more than FindBatchConfig.memory_gb = {most:g}"
             return {"global_batch_size": size, "fits": False, "reason": reason}

@@ -8,7 +8,7 @@ with child_run.ChildRun([sys.executable, "-m", "runner", ...], model_dir, note=p
 import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,16 +44,13 @@ class ChildRun:
         self._model_dir, self._note = model_dir, note
         self.log = model_dir.with_name(f"{model_dir.name}.log")
 
-        def start(worker: int) -> Child:
+        def of(worker: int) -> Child:
             own = [f"--worker_hosts={','.join(hosts)}", f"--task_index={worker}"] if hosts else []
             name = f"{model_dir.name}-{worker}" if worker else model_dir.name
-            return Child(
-                [*command, f"--model_dir={model_dir}", *own],
-                log=model_dir.with_name(f"{name}.log"),
-                answer=model_dir.with_name(f"{name}.out"),
-            )
+            full = [*command, f"--model_dir={model_dir}", *own]
+            return start(full, model_dir.with_name(name))
 
-        self.chief, *self._others = map(start, range(max(len(hosts), 1)))
+        self.chief, *self._others = map(of, range(max(len(hosts), 1)))
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +94,14 @@ class ChildRun:
         targets = workers if number == signal.SIGKILL else workers[:1]
         codes = [_interrupted(child, number) for child in targets]
         return all(codes) and self.chief.wait() != 0
+
+
+def start(
+    command: Sequence[str], place: Path, *, environment: Mapping[str, str] | None = None
+) -> Child:
+    """A command that prints to `PLACE.log` and answers to `PLACE.out`."""
+    log, answer = (place.with_name(place.name + suffix) for suffix in (".log", ".out"))
+    return Child(command, environment=environment, log=log, answer=answer)
 
 
 def _interrupted(child: Child, number: signal.Signals) -> int | None:

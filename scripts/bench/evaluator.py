@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files
+from runner.core.child import Child
 from runner.run_folder import status
 from runner.run_folder.state import State
 from runner.verification import child_run
@@ -53,17 +54,17 @@ def _delay(what: str, seconds: list[float], *, most: int) -> Iterator[Comparison
     yield Comparison(f"{what}, the longest", "s", {"runner": [max(seconds)]})
 
 
-def _start(mode: str, model_dir: Path, *bindings: str, **trainer: int) -> child_run.Child:
+def _start(mode: str, model_dir: Path, *bindings: str, **trainer: int) -> Child:
     """A process of the runner; its output goes to files beside the run's directory."""
     bindings = (*bindings, *(f"TrainerConfig.{name}={value}" for name, value in trainer.items()))
     flags = ("--gin_file=digits.gin", *(f"--gin.{binding}" for binding in bindings))
     command = processes.runner(mode, f"--model_dir={model_dir}", *flags)
-    return child_run.Child(command, model_dir.with_name(f"{model_dir.name}-{mode}"))
+    return child_run.start(command, model_dir.with_name(f"{model_dir.name}-{mode}"))
 
 
-def _wait_until_idle(process: child_run.Child) -> None:
+def _wait_until_idle(process: Child) -> None:
     """Returns once an evaluator is waiting for training."""
-    process.wait_for(lambda: "; waiting" in process.log.read_text())
+    process.wait_until(lambda: "; waiting" in "\n".join(process.lines()))
 
 
 def _follow(model_dir: Path) -> float:
@@ -71,8 +72,8 @@ def _follow(model_dir: Path) -> float:
     with _start("continuous_eval", model_dir) as beside:
         _wait_until_idle(beside)
         with _start("train", model_dir, **TRAINER) as training:
-            training.finish()
-            beside.finish()
+            training.results()
+            beside.results()
             ended = time.time()
     return ended - max(_end_of(model_dir), _evaluations(model_dir)[-1]["time"])
 
@@ -93,9 +94,9 @@ def _waiting(model_dir: Path) -> float:
     with _start("continuous_eval", model_dir) as beside:
         _wait_until_idle(beside)
         time.sleep(2)
-        before = processes.cpu_seconds(beside.process.pid)
+        before = processes.cpu_seconds(beside.pid)
         time.sleep(WAIT_SECONDS)
-        return 100 * (processes.cpu_seconds(beside.process.pid) - before) / WAIT_SECONDS
+        return 100 * (processes.cpu_seconds(beside.pid) - before) / WAIT_SECONDS
 
 
 def _every(model_dir: Path, checkpoints: int) -> Iterator[Comparison]:
@@ -105,13 +106,13 @@ def _every(model_dir: Path, checkpoints: int) -> Iterator[Comparison]:
     with _start("continuous_eval", model_dir, *SLOW) as beside:
         _wait_until_idle(beside)
         with _start("train", model_dir, train_steps=25 * checkpoints, **often) as training:
-            while beside.process.poll() is None:
+            while beside.code is None:
                 if len(_evaluations(model_dir)) > len(resident):
-                    now = memory.resident_mib(beside.process.pid)
+                    now = memory.resident_mib(beside.pid)
                     resident += [now] if now else []  # 0 once it has exited
                 time.sleep(0.02)
-            training.finish()
-        beside.finish()
+            training.results()
+        beside.results()
     rows = _evaluations(model_dir)
     missed = float(checkpoints - len(rows))
     yield Comparison(f"policy every, missed of {checkpoints}", "checkpoints", {"runner": [missed]})

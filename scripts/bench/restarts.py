@@ -62,13 +62,13 @@ def _stopped() -> dict[str, float]:
         pids = [json.loads((workers / f"{n}.json").read_text())["pid"] for n in (0, 1)]
         before = set(folder.glob("ckpt-*.index"))
         stopped = time.monotonic()
-        for pid in (supervisor.process.pid, *pids):
+        for pid in (supervisor.chief.pid, *pids):
             os.kill(pid, signal.SIGTERM)
         saved = processes.until(lambda: set(folder.glob("ckpt-*.index")) - before)
-        ended = processes.until(lambda: supervisor.process.poll() is not None)
+        ended = processes.until(lambda: supervisor.chief.code is not None)
         state = status.read(folder)
         if not state or state.state != "preempted":
-            sys.exit(f"exit code {supervisor.process.returncode}, {state}")
+            sys.exit(f"exit code {supervisor.chief.code}, {state}")
     return {"saved": saved - stopped, "ended": ended - stopped}
 
 

@@ -54,7 +54,7 @@ def overhead(scratch: Path, pause: rounds.Pause, *, count: int = 10) -> None:
 
     spans: list[tuple[float, float]] = []
 
-    class Timed(warm.Popen):
+    class Timed(warm.Fork):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             began = time.perf_counter()
             super().__init__(*arguments, **options)
@@ -64,7 +64,7 @@ def overhead(scratch: Path, pause: rounds.Pause, *, count: int = 10) -> None:
             connection.wait([self._process.sentinel])
             spans.append((began, time.perf_counter()))
 
-    warm.Popen = Timed  # type: ignore[misc]
+    warm.Fork = Timed  # type: ignore[misc]
     short = [f"--gin.TrainerConfig.{name}=2" for name in _LENGTHS]
     flags = ["--gin_file=digits.gin", *short, "--jobs=1", f"--model_dir={scratch}/study"]
     if code := command.main(["--mode=study", *flags, f"--seeds={count}"]):

@@ -145,7 +145,7 @@ def hosts(flags: argparse.Namespace, _: list[str]) -> list[str]:
     second.finish()
     kept = {path: path.read_bytes() for path in both.glob("*.json*")}
     os.kill(trainer, signal.SIGCONT)
-    code = first.process.wait()
+    code = first.chief.wait()
     last = first.log.read_text().splitlines()[-1]
     changed = [path.name for path, before in kept.items() if path.read_bytes() != before]
     print(f"the suspended process exited with {code} ({last}); files it changed: {changed}")
@@ -190,7 +190,7 @@ def moved(flags: argparse.Namespace, _: list[str]) -> list[str]:
         goal = functools.partial(_has_passed, place, 250 * number)
         processes.until(goal)
         place.rename(new)
-        code, last = start.process.wait(), start.log.read_text().splitlines()[-1]
+        code, last = start.chief.wait(), start.log.read_text().splitlines()[-1]
         line = f"exit code {code} ({last}); the old directory is back: {place.exists()}"
         print(line, flush=True)
         if code != 1 or f"moved to {new}" not in last or place.exists():
@@ -212,7 +212,7 @@ def params(flags: argparse.Namespace, _: list[str]) -> list[str]:
     kept = {path: path.read_bytes() for path in run.rglob("ckpt-*")}
     other = [*program, "--gin.RunConfig.seed=5", "--gin.TrainerConfig.train_steps=600"]
     with child_run.ChildRun(other, run) as start:
-        code, log = start.process.wait(), start.log.read_text()
+        code, log = start.chief.wait(), start.log.read_text()
     named = "params.yaml" in log and "--allow_config_change" in log
     print(f"exit code {code}, the file and the flag are named: {named}")
     wrong = [] if code == 2 and named else ["the start was not rejected"]

@@ -94,7 +94,7 @@ class Suspended:
         """Resumes the rest, and returns the exit codes of all."""
         for start in self._starts:
             start.chief.send(signal.SIGCONT)
-        return [start.chief.wait() for start in (*self._woken, *self._starts)]
+        return [start.chief.wait() or 0 for start in (*self._woken, *self._starts)]
 
 
 class Watched:

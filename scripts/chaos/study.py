@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core import layout
-from runner.core.child import Child
 from runner.run_folder import claim_file
 from runner.run_folder.run import is_held
 from runner.studies import trial
@@ -50,11 +49,7 @@ class Study:
         self._start()
 
     def _start(self) -> None:
-        self._child = Child(
-            self._command,
-            log=self._folder.with_name(f"{self._folder.name}.log"),
-            answer=self._folder.with_name(f"{self._folder.name}.out"),
-        )
+        self._child = child_run.start(self._command, self._folder)
         self._began = time.monotonic()
 
     @property
