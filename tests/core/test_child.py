@@ -147,8 +147,8 @@ def test_a_command_that_does_not_exist_is_an_os_error():
 
 
 def test_exit_codes_in_words_and_as_a_shell_has_them():
-    assert child.ending(3) == "ended with exit code 3"
-    assert child.ending(-9) == "was killed by SIGKILL"
+    assert child.ending(3).endswith("exit code 3")
+    assert child.ending(-9).endswith("SIGKILL")
     assert child.ending(-63).endswith("signal 63")
     assert (child.exit_status(3), child.exit_status(-15)) == (3, 143)
 
