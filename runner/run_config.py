@@ -405,28 +405,20 @@ class FindRateConfig(base_config.Config):
     The rate rises from `lowest` to `highest`, by the same factor each step.
     """
 
-    lowest: float = setting(
-        1e-6, "The rate of the first step.", allowed=_RATE, resume=REPORTS, read="elsewhere"
-    )
-    highest: float = setting(
-        10.0, "The rate of the last step.", allowed=_RATE, resume=REPORTS, read="elsewhere"
-    )
-    steps: int = setting(
-        100, "How many steps.", allowed=number(at_least=10), resume=REPORTS, read="elsewhere"
-    )
+    lowest: float = setting(1e-6, "The rate of the first step.", allowed=_RATE, resume=REPORTS)
+    highest: float = setting(10.0, "The rate of the last step.", allowed=_RATE, resume=REPORTS)
+    steps: int = setting(100, "How many steps.", allowed=number(at_least=10), resume=REPORTS)
     smoothing: float = setting(
         0.9,
         "The weight of the past in the moving average of the loss; 0: the loss itself.",
         allowed=number(at_least=0, below=1),
         resume=REPORTS,
-        read="elsewhere",
     )
     divergence: float = setting(
         4.0,
         "The test ends when the average is this many times its lowest, or is not finite.",
         allowed=number(above=1),
         resume=REPORTS,
-        read="elsewhere",
     )
 
 
@@ -439,14 +431,12 @@ class FindBatchConfig(base_config.Config):
         "The first size; 0: `global_batch_size` of the training data.",
         allowed=SIZE,
         resume=REPORTS,
-        read="elsewhere",
     )
     largest: int = setting(
         0,
         "No larger size is tried; 0: no limit but the number of examples, where that is known.",
         allowed=SIZE,
         resume=REPORTS,
-        read="elsewhere",
     )
     memory_gb: float = setting(
         0.0,
@@ -454,28 +444,18 @@ class FindBatchConfig(base_config.Config):
         "0: no limit but the machine's.",
         allowed=SIZE,
         resume=REPORTS,
-        read="elsewhere",
     )
     seconds: float = setting(
-        1.0,
-        "Each size is timed for this long at least.",
-        allowed=number(above=0),
-        resume=REPORTS,
-        read="elsewhere",
+        1.0, "Each size is timed for this long at least.", allowed=number(above=0), resume=REPORTS
     )
     gain: float = setting(
-        0.05,
-        "A size counts as faster if it is so by this share.",
-        allowed=SIZE,
-        resume=REPORTS,
-        read="elsewhere",
+        0.05, "A size counts as faster if it is so by this share.", allowed=SIZE, resume=REPORTS
     )
     patience: int = setting(
         2,
         "The search ends after this many sizes in a row that are no faster; 0: it goes on.",
         allowed=SIZE,
         resume=REPORTS,
-        read="elsewhere",
     )
 
 
@@ -487,81 +467,48 @@ class StudyConfig(base_config.Config):
         (),
         "Each configuration is trained with each of these seeds (`RunConfig.seed`); empty: with "
         "the experiment's own. `--seeds=5` stands for the experiment's own and the four after it.",
-        resume=REPORTS,
-        read="elsewhere",
     )
     best: int = setting(
         0,
         "Once all configurations have been trained, this many of the best are trained with "
         "`seeds_of_best`, too, as for a hyper-deep ensemble; 0: none.",
         allowed=SIZE,
-        resume=REPORTS,
-        read="elsewhere",
     )
-    seeds_of_best: tuple[int, ...] = setting(
-        (),
-        "The further seeds of the `best` configurations.",
-        resume=REPORTS,
-        read="elsewhere",
-    )
+    seeds_of_best: tuple[int, ...] = setting((), "The further seeds of the `best` configurations.")
     folds: int = setting(
         0,
         "Each is trained on this many folds of the training data; 0: on all of them.",
         allowed=number(at_least=2, also={0: "for none"}),
-        resume=REPORTS,
-        read="elsewhere",
     )
     vary: tuple[str, ...] = setting(
         (),
         "What varies, each as `Name.parameter=VALUES`. VALUES are a list (`0.01,0.1` or "
         "`'adam','sgd'`), or `uniform(a, b)`, `log(a, b)`, `int(a, b)`. ` if "
         "Name.parameter=value` at the end: only where another one has that value.",
-        resume=REPORTS,
-        read="elsewhere",
     )
     across: str = setting(
         "",
         "The parameter of `vary` that names the data set. Configurations are then compared over "
         "all data sets, by the interquartile mean, and nothing is tested.",
-        resume=REPORTS,
-        read="elsewhere",
     )
     strategy: str = setting(
         "grid",
         "How values are chosen: all combinations of lists (`grid`), at `random`, evenly "
         "(`quasi_random`), or from the results so far (`tpe`, `cma_es`).",
         allowed=one_of("grid", "random", "quasi_random", "tpe", "cma_es"),
-        resume=REPORTS,
-        read="elsewhere",
     )
-    trials: int = setting(
-        0,
-        "How many configurations are tried; 0: all of a grid.",
-        allowed=SIZE,
-        resume=REPORTS,
-        read="elsewhere",
-    )
-    seed: int = setting(
-        0,
-        "Seeds the choice of values.",
-        allowed=number(at_least=0, below=2**32),
-        resume=REPORTS,
-        read="elsewhere",
-    )
+    trials: int = setting(0, "How many configurations are tried; 0: all of a grid.", allowed=SIZE)
+    seed: int = setting(0, "Seeds the choice of values.", allowed=number(at_least=0, below=2**32))
     lag: int = setting(
         4,
         "Configuration n is chosen from the results up to n - lag. More workers than this wait for "
         "each other; results do not depend on how many there are.",
         allowed=COUNT,
-        resume=REPORTS,
-        read="elsewhere",
     )
     jobs: int = setting(
         0,
         "How many trials run side by side on this machine; 0: as many as it has room for.",
         allowed=SIZE,
-        resume=REPORTS,
-        read="elsewhere",
     )
     stopping: str = setting(
         "",
@@ -569,16 +516,12 @@ class StudyConfig(base_config.Config):
         "`median`; empty: none. With `pbt` (population based training) all pause, and the worst go "
         "on from checkpoints of the best, with other values. Not with `tpe` and `cma_es`.",
         allowed=one_of("", "asha", "hyperband", "median", "pbt"),
-        resume=REPORTS,
-        read="elsewhere",
     )
     first_rung: int = setting(
         0,
         "The step of the first rung, a multiple of `TrainerConfig.validation_interval`; 0: that "
         "interval.",
         allowed=SIZE,
-        resume=REPORTS,
-        read="elsewhere",
     )
     factor: int = setting(
         3,
@@ -586,31 +529,23 @@ class StudyConfig(base_config.Config):
         "on from it. With `median`, rungs are evenly spaced, and the better half goes on. With "
         "`pbt`, too, and one of this many members is replaced.",
         allowed=number(at_least=2),
-        resume=REPORTS,
-        read="elsewhere",
     )
     resample: float = setting(
         0.25,
         "With `pbt`, how often a value is drawn anew; else it becomes a fifth more or less, or its "
         "neighbour in a list.",
         allowed=number(at_least=0, at_most=1),
-        resume=REPORTS,
-        read="elsewhere",
     )
     tries: int = setting(
         3,
         "How often a trial is started that fails unexpectedly (exit code 1). The same command, "
         "started again, counts anew.",
         allowed=COUNT,
-        resume=REPORTS,
-        read="elsewhere",
     )
     failures: int = setting(
         5,
         "After this many unexpected failures in a row on one machine, it takes no more trials.",
         allowed=COUNT,
-        resume=REPORTS,
-        read="elsewhere",
     )
 
 

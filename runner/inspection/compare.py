@@ -14,6 +14,7 @@ from runner.history import history, records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
 from runner.inspection.rows import Row
+from runner.reporting import table
 from runner.storage import display_names
 
 Curves = dict[str, list[tuple[int, float]]]
@@ -107,14 +108,7 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
     shown = section.differences[:_SHOWN]
     lines = [[section.name, *names, ""]]
     lines += [[_path(each.name), *map(_cut, each.values), each.note] for each in shown]
-    widths = [max(map(cells.cell_len, column)) for column in zip(*lines, strict=True)]
-    made = [
-        "  ".join(
-            cell + " " * (width - cells.cell_len(cell))
-            for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    made = table.aligned(lines, left=len(lines[0]))
     if more := len(section.differences) - len(shown):
         made.append(f"and {more:,} more: --output=differences.json has them all")
     return made
