@@ -8,13 +8,14 @@ from typing import Any
 
 from rich import cells
 
-from runner.core import console, files, layout, output_file
-from runner.errors import DifferError, RunnerError
-from runner.history import history, records
+from runner.core import console, files, output_file
+from runner.errors import DifferError
+from runner.history import records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
 from runner.inspection.rows import Row
 from runner.reporting import table
+from runner.run_folder.run import Run
 from runner.storage import display_names
 
 Curves = dict[str, list[tuple[int, float]]]
@@ -151,15 +152,10 @@ def _series(curves: Sequence[Curves]) -> dict[str, Any]:
 
 
 def _evaluations(row: Row) -> Curves:
-    try:
-        log = history.read(row.folder / layout.HISTORY)
-    except (OSError, RunnerError):  # which another line says
-        return {}
     found: Curves = {}
-    for each in log:
-        if isinstance(each, records.Evaluation) and each.is_own:
-            for name, value in each.metrics.items():
-                found.setdefault(name, []).append((each.step, value))
+    for each in Run(row.folder, strict=False).evaluations:
+        for name, value in each.metrics.items():
+            found.setdefault(name, []).append((each.step, value))
     return found
 
 

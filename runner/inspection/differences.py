@@ -5,13 +5,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from runner.core import files, layout, text
-from runner.errors import RunnerError
+from runner.core import text
 from runner.inspection import columns, resolved, runs_table
 from runner.inspection.rows import Row
+from runner.run_folder.run import Run
 
 _MOST_LAYERS = 20
 _ABSENT = "-"
@@ -53,7 +52,8 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     Configuration, data, model, progress and metrics decide whether they are equal; code, packages
     and machine do not: they explain.
     """
-    starts = [last_start(row.folder) for row in rows]
+    runs = [Run(row.folder, strict=False) for row in rows]
+    starts = [run.attempts[-1] if run.attempts else {} for run in runs]
     made: list[tuple[str, bool, Iterable[Difference]]] = [
         ("configuration", True, _configuration(rows)),
         ("notes", False, _facts(rows, ("tags", "notes"))),
@@ -61,7 +61,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
         ("packages", False, packages(starts)),
         ("machine", False, machine(starts)),
         ("data", True, data(starts)),
-        ("model", True, _overview([row.folder for row in rows])),
+        ("model", True, _overview([run.overview for run in runs])),
         ("progress", True, _facts(rows, ("state", "reason", "step", "evaluations"))),
         ("pace", False, _pace(rows)),
         ("metrics", True, _metrics(rows)),
@@ -75,20 +75,6 @@ def _all(found: Iterable[Difference], runs: int) -> tuple[Difference, ...]:
         return tuple(found)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return (Difference("a file is damaged", [str(error)] * runs),)
-
-
-def last_start(folder: Path) -> Mapping[str, Any]:
-    """What run.json says about the last start; empty where it says nothing."""
-    return next(iter(reversed(starts(folder))), {})
-
-
-def starts(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """What run.json says about all starts."""
-    try:
-        found = (files.read_json(folder / layout.RUN) or {}).get("starts") or []
-        return [each for each in found if isinstance(each, Mapping)]
-    except (AttributeError, OSError, RunnerError, TypeError):
-        return []
 
 
 def _of(name: str, values: Sequence[Any], note: str = "") -> Iterator[Difference]:
@@ -186,8 +172,7 @@ def _files(facts: Mapping[str, Any] | None) -> str:
     return f"{text.counted(facts['files'], 'file')}, {facts['bytes']:,} B, {facts['digest'][:8]}"
 
 
-def _overview(folders: Sequence[Path]) -> Iterator[Difference]:
-    found = [_read(folder / layout.OVERVIEW) for folder in folders]
+def _overview(found: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
     if not all(found):
         return
     for name in ("parameters", "trainable_parameters", "forward_flops_per_example"):
@@ -197,15 +182,7 @@ def _overview(folders: Sequence[Path]) -> Iterator[Difference]:
     differing = [each for name in names for each in _of(name, [one.get(name) for one in layers])]
     yield from differing[:_MOST_LAYERS]
     if (more := len(differing) - _MOST_LAYERS) > 0:
-        yield Difference(f"{text.counted(more, 'more layer')}", [_ABSENT] * len(folders))
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = files.read_json(path)
-    except (OSError, RunnerError):
-        return {}
-    return found if isinstance(found, Mapping) else {}
+        yield Difference(f"{text.counted(more, 'more layer')}", [_ABSENT] * len(found))
 
 
 def _layers(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from runner.core import files, layout, text
 from runner.errors import RunnerError
 from runner.inspection import differences
 from runner.internals import checkpoint_keys
+from runner.run_folder.run import Run
 from runner.verification import comparison, tensors
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
@@ -196,7 +197,7 @@ def _before(first: Path, second: Path, step: int | None) -> list[str]:
 def _until(folder: Path, step: int | None) -> list[Mapping[str, Any]]:
     """The starts of a run that had begun before it came to a step."""
     found: list[Mapping[str, Any]] = []
-    for start in differences.starts(folder):
+    for start in Run(folder, strict=False).attempts:
         reached = found[-1].get("step") if found else None
         if step is not None and isinstance(reached, int) and reached >= step:
             break

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from runner.core import layout, plain_yaml
-from runner.errors import ConfigError, RunnerError
-from runner.inspection import differences
+from runner.core import layout
+from runner.errors import ConfigError
+from runner.run_folder.run import Run
 
 _COLUMN = 60  # where the counts begin, unless a value is longer
 
@@ -23,18 +23,14 @@ def render(folder: Path) -> str:
         ConfigError: it is not the folder of a run that counted its reads.
         RunnerError: its configuration is damaged.
     """
-    counts = differences.last_start(folder).get("reads")
+    run = Run(folder)
+    counts = run.attempts[-1].get("reads") if run.attempts else None
     if counts is None:
         raise ConfigError(
             f"--print_config=reads: {folder / layout.RUN} has no counts; training writes them from "
             "its first loop on"
         )
-    path = layout.params(folder)
-    try:
-        values = plain_yaml.load(path.read_text(encoding="utf-8"))
-        return "\n".join(_lines(values, counts, "", ""))
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise RunnerError(f"{path} cannot be read: {error}") from error
+    return "\n".join(_lines(run.params, counts, "", ""))
 
 
 def _lines(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
-
-from runner.core import layout, plain_yaml, text
+from runner.core import text
+from runner.errors import RunnerError
+from runner.run_folder import params
 
 _HOUR = 3600.0
 
@@ -41,7 +41,7 @@ class Rules:
     def of(cls, folder: Path) -> Self:
         """Those of the run in `folder`, as its chief has written them; the defaults before that."""
         try:
-            run = plain_yaml.load(layout.params(folder).read_text(encoding="utf-8"))["run"]
+            run = params.read(folder)["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
             found = {name: given[name] for name in _FIELDS if name in given}
             return cls(
@@ -49,7 +49,7 @@ class Rules:
                 timeout=float(run.get("workers_timeout", cls.timeout)),
                 mirror_timeout=float(run.get("mirror_timeout", cls.mirror_timeout)),
             )
-        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
+        except (OSError, RunnerError, KeyError, TypeError, ValueError, AttributeError):
             return cls()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import layout
+from runner.errors import RunnerError
 
 
 def has_checkpoints(model_dir: Path) -> bool:
@@ -23,15 +24,13 @@ def bindings(model_dir: str | Path) -> list[str]:
     """What gin is to be told first, so that the run in a folder, if any, goes on as it began."""
     if not model_dir or not has_checkpoints(Path(model_dir)):
         return []
-    import yaml
-
-    from runner.core import plain_yaml
+    from runner.run_folder import params  # which loads a reader of YAML
 
     try:
-        params = plain_yaml.load(layout.params(Path(model_dir)).read_text(encoding="utf-8"))
-        rounding = completed(params)["run"]["epochs"].get("rounding")
-        in_epochs = _has_epochs(params["run"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+        values = params.read(Path(model_dir))
+        rounding = completed(values)["run"]["epochs"].get("rounding")
+        in_epochs = _has_epochs(values["run"])
+    except (OSError, RunnerError, TypeError, KeyError, AttributeError):
         return []  # whoever compares the configuration will say so
     return ["EpochsConfig.rounding = 'up'"] if rounding == "up" and in_epochs else []
 

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from official.modeling.hyperparams import base_config, oneof
 
 from runner import config
 from runner.checkpoints import checkpoint_files, extra_state, integrity
 from runner.configuration import fields, origins, printing, schedules
 from runner.configuration.settings import Resume
-from runner.core import layout, plain_yaml
+from runner.core import layout
 from runner.errors import ConfigError
-from runner.run_folder import begun
+from runner.run_folder import begun, params
 from runner.storage import display_names
 
 _SETS = "run.evaluation_sets"
@@ -160,10 +159,10 @@ def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
 def _read(path: Path) -> Mapping[str, Any]:
     wrong = "is damaged"
     try:
-        found = plain_yaml.load(path.read_text(encoding="utf-8"))
+        found = params.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         found, wrong = None, "is missing"
-    except (UnicodeDecodeError, yaml.YAMLError):
+    except ValueError:
         found = None
     if not isinstance(found, Mapping):
         raise ConfigError(
