@@ -1,15 +1,16 @@
 """The parts of the manual that come from the code: fields, flags, modes, packages."""
 
 import ast
-import contextlib
 import dataclasses
-import io
 import runpy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from runner import flags, inputs, modes, run_config
+from runner import inputs, run_config
+from runner.command import parser
+from runner.command import table as modes
 from runner.help import facts, from_classes
+from runner.modes import option
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "write_fields.py"))
@@ -22,6 +23,7 @@ def write(folder: Path) -> None:
         "resume.md": resume(),
         "help.txt": usage(),
         "modes.md": table(("mode", "what it does"), mode_rows()),
+        "options.md": "\n".join(options()),
         "packages.svg": packages(),
         "modules.md": modules(),
     }
@@ -108,16 +110,48 @@ def resume() -> str:
 
 def mode_rows() -> Iterator[tuple[str, str]]:
     """Each mode with the first sentence of its function."""
-    for name, mode in modes.MODES.items():
+    for name, mode in modes.modes().items():
         yield code(name), mode.summary
 
 
 def usage() -> str:
     """What `runner --help` prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        flags.parse(["--help"])
-    return printed.getvalue()
+    return parser.overview()
+
+
+def options() -> Iterator[str]:
+    """A table of the options that a mode adds, for each mode, and tables of those that are shared.
+
+    An option that only the command line has is marked.
+    """
+    shared: dict[str, list[option.Option]] = {}
+    for name, mode in modes.modes().items():
+        own = [each for each in option.of(mode.options) if each.section == f"Options of {name}"]
+        others = [each for each in option.of(mode.options) if each not in own]
+        for each in others:
+            if each not in shared.setdefault(each.section, []):
+                shared[each.section].append(each)
+        sections = ", ".join(dict.fromkeys(each.section for each in others))
+        yield f"### {name}\n\n{mode.summary} Also: {sections}.\n"
+        if own:
+            yield option_table(own)
+    for section, rows in shared.items():
+        yield f"### {section}\n\n{option_table(rows)}"
+
+
+def option_table(rows: Iterable[option.Option]) -> str:
+    """Options, each with its flag, its value in Python and its meaning."""
+    return table(
+        ("flag", "in Python", "meaning"),
+        (
+            (
+                code(f"--{row.name}{f'={row.metavar}' if row.metavar else ''}"),
+                "" if row.shell else code(f"{row.name}={row.default!r}"),
+                sentence(row.help),
+            )
+            for row in rows
+        ),
+    )
 
 
 # Packages

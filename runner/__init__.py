@@ -82,11 +82,12 @@ def load(
     Raises:
         runner.errors.ConfigError: all mistakes, each with its place.
     """
-    from runner import config, in_python
+    from runner import config
+    from runner.devices import process_state
 
     if isinstance(gin_files, str | Path):
         gin_files = [gin_files]
-    with in_python.called():
+    with errors.in_python(), process_state.restored():
         return config.load(
             [str(file) for file in gin_files],
             list(gin_params),
@@ -101,56 +102,27 @@ def run(
     model_dir: str | Path | None,
     mode: str,
     *,
-    checkpoint: str = "",
-    data: str = "",
-    output: str | Path | None = None,
-    overwrite: bool | str = False,
-    allow_config_change: bool = False,
-    allow_lost_history: bool = False,
-    dry_run: bool = False,
-    profile_steps: tuple[int, int] | None = None,
     train_actions: Sequence[Callable[..., Any]] = (),
     eval_actions: Sequence[Callable[..., Any]] = (),
-    runs: Sequence[str | Path] = (),
-    select: int = 0,
-    metric: str = "",
-    steps: tuple[int, int] | None = None,
-    like: str = "",
-    to: str = "",
+    **options: Any,
 ) -> dict[str, Any]:
     """Does what the command `runner --mode=...` does.
 
+        runner.run(config, "runs/digits", "predict", checkpoint="best", output="digits.jsonl")
+        runner.run(None, "runs", "runs", where="accuracy > 0.9", sort="-accuracy")
+
     Args:
-        config: What `load` returned; None for the configuration of the run in `model_dir`. None
-            also for `init` and for modes that look at runs, which have theirs: `ensemble`,
-            `runs`, `compare`, `replay`, `status`, `report` and `log`.
+        config: What `load` returned; None for the configuration of the run in `model_dir`, and for
+            modes that look at runs, which have theirs.
         model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`,
             `find_batch` and `compare`.
-        mode: Any of `runner --help=modes` but `study` and `verify_resume`, which start processes:
-            run these as a command.
-        checkpoint: What `eval` evaluates, `predict` uses and `export` exports: `latest`, `best`, a
-            step, or a path; empty: the latest, and for `export` the best if there is one.
-        data: What `predict` predicts: `validation` (the default), `train`, `test`, or the name of
-            an evaluation set.
-        output: Where `predict` writes: a file ending in .jsonl, .npz or .parquet; None: JSON lines
-            in the run's folder. Where `find_rate` writes: .json, or a picture; None: nowhere.
-        overwrite: Whether `predict` replaces the file, complete or not. For modes that train: the
-            name of the folder, to remove the run in it and begin anew.
-        allow_config_change: Whether an existing run may go on with a changed configuration.
-        allow_lost_history: Whether it may go on without rows that its history has lost.
-        dry_run: Only try everything once and small, in a scratch folder.
-        profile_steps: The first and the last training step to profile for TensorBoard.
+        mode: Any of `runner --help=modes`.
         train_actions: Called with the logs of each training loop, names to tensors. One that
             returns a string stops the run with that reason.
         eval_actions: The same, with the results of each evaluation; but nothing stops `eval`
             before it has evaluated what it was asked to.
-        runs: The folders of an ensemble's members; none: the trials of the study in `model_dir`.
-            For `compare`, the runs, two or more. For `report`, several runs on one page.
-        select: How many members an ensemble chooses; 0: it averages all.
-        metric: What it chooses them by, such as `brier_score:lower`.
-        steps: The first and the last step that `replay` trains again.
-        like: The kind of project that `init` writes in the new folder `model_dir`.
-        to: Where `log` logs: `mlflow`, `wandb`, `csv`, separated by commas.
+        options: Those of the mode, with the names of its flags: `runner --mode=predict --help`
+            lists them. Each takes its own value or the text that the flag takes.
 
     Returns:
         What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
@@ -161,45 +133,12 @@ def run(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import in_python, modes
-    from runner.core import signals
-    from runner.run_folder import begun
-    from runner.runs.call import Call
+    from runner.command import from_python
 
     if isinstance(config, str | Path):
         raise TypeError(f"runner.run takes what load returns: runner.load({str(config)!r})")
-    row = modes.MODES.get(mode)
-    computes = row is not None and (row.configured or row.trains or row.evaluates)
-    with in_python.called(loads_tensorflow=computes), signals.served() as stop:
-        modes.check(mode)
-        modes.check_taken(mode, "like", like)
-        modes.check_taken(mode, "to", to)
-        modes.check_model_dir(mode, model_dir)
-        if config is None and modes.needs_configuration(mode):
-            own = begun.configuration(model_dir)
-            config = load(own) if own else None
-        call = Call(
-            config,  # type: ignore[arg-type]
-            Path(model_dir or ""),
-            checkpoint,
-            data=data,
-            output=Path(output) if output else None,
-            overwrite=overwrite,
-            allow_config_change=allow_config_change,
-            allow_lost_history=allow_lost_history,
-            dry_run=dry_run,
-            profile_steps=profile_steps,
-            train_actions=tuple(train_actions),
-            eval_actions=tuple(eval_actions),
-            runs=[Path(each) for each in runs],
-            select=select,
-            metric=metric,
-            steps=steps,
-            like=like,
-            flags={"to": to} if to else {},
-            stop=stop,
-        )
-        return modes.run(mode, call).results
+    actions = {"train_actions": tuple(train_actions), "eval_actions": tuple(eval_actions)}
+    return from_python.run(config, model_dir, mode, options, **actions)
 
 
 def fit(
@@ -250,12 +189,13 @@ def fit(
     Raises:
         runner.errors.RunnerError: it cannot go on; the message says why.
     """
-    from runner import fit_arguments, in_python
+    from runner import fit_arguments
 
     fit_arguments.check(options, fit)
     from runner import fitting  # loads TensorFlow
+    from runner.devices import process_state
 
-    with in_python.called():
+    with errors.in_python(), process_state.restored():
         return fitting.fit(
             model,
             train,

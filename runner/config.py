@@ -13,6 +13,7 @@ from runner.configuration.loading import prepare as prepare
 from runner.configuration.loading import resolve as resolve
 from runner.configuration.loading import validate as validate
 from runner.configuration.unchosen import check as check_chosen  # noqa: F401
+from runner.errors import ConfigError
 from runner.run_config import LaunchConfig
 from runner.run_config import RunConfig as RunConfig
 
@@ -64,10 +65,57 @@ def load(
         ConfigError: everything that is invalid or has no effect, one line each with its place.
     """
     sources = loading.Sources(
-        experiment, list(gin_files), list(gin_params), config_files, overrides, flags or {}
+        experiment,
+        list(gin_files),
+        list(gin_params),
+        list(config_files),
+        list(overrides),
+        flags or {},
     )
     mode = None if trains is None or evaluates is None else (trains, evaluates)
     return loading.load(Experiment, sources, mode, menus=menus)
+
+
+def again(
+    experiment: Experiment,
+    gin_params: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+) -> Experiment:
+    """What the sources of a loaded experiment make with further values, as for a study's trial.
+
+    Args:
+        experiment: From `load`. Single values that flags set are not part of the result.
+        gin_params: As for `load`, after its own.
+        overrides: The same.
+        flags: As for `load`.
+
+    Raises:
+        ConfigError: as for `load`.
+    """
+    sources = loading.sources(experiment)
+    if sources is None:
+        raise ConfigError("the configuration was changed since it was loaded: use runner.load")
+    return load(
+        sources.gin_files,
+        [*sources.gin_params, *gin_params],
+        experiment=sources.experiment,
+        config_files=sources.config_files,
+        overrides=[*sources.overrides, *overrides],
+        flags=flags,
+        trains=True,
+        evaluates=True,
+        menus=True,
+    )
+
+
+def arguments(experiment: Experiment) -> list[str]:
+    """The flags of a command with the same configuration; [] if it was not loaded, or has changed.
+
+    Single values that flags set are not among them.
+    """
+    sources = loading.sources(experiment)
+    return sources.arguments() if sources else []
 
 
 def load_launch(gin_files: Iterable[str], gin_params: Iterable[str]) -> LaunchConfig:

@@ -1,15 +1,35 @@
 """What goes wrong in a way the user should read: one short message, and an exit code."""
 
+import contextlib
 import errno
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 
 class RunnerError(Exception):
-    """The run cannot go on; the message says why. No traceback is shown for it."""
+    """The run cannot go on; the message says why. No traceback is shown for it.
+
+    Args:
+        message: Options of the mode are in braces: `{steps}` is shown as `--steps=1:2`, or, where
+            Python called, as `steps='1:2'`.
+        options: These options, by name; None for one that is named without a value.
+    """
 
     exit_code = 1
+    in_python = False
+
+    def __init__(self, message: str = "", **options: Any) -> None:
+        super().__init__(message)
+        self.options = options
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        for name, value in self.options.items():
+            shown = _as_argument(name, value) if self.in_python else _as_flag(name, value)
+            text = text.replace(f"{{{name}}}", shown)
+        return text
 
 
 class ConfigError(RunnerError):
@@ -37,8 +57,8 @@ class RejectedError(RunnerError):
 
     exit_code = 4
 
-    def __init__(self, message: str, results: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, results: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(message, **options)
         self.results = results or {}
 
 
@@ -51,8 +71,8 @@ class DifferError(RunnerError):
 
     exit_code = 5
 
-    def __init__(self, message: str, results: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, results: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(message, **options)
         self.results = results or {}
 
 
@@ -60,6 +80,24 @@ class GaveUpError(RunnerError):
     """Start after start ended before it had made a step: no further one is worth it."""
 
     exit_code = 6
+
+
+@contextlib.contextmanager
+def in_python() -> Iterator[None]:
+    """Inside, which Python has called, messages name arguments instead of flags."""
+    try:
+        yield
+    except RunnerError as error:
+        error.in_python = True
+        raise
+
+
+def _as_flag(name: str, value: Any) -> str:
+    return f"--{name}" if value is None or value is True else f"--{name}={value}"
+
+
+def _as_argument(name: str, value: Any) -> str:
+    return name if value is None else f"{name}={value!r}"
 
 
 # Errors from disks, permissions and kinds of files, which are not the program's fault.

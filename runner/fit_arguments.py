@@ -7,14 +7,10 @@ from typing import Any
 from runner.core import spelling
 from runner.errors import ConfigError
 
+ACTIONS = ("train_actions", "eval_actions")
 OPTIONS = (
-    "allow_config_change",
-    "allow_lost_history",
-    "dry_run",
-    "eval_actions",
-    "overwrite",
-    "profile_steps",
-    "train_actions",
+    *("allow_config_change", "allow_lost_history", "dry_run", "overwrite", "profile_steps"),
+    *ACTIONS,
 )
 """Of `runner.run`."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import config, modes
+from runner import config, fit_arguments
+from runner.command import execution, from_python, table
 from runner.configuration import task_contract
 from runner.core import layout, signals
 from runner.errors import ConfigError
@@ -44,7 +45,7 @@ def fit(
         lengths: `train_steps`, `epochs` and `batch_size`, as given.
         compiled: `loss`, `metrics` and `optimizer`, None for what the model brings.
         gin_params: As for `runner.load`, after what follows from the rest.
-        options: Of the call.
+        options: Of the mode, and actions.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
@@ -75,8 +76,12 @@ def fit(
     task: Any = task_contract.build_task(experiment.task, str(model_dir))
     task.given = given
     with signals.served() as stop:
-        call = Call(experiment, Path(model_dir), given=Given(task=task), stop=stop, **options)
-        outcome = modes.run("train_and_eval" if evaluates else "train", call)
+        actions = {name: options.pop(name) for name in fit_arguments.ACTIONS if name in options}
+        mode = table.modes()["train_and_eval" if evaluates else "train"]
+        call = Call(experiment, Path(model_dir), given=Given(task=task), stop=stop, **actions)
+        chosen = from_python.options_of(mode, options)
+        chosen.check(str(model_dir))
+        outcome = execution.run(mode, call, chosen)
     if made is model and outcome.evaluator is not None:
         trained = outcome.evaluator.model
         copies.copy_weights(getattr(trained, "network", trained), model)
@@ -98,8 +103,10 @@ def _check_model(text: str, model_dir: Path) -> None:
         raise ConfigError(
             f"runner.fit: the model changed since the run in {model_dir} was trained: "
             f"{differences.between(before, text)}\n"
-            "give that model again, or begin in another --model_dir; --allow_config_change goes on "
-            "with the changed one, if its weights fit"
+            "give that model again, or begin in another {model_dir}; {allow_config_change} goes on "
+            "with the changed one, if its weights fit",
+            model_dir=None,
+            allow_config_change=True,
         )
 
 

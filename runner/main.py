@@ -1,7 +1,5 @@
 """The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
 
-import argparse
-import dataclasses
 import os
 import sys
 import threading
@@ -10,19 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runner import command_line, elsewhere, exit_messages, flags, modes
+from runner import exit_messages
+from runner.command import typed
+from runner.command.typed import Command
 from runner.core import installation, layout, signals, streams, user_code
 from runner.core.console import Lines, announce, flush
 from runner.devices import garbage, worker_heartbeat
 from runner.errors import RunnerError
 from runner.internals import standard_library
-from runner.launch import bounds, job, launchers
+from runner.modes import groups
 from runner.run_folder import begun
 from runner.runs.call import Call, Results
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from runner.config import Experiment
-    from runner.run_config import LaunchConfig
 
 
 def console() -> NoReturn:
@@ -58,31 +57,36 @@ def main(arguments: Sequence[str]) -> int:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
     try:
-        given = flags.parse(arguments)
+        command = typed.parse(arguments)
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None, answers=False).failed(error)
     except SystemExit:  # what was asked for, such as help, is printed
         raise SystemExit(exit_messages.written(0, is_purpose=True)) from None
-    model_dir = Path(given.model_dir) if given.model_dir and not given.print_config else None
+    prints = bool(command.flags.get("print_config"))
+    model_dir = Path(command.model_dir) if command.model_dir and not prints else None
     with signals.served() as stop:
-        ending = exit_messages.Ending(model_dir, stop, answers=not given.print_config)
+        ending = exit_messages.Ending(model_dir, stop, answers=not prints)
         with stop.abandoning(ending.failed), exit_messages.whole_lines():
-            code = _ended(given, stop, ending)
-            return exit_messages.written(code, is_purpose=_is_to_print(given))
+            code = _ended(command, stop, ending)
+            return exit_messages.written(code, is_purpose=_is_to_print(command))
 
 
-def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending) -> int:
+def _ended(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> int:
     """Runs the mode and says how it ended; the exit code."""
+    flags = command.flags
     try:
-        alone = given.print_config or given.dry_run or given.launch or worker_heartbeat.is_worker()
-        if given.workers and not alone:
+        alone = any(flags.get(name) for name in ("print_config", "dry_run", "launch"))
+        if flags.get("workers") and not (alone or worker_heartbeat.is_worker()):
+            from runner.command import url_folders
             from runner.launch import elastic
 
-            with elsewhere.together(given, stop) as here:
-                command = command_line.arguments(flags.for_worker(here))
-                return elastic.supervise(here, command, stop)
-        results = _run(given, stop, ending)
+            with url_folders.together(
+                command.mode, command.model_dir, command.options, stop
+            ) as folder:
+                worker = command.replace(model_dir=folder, worker_hosts=None, task_index=None)
+                return elastic.supervise(command.options, Path(folder), worker.arguments(), stop)
+        results = _run(command, stop, ending)
         if results is not None:
             ending.results(results)
     except signals.Interrupted as error:
@@ -93,148 +97,113 @@ def _ended(given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.
     return 0
 
 
-def _is_to_print(given: argparse.Namespace) -> bool:
+def _is_to_print(command: Command) -> bool:
     """Whether what the command prints is all that it leaves."""
-    if given.launch or given.print_config:
-        return bool(given.dry_run or given.print_config)
-    return modes.MODES[given.mode].prints and not given.output
+    flags = command.flags
+    if flags.get("launch") or flags.get("print_config"):
+        return bool(flags.get("dry_run") or flags.get("print_config"))
+    return command.mode.prints and not flags.get("output")
 
 
-def _run(
-    given: argparse.Namespace, stop: signals.Stop, ending: exit_messages.Ending
-) -> Results | None:
+def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> Results | None:
     """The results of the mode; None where only the configuration was to be printed."""
-    launched, row = time.time(), modes.MODES.get(given.mode)
-    if given.print_config == "reads":
+    launched, mode, flags = time.time(), command.mode, command.flags
+    printed = flags.get("print_config")
+    if printed == "reads":
+        from runner.command import url_folders
         from runner.inspection import reads
 
-        with elsewhere.looked_at(Path(given.model_dir)) as folder:
+        with url_folders.looked_at(Path(command.model_dir)) as folder:
             print(reads.render(folder), flush=True)
         return None
-    if given.launch and row and not row.configured:
-        from runner import config
-
-        return _launch(given, config.load_launch(given.gin_file, given.gin_params), stop)
-    if row and not row.configured:
-        call = Call(
-            None,  # type: ignore[arg-type]
-            Path(given.model_dir or ""),
-            given.checkpoint or "",
-            data=given.data or "",
-            output=Path(given.output) if given.output else None,
-            flags={name: value for name, value in vars(given).items() if value},
-            overwrite=given.overwrite,
-            dry_run=given.dry_run,
-            stop=stop,
-            like=given.like,
-            steps=flags.steps_of(given) if "steps" in row.takes else None,
-            runs=flags.runs_of(given),
-            select=given.select or 0,
-            metric=given.metric or "",
-            watch=flags.seconds_of_watch(given),
-        )
-        return modes.run(given.mode, call).results
+    if not mode.is_configured:
+        call = Call(None, Path(command.model_dir), stop=stop)  # type: ignore[arg-type]
+        return _started(command, call)
     announce("loading TensorFlow ...")
-    if row and row.begin and not (given.print_config or given.dry_run or given.launch):
-        row.begin(vars(given))
+    if mode.begin and not (printed or flags.get("dry_run") or flags.get("launch")):
+        mode.begin(flags)
     # Importing leaves no garbage; looking for it takes a quarter longer.
     with garbage.uncollected():
-        from runner import config
-        from runner.configuration import printing, run_name
         from runner.internals import autograph
 
-        if given.alsologtostderr:
+        if flags.get("alsologtostderr"):
             from absl import logging
 
             logging.use_absl_handler()
             logging.get_absl_handler().python_handler.setStream(Lines())
             logging.set_verbosity(logging.INFO)
-        experiment = _load(given, row)
-        if given.runs_dir and not given.print_config:
-            source = given.experiment or given.gin_file[0]
-            folder = Path(given.runs_dir, run_name.of(experiment, source))
-            given.model_dir, given.runs_dir = str(folder), None
+        experiment = _load(command)
+        if "runs_dir" in flags and not printed:
+            from runner.configuration import run_name
+
+            source = flags.get("experiment") or flags["gin_file"][0]
+            folder = Path(flags["runs_dir"], run_name.of(experiment, source))
+            command = command.replace(model_dir=str(folder), runs_dir=None)
             ending.model_dir = folder
             if begun.bindings(folder):
-                experiment = _load(given, row)
+                experiment = _load(command)
     garbage.freeze()  # nor is it looked for among them later
     autograph.keep_sources(user_code.loaded())
-    if given.print_config:
-        changed = given.print_config == "changed"
-        base = f"--experiment={given.experiment}" if given.experiment else ""
-        places = config.origins(experiment)
-        print(printing.render(experiment, places, otherwise=base, changed=changed), flush=True)
-        if row:
-            config.validate(experiment, trains=row.trains, evaluates=row.evaluates)
-        if not _has_menus(given):
-            config.check_chosen(experiment)
+    if printed:
+        _print(command, experiment)
         return None
     call = Call(
         experiment,
-        Path(given.model_dir or ""),
-        given.checkpoint or "",
-        data=given.data or "",
-        output=Path(given.output) if given.output else None,
-        overwrite=given.overwrite,
-        allow_config_change=given.allow_config_change,
-        allow_lost_history=given.allow_lost_history,
-        dry_run=given.dry_run,
-        profile_steps=flags.profile_steps(given),
-        arguments=flags.configuring(given),
-        flags={name: value for name, value in vars(given).items() if value},
+        Path(command.model_dir),
+        arguments=command.arguments(groups.INHERITED),
+        flags={name: value for name, value in command.flags.items() if value},
         stop=stop,
         launched=launched,
     )
-    if given.launch:
-        return _launch(given, experiment.run.launch, stop, call)
-    return modes.run(given.mode, call).results
+    return _started(command, call)
 
 
-def _load(given: argparse.Namespace, row: modes.Mode | None) -> "Experiment":
+def _load(command: Command) -> "Experiment":
     from runner import config
 
+    flags, mode = command.flags, command.mode
+    checked = mode.name and not flags.get("print_config")
     return config.load(
-        given.gin_file,
-        [*begun.bindings(given.model_dir or ""), *given.gin_params],
-        experiment=given.experiment,
-        config_files=given.config_file,
-        overrides=given.params_override,
-        flags=flags.values(given),
-        trains=None if given.print_config or row is None else row.trains,
-        evaluates=None if row is None else row.evaluates,
-        menus=bool(given.print_config) or _has_menus(given),
+        flags.get("gin_file", ()),
+        [*begun.bindings(command.model_dir), *flags.get("gin_params", ())],
+        experiment=flags.get("experiment"),
+        config_files=flags.get("config_file", ()),
+        overrides=flags.get("params_override", ()),
+        flags=typed.values(command.options, flags),
+        trains=mode.trains if checked else None,
+        evaluates=mode.evaluates if mode.name else None,
+        menus=bool(flags.get("print_config")) or _has_menus(command),
     )
 
 
-def _has_menus(given: argparse.Namespace) -> bool:
+def _has_menus(command: Command) -> bool:
     """Whether typed values may be of alternatives that are not chosen: a study chooses later.
 
     It looks after its trials, too, which are given what it was given.
     """
-    return given.mode == "study" or Path(given.model_dir or "", layout.TRIAL).exists()
+    return command.mode.has_trials or Path(command.model_dir, layout.TRIAL).exists()
 
 
-def _launch(
-    given: argparse.Namespace,
-    config: "LaunchConfig",
-    stop: signals.Stop,
-    call: Call | None = None,
-) -> Results | None:
-    """Has the command run elsewhere; None where that was only to be printed."""
-    shared = launchers.LAUNCHERS[given.launch].shares_files
-    flags_of_job = flags.for_job(given, shares_files=shared)
-    if shared and given.model_dir:
-        modes.check_folder(Path(given.model_dir))
-    workers = bounds.Bounds.parse(given.workers) if given.workers else None
-    if config.nodes > 1 and given.mode != "study":
-        elsewhere.check_shared(given.model_dir or "")
-    arguments = command_line.arguments(flags_of_job)
-    folder = flags_of_job.model_dir or ""
-    strategy = call.config.runtime.distribution_strategy if call else ""
-    made = job.Job(given.mode, arguments, folder, Path.cwd(), config, strategy, workers, stop)
-    place = launchers.LAUNCHERS[given.launch].place
-    if place and made.is_study and call and not given.dry_run:
-        launchers.check_job(given.launch, made)
-        with place(made) as there:
-            return modes.run(given.mode, dataclasses.replace(call, place=there)).results
-    return launchers.launch(given.launch, made, dry_run=given.dry_run)
+def _print(command: Command, experiment: "Experiment") -> None:
+    """Prints the configuration, and checks it for the mode, if there is one."""
+    from runner import config
+    from runner.configuration import printing
+
+    flags, mode = command.flags, command.mode
+    changed = flags["print_config"] == "changed"
+    base = f"--experiment={flags['experiment']}" if "experiment" in flags else ""
+    places = config.origins(experiment)
+    print(printing.render(experiment, places, otherwise=base, changed=changed), flush=True)
+    if mode.name:
+        config.validate(experiment, trains=mode.trains, evaluates=mode.evaluates)
+    if not _has_menus(command):
+        config.check_chosen(experiment)
+
+
+def _started(command: Command, call: Call) -> Results | None:
+    """Runs the mode here, or has it run elsewhere; None where that was only to be printed."""
+    from runner.command import execution, launching
+
+    if "launch" not in command.flags:
+        return execution.run(command.mode, call, command.options).results
+    return launching.launch(command, call)

@@ -13,11 +13,12 @@ import tf_keras
 from official.core import base_task, base_trainer, train_lib
 from official.core import config_definitions as cfg
 
-from runner import config, in_python, modes
+from runner import config, errors
 from runner.checkpoints import averages, checkpoint_files
+from runner.command import execution, from_python, table
 from runner.configuration import limits, multitask
 from runner.core import console, layout, signals
-from runner.devices import team
+from runner.devices import process_state, team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_log
 from runner.history import history, policies, records
@@ -35,6 +36,9 @@ _MODES = {
     "train_and_post_eval": "train",
 }
 """Our name for each of Model Garden's modes."""
+
+_EVALUATED = ("train_and_post_eval",)
+"""Those of Model Garden's modes that evaluate the newest checkpoint at the end."""
 
 _NOT_THEIRS = ("overwrite", "allow_config_change", "allow_lost_history")
 """The parameters that Model Garden's `run_experiment` does not have."""
@@ -94,7 +98,7 @@ def run_experiment(
     """
     given = dict(locals())
     if mode not in _MODES:
-        raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
+        raise ConfigError(table.unknown(mode, f"run_experiment(mode={mode!r})", tuple(_MODES)))
     if trainer is not None or controller_cls is not orbit.Controller:
         what = "a trainer of your own" if trainer is not None else f"{controller_cls.__name__}"
         console.say(OWN_LOOP.format(what=what))
@@ -106,16 +110,14 @@ def run_experiment(
     async_checkpoints = {"async_checkpoints": enable_async_checkpointing}
     experiment = adopted(params, save_summary, managers, run=async_checkpoints)
     scored = [*_calls(eval_actions), *summaries(eval_summary_manager)]
-    if mode.startswith("train"):
+    ours = table.modes()[_MODES[mode]]
+    if ours.trains:
         scored += _averages(params, Path(model_dir))
     call = Call(
         experiment,
         Path(model_dir),
         train_actions=[*_calls(train_actions), *summaries(summary_manager)],
         eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
-        overwrite=overwrite,
-        allow_config_change=allow_config_change,
-        allow_lost_history=allow_lost_history,
         given=Given(
             distribution_strategy or tf.distribute.get_strategy(),
             task,
@@ -125,14 +127,19 @@ def run_experiment(
     )
 
     def at_end(joined: Call) -> Mapping[str, Any]:
-        draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
+        draws = save_summary and not eval_summary_manager and not ours.evaluates
         logs = _with_best(experiment, Path(model_dir), evaluated(joined, draws=draws))
         for action in () if team.current().follows else scored:
             action(logs)
         return logs
 
-    post_eval = run_post_eval or mode == "train_and_post_eval"
-    return run(call, mode, at_end if post_eval else None)
+    post_eval = run_post_eval or mode in _EVALUATED
+    options = {
+        "overwrite": overwrite,
+        "allow_config_change": allow_config_change,
+        "allow_lost_history": allow_lost_history,
+    }
+    return run(call, mode, at_end if post_eval else None, options)
 
 
 def is_official(params: Any) -> bool:
@@ -166,6 +173,7 @@ def run(
     call: Call,
     mode: str,
     at_end: Callable[[Call], Mapping[str, Any]] | None,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[tf_keras.Model, Mapping[str, Any]]:
     """Runs what a Model Garden program asks for, in one of Model Garden's modes.
 
@@ -174,14 +182,18 @@ def run(
         mode: The mode.
         at_end: Called at the end with the call, which has the workers' strategy; returns the
             results. None: nothing is evaluated then.
+        options: Of the mode.
 
     Returns:
         The model, and what `at_end` returned.
     """
-    with in_python.called(), signals.served() as stop:
-        call = dataclasses.replace(call, stop=stop)
-        with workers.joined(call, mode) as joined:
-            held = modes.run(_MODES[mode], joined).evaluator
+    with errors.in_python(), process_state.restored(), signals.served() as stop:
+        ours = table.modes()[_MODES[mode]]
+        chosen = from_python.options_of(ours, {k: v for k, v in (options or {}).items() if v})
+        chosen.check(str(call.model_dir))
+        call = dataclasses.replace(call, stop=stop, mode=mode)
+        with workers.joined(call) as joined:
+            held = execution.run(ours, joined, chosen).evaluator
             assert held is not None  # these modes run here
             logs = at_end(joined) if at_end else {}
     return held.model, logs

@@ -13,7 +13,8 @@ from official.modeling.multitask import base_trainer as multitask_trainer
 from official.modeling.multitask import configs, train_lib
 from official.modeling.multitask import multitask as official_multitask
 
-from runner import config, model_garden, modes
+from runner import config, model_garden
+from runner.command import table
 from runner.configuration import multitask
 from runner.core import console
 from runner.errors import ConfigError
@@ -143,7 +144,7 @@ def run_experiment_with_multitask_eval(
 
 def _check(mode: str) -> None:
     if mode not in _MODES:
-        raise ConfigError(modes.unknown(mode, f"run_experiment(mode={mode!r})", _MODES))
+        raise ConfigError(table.unknown(mode, f"run_experiment(mode={mode!r})", _MODES))
 
 
 def _is_own_loop(**arguments: Any) -> bool:

@@ -46,9 +46,9 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
     else:
         found = _at(model_dir / which) or _at(Path(which))
     if not found:
-        raise ConfigError(_nothing(which, model_dir, there, best))
+        raise ConfigError(_nothing(which, model_dir, there, best), checkpoint=which)
     if is_mean(which) and len(found) == 1:
-        raise ConfigError(f"--checkpoint={which}: a mean needs two checkpoints or more")
+        raise ConfigError("{checkpoint}: a mean needs two checkpoints or more", checkpoint=which)
     return found
 
 
@@ -97,4 +97,4 @@ def _nothing(which: str, model_dir: Path, there: Iterable[int], best: Sequence[s
     names = ["latest", "all", *folders]
     known = f"there are {', '.join([*names, *steps])}" if steps else "there is none yet"
     meant = did_you_mean(which, [*names, layout.BEST], _LATEST)
-    return f"--checkpoint={which}: no such checkpoint in {model_dir}; {known}{meant}"
+    return f"{{checkpoint}}: no such checkpoint in {model_dir}; {known}{meant}"

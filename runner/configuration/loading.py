@@ -44,9 +44,21 @@ class Sources(NamedTuple):
     experiment: str | None
     gin_files: list[str]
     gin_params: list[str]
-    config_files: Iterable[str]
-    overrides: Iterable[str]
+    config_files: list[str]
+    overrides: list[str]
     flags: Mapping[str, tuple[str, Any]]
+
+    def arguments(self) -> list[str]:
+        """The flags of a command with the same configuration, but for single values."""
+        found = [f"--experiment={self.experiment}"] if self.experiment else []
+        for flag, values in (
+            ("gin_file", self.gin_files),
+            ("gin_params", self.gin_params),
+            ("config_file", self.config_files),
+            ("params_override", self.overrides),
+        ):
+            found += [f"--{flag}={value}" for value in values]
+        return found
 
     def layers(self) -> Iterator[Callable[[], yaml_files.Layer]]:
         """What reads each layer of values that comes after gin's."""
@@ -74,6 +86,7 @@ def load(
     """
     made, (places, problems) = _begun(root, sources)
     loading = origins.remember(made, places)
+    loading.sources = sources
     for read in sources.layers():
         try:
             new = overrides.apply(made, read())
@@ -150,13 +163,17 @@ def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
         ConfigError: everything that is invalid, one line each, with its place if it was loaded.
     """
     loading = origins.loading(experiment)
-    as_loaded = loading is not None and official_internals.is_locked(
-        experiment
-    )  # and so it has not changed
+    as_loaded = sources(experiment) is not None
     lines = loading.resolved if loading and as_loaded else resolve(experiment)
     if not (loading and as_loaded and loading.validated == (trains, evaluates)):
         validate(experiment, trains=trains, evaluates=evaluates)
     return lines
+
+
+def sources(experiment: cfg.ExperimentConfig) -> Sources | None:
+    """What set the values of an experiment; None if it was not loaded, or has changed since."""
+    loading = origins.loading(experiment)
+    return loading.sources if loading and official_internals.is_locked(experiment) else None
 
 
 def _found_early(made: cfg.ExperimentConfig, *, evaluates: bool) -> list[str]:

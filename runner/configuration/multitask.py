@@ -141,12 +141,13 @@ def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
         yield from _of_several(experiment)
 
 
-def check_one(task: base_config.Config, what: str) -> None:
+def check_one(task: base_config.Config, what: str, **options: str) -> None:
     """Raises ConfigError if an experiment trains several tasks, of which `what` needs one."""
     if trains_several(task):
         raise ConfigError(
             f"{what} is for experiments that train one task; {type(task).__name__} describes "
-            "several"
+            "several",
+            **options,
         )
 
 

@@ -19,11 +19,13 @@ class Loading:
         places: Where each value was set, by path (`trainer.train_steps`).
         resolved: Lines that show the derived values.
         validated: The modes for which it is valid: whether they train, and whether they evaluate.
+        sources: What set its values, a `runner.configuration.loading.Sources`.
     """
 
     places: dict[str, str]
     resolved: list[str] = dataclasses.field(default_factory=list)
     validated: tuple[bool, bool] | None = None
+    sources: Any = None
 
 
 def remember(experiment: cfg.ExperimentConfig, places: Mapping[str, str]) -> Loading:

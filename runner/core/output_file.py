@@ -1,18 +1,25 @@
 """The file of `--output` for results that fit in one: whether it can be written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from runner.errors import ConfigError
 
 PICTURES = (".png", ".svg", ".pdf")
-ENDS = {"find_rate": (".json", *PICTURES), "find_batch": (".json",), "compare": (".json",)}
-"""The ends of names that a mode takes."""
 
 
-def check(mode: str, path: Path) -> None:
-    """Raises ConfigError if a mode of `ENDS` cannot write its results there."""
-    if path.suffix not in ENDS[mode]:
-        raise ConfigError(f"--output={path}: its name must end in {', '.join(ENDS[mode])}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        why = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
-        raise ConfigError(f"--output={path}: {why}")
+def named(*ends: str) -> Callable[[str, str], Path]:
+    """What parses the value of an option: the path of a file whose name has one of these ends."""
+
+    def parse(name: str, text: str) -> Path:
+        path = Path(text)
+        if "://" in text:
+            return path
+        if path.suffix not in ends:
+            raise ConfigError(f"{{{name}}}: its name must end in {', '.join(ends)}", **{name: text})
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            why = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+            raise ConfigError(f"{{{name}}}: {why}", **{name: text})
+        return path
+
+    return parse

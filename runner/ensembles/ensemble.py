@@ -55,28 +55,54 @@ class _Data(NamedTuple):
         return {**(averaging.calibration(parts, labels) if labels else {}), **own}
 
 
-def ensemble(call: Call) -> Outcome:
+class Choice(NamedTuple):
+    """What of the members is averaged and scored.
+
+    Attributes:
+        checkpoint: Of each member; empty: its best.
+        data: The data to score on; empty: the validation data.
+        select: How many members are chosen for a further mean; 0: none.
+        metric: What they are chosen by; empty: what their best checkpoints are chosen by.
+    """
+
+    checkpoint: str = ""
+    data: str = ""
+    select: int = 0
+    metric: str = ""
+
+
+def ensemble(
+    call: Call, folders: Sequence[Path], choice: Choice, *, dry_run: bool = False
+) -> Outcome:
     """Averages what several runs predict, and scores the mean beside each of them.
+
+    Args:
+        call: Of the mode.
+        folders: The members; none: the trials of the study in its folder.
+        choice: What is averaged and scored.
+        dry_run: Only find the members.
 
     Raises:
         ConfigError: the runs do not fit together, or there is nothing to fit on.
     """
-    runs = members.find(call.model_dir, call.runs, call.checkpoint)
-    metric = _metric(call.metric, runs[0])
-    name = call.data or _VALIDATION
+    runs = members.find(call.model_dir, folders, choice.checkpoint)
+    metric = _metric(choice.metric, runs[0])
+    name = choice.data or _VALIDATION
     if why := members.same_data(runs, name):
-        raise ConfigError(f"members must be scored on the same data: {why}; --data names others")
+        raise ConfigError(
+            f"members must be scored on the same data: {why}; {{data}} names others", data=None
+        )
     apart = members.same_data(runs, _VALIDATION)
-    if call.select and apart:
-        raise ConfigError(f"--select needs common validation data: {apart}")
-    if call.dry_run:
+    if choice.select and apart:
+        raise ConfigError(f"{{select}} needs common validation data: {apart}", select=None)
+    if dry_run:
         for run in runs:
             console.say(
                 f"{display_names.of(run.folder)}: step {run.step:,} ({run.checkpoint.name})"
             )
         return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)})
     data, fitted = _data(call, runs, name, fits=not apart)
-    made = _report(call, runs, metric, data, fitted)
+    made = _report(runs, metric, data, fitted, select=choice.select)
     if apart:
         made["not_calibrated"] = f"there are no common validation data: {apart}"
     elif "temperature" not in made:
@@ -149,14 +175,15 @@ def _metric(asked: str, run: Member) -> _Metric:
 
 
 def _report(
-    call: Call, runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None
+    runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None, *, select: int
 ) -> dict[str, Any]:
     """All that ensemble.json has."""
     own = [data.score([number]) for number in range(len(runs))]
     if metric.name not in own[0]:
         raise ConfigError(
-            f"--metric={metric.name}: the task has no such metric; it has "
-            f"{', '.join(sorted(own[0]))}{did_you_mean(metric.name, list(own[0]))}"
+            f"{{metric}}: the task has no such metric; it has "
+            f"{', '.join(sorted(own[0]))}{did_you_mean(metric.name, list(own[0]))}",
+            metric=metric.name,
         )
     made: dict[str, Any] = {
         "data": data.name,
@@ -178,8 +205,8 @@ def _report(
         pairs = {name: values.tolist() for name, values in diverse._asdict().items()}
         made["diversity"] = {**diverse.means, "pairs": pairs}
     chosen: list[int] = []
-    if call.select and fitted:
-        chosen, made["selected"] = _selected(call.select, metric, data, fitted)
+    if select and fitted:
+        chosen, made["selected"] = _selected(select, metric, data, fitted)
     if fitted and fitted.labels:
         made["temperature"] = _calibrated(data, fitted, chosen)
     return made

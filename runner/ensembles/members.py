@@ -49,7 +49,9 @@ def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]
     folders = [folder for given in runs or [model_dir] for folder in _of(given, bool(runs))]
     twice = sorted({str(each) for each in folders if folders.count(each) > 1})
     if twice:
-        raise ConfigError(f"{twice[0]} is named twice (--select chooses with replacement)")
+        raise ConfigError(
+            f"{twice[0]} is named twice ({{select}} chooses with replacement)", select=None
+        )
     members = [_member(folder, checkpoint) for folder in folders]
     if len(members) < 2:
         raise ConfigError(f"an ensemble needs two members; there is only {folders[0]}")
@@ -88,7 +90,9 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
     """A run alone; of a study, its trials."""
     if (folder / layout.PARAMS).exists():
         if not is_given:
-            raise ConfigError(f"{folder} is a run, not a study: name others, too: --runs=a,b,c")
+            raise ConfigError(
+                f"{folder} is a run, not a study: name others, too: {{runs}}", runs="a,b,c"
+            )
         return [folder]
     trials = sorted(path.parent for path in (folder / _TRIALS).glob(f"*/{layout.PARAMS}"))
     if not trials:
@@ -105,5 +109,5 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
 
 def _member(folder: Path, checkpoint: str) -> Member:
     experiment, path = load_model.stored(folder, checkpoint)
-    multitask.check_one(experiment.task, "--mode=ensemble")
+    multitask.check_one(experiment.task, "{mode}", mode="ensemble")
     return Member(folder, experiment, path, restore.step_of(path))

@@ -1,13 +1,15 @@
 """Completion in bash and zsh: what the word under the cursor may become. No TensorFlow.
 
 The scripts ask the command itself, so they need not change when it does. Libraries for this ask an
-argparse parser, which knows nothing of `--gin.Section.field=` or of paths within a value.
+argparse parser, which knows nothing of `--gin.Section.field=` or of paths within a value, and shtab
+nothing of `--name=value`.
 """
 
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from runner.configuration import gin_parser
 from runner.core import spelling
@@ -41,7 +43,6 @@ compdef _runner_complete runner
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 _SPECIAL = re.compile(r"""[\x00-\x20\x7f-\xa0\ud800-\udfff\\'"`$;&|<>(){}\[\]*?!#~]""")
-_FOLDERS = ("model_dir", "config_file", "checkpoint", "runs")
 
 
 def script(shell: str) -> str:
@@ -56,27 +57,37 @@ def script(shell: str) -> str:
     return SCRIPTS[shell].strip()
 
 
-def candidates(
-    line: str, flags: Mapping[str, bool], choices: Mapping[str, Sequence[str]]
-) -> list[str]:
+class Flag(NamedTuple):
+    """A flag, as far as completion goes.
+
+    Attributes:
+        needs_value: Whether it has none without a value.
+        values: What its value may be, as far as that is known.
+        is_path: Whether its value may be the path of a file or a directory.
+    """
+
+    needs_value: bool = True
+    values: Sequence[str] = ()
+    is_path: bool = False
+
+
+def candidates(line: str, flags: Mapping[str, Flag], *, takes_folders: bool) -> list[str]:
     """What the last word of a line may become, as whole words.
 
     Args:
         line: The command line up to the cursor.
-        flags: The flags, and whether each needs a value.
-        choices: The values of some, by name: `{"--mode": ["train", ...]}`.
+        flags: The flags of its mode, by name: `--data`.
+        takes_folders: Whether words without a flag are directories.
     """
     *before, word = [*line.split(), ""] if line[-1:].isspace() else line.split() or [""]
     flag, equals, value = word.partition("=")
     if word.startswith("--gin."):
         found = _bindings(word.removeprefix("--gin."), "--gin.", _known(before))
-    elif "--mode=compare" in before and not word.startswith("-"):
+    elif takes_folders and not word.startswith("-"):
         found = [each for each in _files(word, "*") if each.endswith("/")]
     elif not equals:
-        found = [f"{name}=" if needs else name for name, needs in flags.items()]
+        found = [f"{name}=" if each.needs_value else name for name, each in flags.items()]
         found += ["--gin."]
-    elif flag in choices:
-        found = [f"{flag}={each}" for each in choices[flag]]
     elif flag == "--help":
         found = [f"--help={each}" for each in _topics(value, _known(before))]
     elif flag == "--gin_params":
@@ -87,10 +98,10 @@ def candidates(
         found = [f"{flag}={done}{comma}{each}" for each in paths]
     elif flag == "--gin_file":
         found = [f"{flag}={each}" for each in _gin_files(value)]
-    elif flag.removeprefix("--") in _FOLDERS:
-        found = [f"{flag}={each}" for each in _files(value, "*")]
     else:
-        found = []
+        known = flags.get(flag, Flag())
+        paths = list(_files(value, "*")) if known.is_path else []
+        found = [f"{flag}={each}" for each in (*known.values, *paths)]
     return sorted({each for each in found if each.startswith(word)})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich import cells
 
-from runner.core import console, files, output_file
+from runner.core import console, files
 from runner.errors import DifferError
 from runner.history import records
 from runner.inspection import differences, parting, rows
@@ -43,8 +43,6 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
         ConfigError: one is not the folder of a run.
         DifferError: they differ; it has the same results.
     """
-    if output:
-        output_file.check("compare", output)
     found = [rows.of(folder) for folder in folders]
     sections = differences.sections(found)
     pairs = [parting.of(folders[0], other) for other in folders[1:]]

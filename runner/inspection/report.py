@@ -8,29 +8,37 @@ from runner.core import console, files, layout, text
 from runner.errors import ConfigError
 from runner.inspection import run_page, several_page, study_page
 from runner.run_folder.run import Run, has_begun
-from runner.runs.call import Call, Results
+from runner.runs.call import Results
 
 
-def report(call: Call) -> Results:
+def report(
+    folder: Path, runs: Sequence[Path] = (), output: Path | None = None, *, watch: float = 0.0
+) -> Results:
     """Writes the page; with `--watch`, again and again until the run has ended.
+
+    Args:
+        folder: The run's, or the study's.
+        runs: Several runs, for one page about them.
+        output: The file to write; None: one in the folder.
+        watch: After how many seconds it is written again; 0: once.
 
     Raises:
         ConfigError: there is nothing to write about.
     """
-    target = call.output or call.model_dir / layout.REPORT
+    target = output or folder / layout.REPORT
     while True:
         began = time.perf_counter()
-        refresh = int(call.watch)
-        if call.runs:
-            html, ended = _several(call.runs, refresh=refresh)
+        refresh = int(watch)
+        if runs:
+            html, ended = _several(runs, refresh=refresh)
         else:
-            html, ended = _page(call.model_dir, refresh=refresh)
+            html, ended = _page(folder, refresh=refresh)
         files.write_text(target, html)
         seconds = time.perf_counter() - began
-        if ended or not call.watch:
+        if ended or not watch:
             break
         console.show(f"written: {target} ({text.size(len(html.encode()))}), at {_clock()}")
-        time.sleep(call.watch)
+        time.sleep(watch)
     console.end(keep=False)
     size = len(html.encode())
     console.say(f"written: {target} ({text.size(size)})")

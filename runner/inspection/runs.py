@@ -2,9 +2,9 @@
 
 import collections
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from runner.core import console, text
 from runner.inspection import rows, runs_table
@@ -29,20 +29,6 @@ class Wanted(NamedTuple):
     where: str = ""
     columns: Sequence[str] = ()
     output: Path | None = None
-
-    @classmethod
-    def of(cls, flags: Mapping[str, Any]) -> Self:
-        """What the command's flags say."""
-        return cls(
-            _names(flags.get("sort", "")),
-            flags.get("where", ""),
-            _names(flags.get("columns", "")),
-            Path(flags["output"]) if "output" in flags else None,
-        )
-
-
-def _names(given: str) -> list[str]:
-    return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def runs(root: Path, wanted: Wanted) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from runner.reporting import table
 from runner.run_folder import goodput, pulse, submitted, supervised
 from runner.run_folder.run import Run, has_begun
 from runner.run_folder.state import ACTIVE
-from runner.runs.call import Call, Results
+from runner.runs.call import Results
 from runner.storage import display_names
 
 _LOOK_SECONDS = 0.5
@@ -32,23 +32,22 @@ _LONGEST_REASON = 60  # characters
 _HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "workers", "host", "")
 
 
-def status(call: Call) -> Results:
+def status(root: Path, watch: float = 0.0) -> Results:
     """Says how far the runs are; with `--watch`, until all have ended or nobody reads any more.
 
     Raises:
         ConfigError: there are none.
     """
-    root = call.model_dir
     board = progress.Board(root)
     lines = _found(board, root)
-    if not call.watch:
+    if not watch:
         _settle(board, lines)
         lines = _found(board, root)
-    while call.watch and streams.has_reader(2):
+    while watch and streams.has_reader(2):
         if all(each.state not in progress.UNFINISHED for each in lines):
             break
         console.show("\n".join(_shown(lines, is_one=_is_one(root))))
-        time.sleep(call.watch)
+        time.sleep(watch)
         lines = _found(board, root)
     console.end(keep=False)
     if _is_one(root):

@@ -1,10 +1,10 @@
 """`--workers`: the same command, on several workers that are kept going. No TensorFlow."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runner.core import layout, signals
 from runner.devices import cluster
@@ -18,24 +18,22 @@ PROGRAM = ("-m", "runner")
 """What a worker runs."""
 
 
-def machines(given: argparse.Namespace) -> cluster.Cluster | None:
-    """The machines that the flags or the environment name, and which of them this one is.
+def machines(options: Any) -> cluster.Cluster | None:
+    """The machines that a mode's options or the environment name, and which of them this one is.
 
     Raises:
         ConfigError: they are not named well.
     """
-    hosts = getattr(given, "worker_hosts", None)
-    index = getattr(given, "task_index", None)
-    if index and not index.isdecimal():
-        raise ConfigError(f"--task_index={index}: expected a number")
-    return cluster.find(os.environ, hosts, int(index) if index else -1)
+    index = options.task_index
+    return cluster.find(os.environ, options.worker_hosts, -1 if index is None else index)
 
 
-def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals.Stop) -> int:
+def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signals.Stop) -> int:
     """Runs a command with `--workers`; its exit code.
 
     Args:
-        given: Its flags.
+        options: Of its mode.
+        folder: The run's.
         arguments: Those of the command of each worker.
         stop: Whether a signal has come.
 
@@ -43,11 +41,11 @@ def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals
         ConfigError: there are fewer machines, or GPUs, than workers; or the machines are not named.
         RunnerError: see `runner.launch.supervisor.supervise`.
     """
-    bounds, folder = Bounds.parse(given.workers), Path(given.model_dir)
-    found = machines(given)
-    if found is None and given.task_index:
+    bounds = Bounds.parse(options.workers)
+    found = machines(options)
+    if found is None and options.task_index is not None:
         raise ConfigError(
-            f"--task_index={given.task_index}: of which machines? give --worker_hosts"
+            f"--task_index={options.task_index}: of which machines? give --worker_hosts"
         )
     command = [sys.executable, *PROGRAM, *arguments]
     layout.check(folder)
@@ -56,7 +54,7 @@ def supervise(given: argparse.Namespace, arguments: Sequence[str], stop: signals
         return supervisor.supervise(supervisor.Plan(command, folder, bounds, slots), stop)
     if bounds.most > found.size:
         raise ConfigError(
-            f"--workers={given.workers}, but there are {found.size} machines, and each has one "
+            f"--workers={options.workers}, but there are {found.size} machines, and each has one "
             "worker of the run"
         )
     slots = Slots(1, found.hosts[found.index])

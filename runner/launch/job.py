@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 from runner.core import layout, signals
 from runner.launch.bounds import Bounds
 
-TRAINING = ("train", "train_and_eval", "train_and_post_eval")
-"""The modes that write status.json."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -19,6 +16,8 @@ class Job:
 
     Attributes:
         mode: The command's mode.
+        is_training: Whether that trains the run in its folder, which has a status.json.
+        is_study: Whether several starts of the command share its work.
         arguments: All its flags but `--launch`, checked.
         model_dir: The run's or the study's folder, or its URL; empty for a mode without one.
         work_dir: The folder in which the command was given.
@@ -35,17 +34,14 @@ class Job:
     config: Any  # its class would load TensorFlow
     strategy: str = ""
     workers: Bounds | None = None
+    is_training: bool = False
+    is_study: bool = False
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
 
     @property
     def command(self) -> list[str]:
         """The whole command, on a machine that has this one's files."""
         return [sys.executable, "-m", "runner", *self.arguments]
-
-    @property
-    def is_study(self) -> bool:
-        """Whether several starts of the command share its work."""
-        return self.mode == "study"
 
     @property
     def folder(self) -> Path | None:

@@ -15,7 +15,7 @@ import yaml
 from runner.core import secrets
 from runner.errors import ConfigError, RunnerError
 from runner.launch import manifest
-from runner.launch.job import TRAINING, Job, Plan, Submitted
+from runner.launch.job import Job, Plan, Submitted
 
 _LONGEST = 40  # of a name: it also begins the names of pods, which have 63 characters
 _NAME = re.compile(rf"[a-z]([a-z0-9-]{{0,{_LONGEST - 2}}}[a-z0-9])?")
@@ -66,7 +66,7 @@ def _check(job: Job) -> None:
                 f"{flag}: a file of this machine is not in the image; give its path from the "
                 "image's working folder"
             )
-    if config.evaluator and (job.mode not in TRAINING or config.nodes > 1):
+    if config.evaluator and (not job.is_training or config.nodes > 1):
         raise ConfigError(
             "LaunchConfig.evaluator = True is for --mode=train or train_and_eval on one node; "
             "elsewhere, launch --mode=continuous_eval as a job of its own"

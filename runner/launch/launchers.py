@@ -12,7 +12,7 @@ from typing import Any
 from runner.core import console, secrets
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
-from runner.launch.job import TRAINING, Job, Plan
+from runner.launch.job import Job, Plan
 from runner.run_folder import submitted
 from runner.studies import places
 
@@ -128,7 +128,7 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     made = plan.submit()
     if isinstance(made, dict):
         return made
-    if LAUNCHERS[name].shares_files and job.folder and job.mode in (*TRAINING, "study"):
+    if LAUNCHERS[name].shares_files and job.folder and (job.is_training or job.is_study):
         submitted.note(job.folder, submitted.Submission(name, made.job, time.time(), *made[1:]))
     watch = f"runner --mode=status --watch --model_dir={shlex.quote(job.model_dir)}"
     ways = {"log": made.log, "cancel": made.cancel}

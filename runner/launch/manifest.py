@@ -10,7 +10,7 @@ from typing import Any
 from runner.core import layout, text
 from runner.errors import GaveUpError
 from runner.launch import start
-from runner.launch.job import TRAINING, Job
+from runner.launch.job import Job
 
 PORT = 2222  # of a worker, for the others
 JOBSET = "jobset.x-k8s.io/v1alpha2"
@@ -161,7 +161,7 @@ def _command(job: Job, name: str, hosts: list[str]) -> list[str]:
     first = ["python", "-m", "runner.launch.start", "--launcher=kubernetes", f"--logs={logs}"]
     first += [f"--job={name}", f"--tries={job.config.tries}"]
     first += [f"--folder={job.folder}"] if job.folder else []
-    first += ["--by_status"] if shared and hosts and job.mode in TRAINING else []
+    first += ["--by_status"] if shared and hosts and job.is_training else []
     return [*first, "--", "python", "-m", "runner", *job.arguments]
 
 

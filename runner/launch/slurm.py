@@ -12,7 +12,7 @@ from typing import Any
 from runner.core import text
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
-from runner.launch.job import TRAINING, Job, Plan, Submitted
+from runner.launch.job import Job, Plan, Submitted
 
 _PRINTED = r"[^\x00-\x1f\x7f]"
 _EARLY = 60  # seconds by which Slurm's signal may come before its time
@@ -88,7 +88,7 @@ def _command(job: Job) -> list[str]:
         start.append(f"--folder={job.folder}")
     if not shared:
         return [*start, "--", *job.command]
-    if job.mode in TRAINING:
+    if job.is_training:
         start.append("--by_status")
     each = ["srun", f"--nodes={job.config.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
     return [*start, "--", *each, *job.command]

@@ -19,12 +19,13 @@ def names(given: str) -> list[str]:
     found = [each.strip() for each in given.split(",") if each.strip()]
     known = ", ".join(feed.NAMES)
     if not found:
-        raise ConfigError(f"--to is missing: where to log: {known}")
+        raise ConfigError(f"{{to}} is missing: where to log: {known}", to=None)
     for name in found:
         if name not in feed.NAMES:
             raise ConfigError(
-                f"--to={given}: {name} is not a logger; there are {known}"
-                f"{did_you_mean(name, feed.NAMES)}"
+                f"{{to}}: {name} is not a logger; there are {known}"
+                f"{did_you_mean(name, feed.NAMES)}",
+                to=given,
             )
     return list(dict.fromkeys(found))
 

@@ -86,14 +86,18 @@ class Partial:
     def check(self, *, overwrite: bool) -> None:
         """Raises ConfigError if something else is where the file should be."""
         if self.output.is_dir():
-            raise ConfigError(f"--output={self.output} is a folder: name a file")
+            raise ConfigError("{output} is a folder: name a file", output=str(self.output))
         parent = next(path for path in self.output.absolute().parents if path.exists())
         if not parent.is_dir():
-            raise ConfigError(f"--output={self.output}: {parent} is a file, not a folder")
+            raise ConfigError(
+                f"{{output}}: {parent} is a file, not a folder", output=str(self.output)
+            )
         if self.output.exists() and not self.made_of and not overwrite:
             raise ConfigError(
                 f"{self.output} exists, and nothing says what it was made of: choose another "
-                "--output, or replace it with --overwrite"
+                "{output}, or replace it with {overwrite}",
+                output=None,
+                overwrite=True,
             )
 
     def clear(self) -> None:

@@ -29,8 +29,8 @@ def create(like: str, folder: Path) -> dict[str, object]:
     """
     if like not in LIKE:
         meant = spelling.did_you_mean(like, LIKE)
-        given = f"--like={like}: no such project" if like else "--like is missing"
-        raise ConfigError(f"{given}; there are {', '.join(LIKE)}{meant}")
+        given = "{like}: no such project" if like else "{like} is missing"
+        raise ConfigError(f"{given}; there are {', '.join(LIKE)}{meant}", like=like or None)
     made = _make(folder)
     files = sorted(each for each in (_HERE / like).iterdir() if each.is_file())
     try:

@@ -126,8 +126,10 @@ def check(
         lines = "".join(f"\n  {_line(change, experiment, places)}" for change in refused)
         raise ConfigError(
             f"{model_dir} was trained with another configuration:{lines}\n"
-            "go on with the new one: --allow_config_change, or begin anew in another --model_dir"
-            f"{_kept_by(refused, places)}"
+            "go on with the new one: {allow_config_change}, or begin anew in another {model_dir}"
+            f"{_kept_by(refused, places)}",
+            allow_config_change=True,
+            model_dir=None,
         )
     for change in found:
         line = _line(change, experiment, places)
@@ -167,8 +169,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise ConfigError(
             f"{path} {wrong}, so nothing says which configuration the checkpoints were trained "
-            "with.\nRestore a copy of the file, or pass --allow_config_change: the run then "
-            "resumes with this command's configuration, uncompared"
+            "with.\nRestore a copy of the file, or pass {allow_config_change}: the run then "
+            "resumes with this command's configuration, uncompared",
+            allow_config_change=True,
         )
     return found
 

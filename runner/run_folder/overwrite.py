@@ -16,13 +16,15 @@ def check(folder: Path, typed: str | bool) -> None:
     name = folder.absolute().name
     if typed is True:
         raise ConfigError(
-            f"--overwrite removes the run in {folder}: if that is what you want, give its name, "
-            f"--overwrite={name}"
+            f"this removes the run in {folder}: if you want that, give its name, {{overwrite}}",
+            overwrite=name,
         )
     if typed != name:
-        raise ConfigError(f"--overwrite={typed}: the run in {folder} is called {name}")
+        raise ConfigError(f"{{overwrite}}: the run in {folder} is called {name}", overwrite=typed)
     if (folder / layout.STUDY).exists():
-        raise ConfigError(f"--overwrite={typed}: {folder} is a study; remove it yourself")
+        raise ConfigError(
+            f"{{overwrite}}: {folder} is a study; remove it yourself", overwrite=typed
+        )
 
 
 def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -> None:

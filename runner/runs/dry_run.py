@@ -35,7 +35,12 @@ _TIMED_STEPS = 3
 
 
 def rehearse(
-    call: Call, *, trains: bool, evaluates: bool, checkpoint: str | None
+    call: Call,
+    *,
+    trains: bool,
+    evaluates: bool,
+    checkpoint: str | None = None,
+    allow_config_change: bool = False,
 ) -> dict[str, Any]:
     """Does everything once; the run's folder is only read.
 
@@ -44,6 +49,7 @@ def rehearse(
         trains: Whether the mode trains.
         evaluates: Whether it evaluates.
         checkpoint: What a mode that only evaluates would evaluate; None: the newest, if any.
+        allow_config_change: Whether the run may have another configuration.
 
     Returns:
         For JSON: `seconds_per_step`, `peak_memory_bytes` and the like.
@@ -55,8 +61,7 @@ def rehearse(
     _check_folder(model_dir)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         if trains:
-            allow = call.allow_config_change
-            config_change.check(model_dir, call.config, allow=allow, note=console.say)
+            config_change.check(model_dir, call.config, allow=allow_config_change, note=console.say)
             found = _training(call, Path(scratch), evaluates=evaluates)
         else:
             found = _evaluating(call, Path(scratch), checkpoint)

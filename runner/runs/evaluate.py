@@ -14,28 +14,35 @@ from runner.reporting import table
 from runner.run_folder import session, watch
 from runner.run_folder.state import FINISHED, State
 from runner.runs import evaluator_run, follow, workers
-from runner.runs.call import Call, Outcome, Results, results
+from runner.runs.call import Call, Outcome, Results
+from runner.runs.results import results
 
 
-def evaluate(call: Call) -> Outcome:
-    """Evaluates the checkpoints that the call names, or tests the run."""
-    with workers.joined(call, "eval") as joined:
-        return follow.evaluate(joined) if team.current().follows else _lead(joined)
+def evaluate(call: Call, checkpoint: str = "", data: str = "") -> Outcome:
+    """Evaluates checkpoints, or tests the run.
+
+    Args:
+        call: Of the mode.
+        checkpoint: Which, see `runner.checkpoints.selection`; empty: the newest.
+        data: `test`; empty: what training evaluates.
+    """
+    with workers.joined(call, takes_mean=selection.is_mean(checkpoint)) as joined:
+        if team.current().follows:
+            return follow.evaluate(joined)
+        return _tested(joined, checkpoint, data) if data else _lead(joined, checkpoint)
 
 
-def _lead(call: Call) -> Outcome:
-    """The same in the process that writes."""
-    if call.data:
-        return _tested(call)
+def _lead(call: Call, checkpoint: str) -> Outcome:
+    """Evaluates in the process that writes."""
     experiment, model_dir = call.config, call.model_dir
     plan = policies.of(experiment)
-    paths = selection.select(model_dir, call.checkpoint, best=list(plan.best_folders))
+    paths = selection.select(model_dir, checkpoint, best=list(plan.best_folders))
     initial = experiment.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint to evaluate in {model_dir}")
     with _evaluator(call, plan, "once", keeps_best=False) as run:
         before, left_out = len(run.history.evaluations), len(run.history.left_out)
-        if selection.is_mean(call.checkpoint):
+        if selection.is_mean(checkpoint):
             run.evaluate_mean(paths)
         elif len(paths) > 1:
             _evaluate_several(paths, run, plan.shown)
@@ -54,18 +61,21 @@ def _lead(call: Call) -> Outcome:
     return Outcome(made, run.evaluator)
 
 
-def _tested(call: Call) -> Outcome:
+def _tested(call: Call, checkpoint: str, data: str) -> Outcome:
     """Tests a run's best weights, once, in the folder of an evaluator of its own."""
-    model_dir, given = call.model_dir, f"--data={call.data}"
-    if call.data != layout.TEST:
+    model_dir = call.model_dir
+    if data != layout.TEST:
         raise ConfigError(
-            f"{given}: eval takes --data=test; without it, the validation data and the evaluation "
-            "sets are evaluated"
+            "{data}: eval takes only test; without it, the validation data and the evaluation sets "
+            "are evaluated",
+            data=data,
         )
-    if call.checkpoint:
-        raise ConfigError(f"{given} tests the best weights: leave out --checkpoint")
+    if checkpoint:
+        raise ConfigError(
+            "{data} tests the best weights: leave out {checkpoint}", data=data, checkpoint=None
+        )
     if call.config.run.test.data is None:
-        raise ConfigError(f"{given}: there are no test data (TestConfig.data)")
+        raise ConfigError("{data}: there are no test data (TestConfig.data)", data=data)
     if checkpoint_files.latest(model_dir) is None:
         raise ConfigError(f"there is no checkpoint to test in {model_dir}")
     plan = policies.of(call.config)
@@ -114,9 +124,8 @@ def _evaluator(
     """An evaluator in a folder of its own, where no other process writes meanwhile."""
     own = layout.evaluator(call.model_dir, call.config.run.evaluator.name or name)
     layout.check(own)
-    command = call.command("continuous_eval" if keeps_best else "eval")
     with (
-        session.Session(own, call.config, command, stop=call.stop, trains=False) as start,
+        session.Session(own, call.config, call.command(), stop=call.stop, trains=False) as start,
         workers.plainly(call.stop),
     ):
         start.begin()

@@ -38,8 +38,8 @@ class _Source(NamedTuple):
     digest: str
 
 
-def export(call: Call) -> Outcome:
-    """Exports the checkpoint that the call names.
+def export(call: Call, checkpoint: str) -> Outcome:
+    """Exports a checkpoint.
 
     Raises:
         ConfigError: a format cannot carry the model, or the step's version is of another one.
@@ -47,7 +47,7 @@ def export(call: Call) -> Outcome:
     """
     formats = call.config.run.export.formats
     conversion.check_installed(formats)
-    path = choose(call)
+    path = choose(call, checkpoint)
     source = _Source(path, restore.step_of(path), versions.digest(path))
     root = call.model_dir / layout.EXPORT
     places = [versions.Version(root, name, source.step) for name in formats]
@@ -62,20 +62,20 @@ def export(call: Call) -> Outcome:
     return _outcome(call, source, [*kept, *made])
 
 
-def rehearse(call: Call) -> Outcome:
+def rehearse(call: Call, checkpoint: str) -> Outcome:
     """Restores the checkpoint and evaluates one batch; exports nothing."""
     conversion.check_installed(call.config.run.export.formats)
-    path = str(choose(call))
+    path = str(choose(call, checkpoint))
     return Outcome(dry_run.rehearse(call, trains=False, evaluates=True, checkpoint=path))
 
 
-def choose(call: Call) -> Path:
-    """The checkpoint to export: the best one if there is one, unless the call names another.
+def choose(call: Call, which: str) -> Path:
+    """The checkpoint to export: the best one if there is one, unless `which` names another.
 
     Raises:
-        ConfigError: there is none, or the call names several.
+        ConfigError: there is none, or several are named.
     """
-    model_dir, which = call.model_dir, call.checkpoint
+    model_dir = call.model_dir
     best = list(policies.of(call.config).best_folders)
     if not which and best and (path := checkpoint_files.latest(model_dir / best[0])):
         return path
@@ -84,7 +84,9 @@ def choose(call: Call) -> Path:
         raise ConfigError(f"there is no checkpoint to export in {model_dir}")
     if len(found) > 1:
         names = text.some([path.name for path in found])
-        raise ConfigError(f"--checkpoint={which} names {names}; an export is of one checkpoint")
+        raise ConfigError(
+            f"{{checkpoint}} names {names}; an export is of one checkpoint", checkpoint=which
+        )
     return found[0]
 
 

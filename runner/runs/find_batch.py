@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, files, output_file, text
+from runner.core import console, files, text
 from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
@@ -26,10 +26,15 @@ _AS_FAST = 0.95  # of the fastest: a larger batch is not worth its memory
 _PACE = "examples_per_second"
 
 
-def find_batch(call: Call) -> dict[str, Any]:
+def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False) -> dict[str, Any]:
     """Doubles the global batch until it does not fit, or is no faster.
 
     One size alone (`first` = `largest`) is tried in this process.
+
+    Args:
+        call: Of the mode.
+        output: A file for the results, .json; None: none is written.
+        dry_run: Try the first size alone.
 
     Returns:
         For JSON: the trials; of those that fit the `largest`, the `fastest` and, as `suggestion`,
@@ -39,20 +44,18 @@ def find_batch(call: Call) -> dict[str, Any]:
         ConfigError: the training data have no batch size, or no batch of the first one.
         RunnerError: not even the first size fits, or training fails for another reason.
     """
-    options, output = call.config.run.find_batch, call.output
-    if output is not None:
-        output_file.check("find_batch", output)
+    options = call.config.run.find_batch
     first = options.first or getattr(call.config.task.train_data, "global_batch_size", 0)
     if first < 1:
         raise ConfigError("task.train_data has no global_batch_size, which find_batch would change")
-    if call.dry_run or first == options.largest:
+    if dry_run or first == options.largest:
         trials, ended = [batch_trial.measure(call, first)], "only one size was asked for"
     else:
         if not call.arguments:
             raise ConfigError("find_batch starts processes of its own: run it as a command")
         trials, ended = _search(call, first)
-    found = {"status": "rehearsed" if call.dry_run else "done", **_summary(trials, ended)}
-    if output is not None and not call.dry_run:
+    found = {"status": "rehearsed" if dry_run else "done", **_summary(trials, ended)}
+    if output is not None and not dry_run:
         files.write_json(output, found)
     return found
 

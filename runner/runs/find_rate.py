@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from runner import config
 from runner.configuration import sections
-from runner.core import console, files, layout, output_file
+from runner.core import console, files, layout
 from runner.errors import DivergedError
 from runner.history import history
 from runner.optimizers import learning_rate
@@ -21,11 +21,16 @@ from runner.training import trainer
 _REHEARSED_STEPS = 10
 
 
-def find_rate(call: Call) -> dict[str, Any]:
+def find_rate(call: Call, output: Path | None = None, *, dry_run: bool = False) -> dict[str, Any]:
     """Trains a few steps from the start, each at a higher rate than the one before.
 
     Everything else is the experiment's own: model, data from the first batch on, optimizer, groups
     of variables. The rates replace its schedule and its warm-up.
+
+    Args:
+        call: Of the mode.
+        output: A file for the results; None: none is written.
+        dry_run: Train a few steps only.
 
     Returns:
         For JSON: the `suggestion`, None if the loss never falls, and the curve.
@@ -35,10 +40,7 @@ def find_rate(call: Call) -> dict[str, Any]:
         DivergedError: the loss of the first step is not finite.
     """
     options = call.config.run.find_rate
-    output = call.output
-    if output is not None:
-        output_file.check("find_rate", output)
-    steps = min(options.steps, _REHEARSED_STEPS) if call.dry_run else options.steps
+    steps = min(options.steps, _REHEARSED_STEPS) if dry_run else options.steps
     swept = _swept(call.config, steps)
     compiled_model.bring_optimizer(swept)
     config.validate(swept, trains=True, evaluates=False)
@@ -50,10 +52,10 @@ def find_rate(call: Call) -> dict[str, Any]:
         built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)
         built.initialize()
         curve = _sweep(built, steps, call)
-    found = {"status": "rehearsed" if call.dry_run else "done", **curve.as_dict()}
+    found = {"status": "rehearsed" if dry_run else "done", **curve.as_dict()}
     console.say(curve.render())
     console.say(_verdict(curve))
-    if output is not None and not call.dry_run:
+    if output is not None and not dry_run:
         _write(output, curve, found)
     return found
 

@@ -34,6 +34,8 @@ def open_run(
     beat: Callable[[int], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
+    allow_lost_history: bool = False,
+    profile_steps: tuple[int, int] | None = None,
 ) -> training_run.TrainingRun:
     """The run in `call.model_dir`, at its newest checkpoint or at the start.
 
@@ -43,6 +45,8 @@ def open_run(
         beat: Called with the step after each loop.
         spent: Where the time of this start goes.
         evaluators: The folder whose evaluators decide, if it is not the run's.
+        allow_lost_history: Whether the run may go on without rows that its history has lost.
+        profile_steps: The first and the last step to profile, None for none.
 
     Raises:
         ConfigError: the configured run cannot be built.
@@ -50,7 +54,7 @@ def open_run(
     """
     config, folder = call.config, call.model_dir
     named = writers.Writers(config.run.writers)
-    state, costs = _built(call, plan, named)
+    state, costs = _built(call, plan, named, may_lose=allow_lost_history)
     trainer, evaluates = state.trainer, bool(plan.grid.evaluations)
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
@@ -92,20 +96,20 @@ def open_run(
         ),
         costs=costs,
         pruning=pruning,
-        profiled=_profiled(call, state),
+        profiled=_profiled(profile_steps, state),
         beat=beat,
         spent=spent or times.Spent(),
     )
 
 
 def _built(
-    call: Call, plan: policies.Policies, named: writers.Writers
+    call: Call, plan: policies.Policies, named: writers.Writers, *, may_lose: bool
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """The state, with all its variables and not yet restored, and its logs cut to its step."""
     config, folder = call.config, call.model_dir
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
-    rows = _truncated_history(call, source, written)
+    rows = _truncated_history(folder, source, written, may_lose=may_lose)
     if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
@@ -148,18 +152,22 @@ def _built(
 
 
 def _truncated_history(
-    call: Call, source: Path | None, written: extra_state.LogExtents | None
+    folder: Path,
+    source: Path | None,
+    written: extra_state.LogExtents | None,
+    *,
+    may_lose: bool,
 ) -> history.History:
     """The rows up to the checkpoint to start from; none of them may be missing."""
-    folder = call.model_dir
     rows = history.History(folder / layout.HISTORY)
     if written and (lost := rows.lost(written.history)):
         said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
-        if not call.allow_lost_history:
+        if not may_lose:
             raise ConfigError(
                 f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "
                 "its rows: restore a copy of the file, or go on with what is left by "
-                "--allow_lost_history"
+                "{allow_lost_history}",
+                allow_lost_history=True,
             )
         console.say(f"{display_names.in_text(said)}; going on with what is left")
     rows.drop_after(restore.step_of(source) if source else 0)
@@ -218,8 +226,10 @@ def _line(
     )
 
 
-def _profiled(call: Call, state: training_state.TrainingState) -> profiling.Profiled | None:
-    steps, every = call.profile_steps, call.config.run.profile_every
+def _profiled(
+    steps: tuple[int, int] | None, state: training_state.TrainingState
+) -> profiling.Profiled | None:
+    every = state.config.run.profile_every
     if steps is None and not every:
         return None
     if steps and every:

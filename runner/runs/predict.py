@@ -56,8 +56,17 @@ class _Plan(NamedTuple):
     writer: writers.Writer
 
 
-def predict(call: Call) -> Outcome:
+def predict(
+    call: Call, checkpoint: str, data: str, output: Path | None, *, overwrite: bool
+) -> Outcome:
     """Predicts each example once, and goes on where an earlier start of the same command ended.
+
+    Args:
+        call: Of the mode.
+        checkpoint: See `runner.checkpoints.selection`.
+        data: `validation`, `train`, `test` or the name of an evaluation set; empty: `validation`.
+        output: The file to write; None: one in the run's folder.
+        overwrite: Whether the file is replaced, complete or not.
 
     Raises:
         ConfigError: there is no such checkpoint or set of data; the output is in the way, or was
@@ -65,18 +74,18 @@ def predict(call: Call) -> Outcome:
         RunnerError: there is no example.
         Interrupted: a signal came; what was predicted is kept.
     """
-    plan = _plan(call)
+    plan = _plan(call, checkpoint, data, output)
     target = partial.Partial(plan.output)
-    target.check(overwrite=bool(call.overwrite))
+    target.check(overwrite=overwrite)
     built = _restored(call, plan)
     with built.averages_in_force():
         origin = made_of.describe(
             call.config, built, plan.checkpoint, plan.data.name, plan.data.config
         )
         lines = made_of.differences(target.made_of, origin, call.config, begun=target.is_begun)
-        if lines and not call.overwrite:
+        if lines and not overwrite:
             raise _made_of_something_else(target, lines)
-        if target.results and not call.overwrite:
+        if target.results and not overwrite:
             console.say(f"{display_names.of(plan.output)} is complete; nothing is left to do")
             return Outcome(target.results, built)
         with _claimed(target):
@@ -86,10 +95,12 @@ def predict(call: Call) -> Outcome:
     return Outcome(results, built)
 
 
-def rehearse(call: Call) -> Outcome:
+def rehearse(
+    call: Call, checkpoint: str, data: str, output: Path | None, *, overwrite: bool
+) -> Outcome:
     """Predicts one batch, shows its first row, and writes nothing."""
-    plan = _plan(call)
-    partial.Partial(plan.output).check(overwrite=bool(call.overwrite))
+    plan = _plan(call, checkpoint, data, output)
+    partial.Partial(plan.output).check(overwrite=overwrite)
     built = _restored(call, plan)
     with built.averages_in_force():
         batch = next(predictor.Predictor(built).batches(_inputs(call.config, built, plan)), None)
@@ -104,22 +115,20 @@ def rehearse(call: Call) -> Outcome:
     return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)}, built)
 
 
-def _plan(call: Call) -> _Plan:
+def _plan(call: Call, checkpoint: str, name: str, output: Path | None) -> _Plan:
     config, model_dir = call.config, call.model_dir
-    data = named_data(config, call.data or _VALIDATION)
-    paths = selection.select(
-        model_dir, call.checkpoint, best=list(policies.of(config).best_folders)
-    )
+    data = named_data(config, name or _VALIDATION)
+    paths = selection.select(model_dir, checkpoint, best=list(policies.of(config).best_folders))
     if len(paths) > 1:
         raise ConfigError(
-            f"--checkpoint={call.checkpoint} names {len(paths)} checkpoints; predict takes one"
+            f"{{checkpoint}} names {len(paths)} checkpoints; predict takes one",
+            checkpoint=checkpoint,
         )
     initial = config.task.init_checkpoint
     if not paths and not initial:
         raise ConfigError(f"there is no checkpoint to predict with in {model_dir}")
     step = restore.step_of(paths[0]) if paths else 0
-    name = f"step-{step}-{data.name}.jsonl"
-    output = call.output or model_dir / layout.PREDICTIONS / name
+    output = output or model_dir / layout.PREDICTIONS / f"step-{step}-{data.name}.jsonl"
     return _Plan(data, paths[0] if paths else Path(initial), step, output, writers.of(output))
 
 
@@ -141,8 +150,9 @@ def named_data(config: Experiment, name: str) -> NamedData:
     else:
         known = [_VALIDATION, _TRAIN, _TEST, *sets]
         raise ConfigError(
-            f"--data={name}: no such data; there are {', '.join(known)} "
-            f"(RunConfig.evaluation_sets names more){did_you_mean(name, known)}"
+            f"{{data}}: no such data; there are {', '.join(known)} "
+            f"(RunConfig.evaluation_sets names more){did_you_mean(name, known)}",
+            data=name,
         )
     if found is None:
         raise ConfigError(f"--data={name}: the experiment has no {name} data")
@@ -195,7 +205,9 @@ def _made_of_something_else(target: partial.Partial, lines: list[str]) -> Config
     said = "".join(f"\n  {line}" for line in lines)
     return ConfigError(
         f"{target.folder if target.is_begun else target.output} was made of something else:{said}\n"
-        "choose another --output, or replace it with --overwrite"
+        "choose another {output}, or replace it with {overwrite}",
+        output=None,
+        overwrite=True,
     )
 
 

@@ -31,8 +31,16 @@ from runner.verification import tensors
 _ROWS = "steps.jsonl"
 
 
-def replay(call: Call) -> dict[str, Any]:
+def replay(
+    call: Call, steps: tuple[int, int], output: Path | None = None, *, overwrite: bool = False
+) -> dict[str, Any]:
     """Trains steps of a run again.
+
+    Args:
+        call: Of the mode.
+        steps: The first and the last.
+        output: The folder to write; None: one in the run's folder.
+        overwrite: Whether what is in that folder is replaced.
 
     Returns:
         For JSON: the first tensor that is not finite, None if all are; whether the steps were the
@@ -41,12 +49,11 @@ def replay(call: Call) -> dict[str, Any]:
     Raises:
         ConfigError: the folder holds no run, or not these steps.
     """
-    assert call.steps is not None
-    first, last = call.steps
+    first, last = steps
     experiment = _as_it_was(call.model_dir, first, last)
-    output = call.output or call.model_dir / layout.REPLAY / f"{first}-{last}"
-    if output.exists() and any(output.iterdir()) and not call.overwrite:
-        raise ConfigError(f"{output} is there already: --overwrite replaces it")
+    output = output or call.model_dir / layout.REPLAY / f"{first}-{last}"
+    if output.exists() and any(output.iterdir()) and not overwrite:
+        raise ConfigError(f"{output} is there already: {{overwrite}} replaces it", overwrite=True)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)
         source = _copied(call.model_dir, experiment, folder, before=first)
@@ -161,10 +168,10 @@ def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
     if not written.exists():
         raise ConfigError(f"{model_dir} has no {layout.GIN}, which says what was trained")
     made = sections.unlocked(config.load([str(written)], trains=True, evaluates=False))
-    multitask.check_one(made.task, "--mode=replay")
+    multitask.check_one(made.task, "{mode}", mode="replay")
     steps = made.trainer.train_steps
     if last > steps:
-        raise ConfigError(f"--steps={first}:{last}: the run has {steps:,} steps")
+        raise ConfigError(f"{{steps}}: the run has {steps:,} steps", steps=f"{first}:{last}")
     quiet = {"tensorboard": False, "writers": (), "actions": (), "notify": "", "system_seconds": 0}
     made.override({"run": {**quiet, "pause_at": 0, "async_checkpoints": False}})
     made.trainer.recovery_max_trials = min(made.trainer.recovery_max_trials, 0)

@@ -12,45 +12,46 @@ from runner.reporting import hparams, system_metrics
 from runner.run_folder import overwrite, session, status
 from runner.run_folder.state import State
 from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
-from runner.runs.call import Call, Outcome, results
+from runner.runs.call import Call, Outcome, Resuming
+from runner.runs.results import results
 from runner.training import controller
 
 
-def train(call: Call, *, evaluates: bool) -> Outcome:
+def train(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
-    mode = "train_and_eval" if evaluates else "train"
-    with workers.joined(call, mode) as joined:
+    with workers.joined(call) as joined:
         if team.current().follows:
             return follow.train(joined, evaluates=evaluates)
-        return _lead(joined, mode, evaluates=evaluates)
+        return _lead(joined, resuming, evaluates=evaluates)
 
 
-def _lead(call: Call, mode: str, *, evaluates: bool) -> Outcome:
+def _lead(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
     """The same in the process that writes and decides."""
     run, folder = call.config.run, call.model_dir
     feed.check_installed(run.loggers, "RunConfig.loggers")
-    if call.overwrite:
+    if resuming.overwrite:
         more = policies.of(call.config, evaluates=evaluates).best_folders
-        overwrite.begin_anew(folder, call.overwrite, more=more)
+        overwrite.begin_anew(folder, resuming.overwrite, more=more)
     with (
         notifications.Notifier(run.notify, run.notify_on, folder) as told,
         session.Session(
             folder,
             call.config,
-            call.command(mode),
+            call.command(),
             stop=call.stop,
             official=call.given.official,
         ) as start,
         workers.plainly(call.stop),
     ):
-        start.begin(allow=call.allow_config_change)
-        outcome = _train(call, start, told, evaluates=evaluates)
+        start.begin(allow=resuming.allow_config_change)
+        outcome = _train(call, resuming, start, told, evaluates=evaluates)
         told.ended(outcome.results)
     return outcome
 
 
 def _train(
     call: Call,
+    resuming: Resuming,
     start: session.Session,
     told: notifications.Notifier,
     *,
@@ -68,7 +69,14 @@ def _train(
         plan = policies.of(experiment, evaluates=evaluates)
         heard = told.when_best(plan.best, lambda: run.state.history)
         call = dataclasses.replace(call, eval_actions=[*call.eval_actions, heard])
-        run = open_run.open_run(call, plan, beat=start.at, spent=start.spent)
+        run = open_run.open_run(
+            call,
+            plan,
+            beat=start.at,
+            spent=start.spent,
+            allow_lost_history=resuming.allow_lost_history,
+            profile_steps=resuming.profile_steps,
+        )
         start.accept()
         launch.start(experiment.run.loggers, call.model_dir)
         start.resumed(run.step)

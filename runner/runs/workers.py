@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from runner.checkpoints import selection
 from runner.config import Experiment
 from runner.configuration import printing
 from runner.core import console, layout, signals, user_code
@@ -47,14 +46,14 @@ class GoneError(RunnerError):
 
 
 @contextlib.contextmanager
-def joined(call: Call, mode: str) -> Iterator[Call]:
+def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
     """Within the block, this process is connected with the other workers of its run, if any.
 
     Their team is the current one then, and the call has their strategy.
 
     Args:
         call: Of the mode.
-        mode: The mode, which must be the same for all.
+        takes_mean: Whether a mean of weights is evaluated.
 
     Raises:
         ConfigError: the workers do not belong together.
@@ -65,12 +64,13 @@ def joined(call: Call, mode: str) -> Iterator[Call]:
     if own is None or team.current().size > 1:
         yield call
         return
+    _check_alone(call, own, takes_mean=takes_mean)
     with contextlib.ExitStack() as stack:
         with call.stop.deferred():  # the others are told of a signal, whenever it comes
             if devices is None:
-                mates = _formed(call, own, mode)
+                mates = _formed(call, own)
             else:
-                mates = _connected(call, own, devices, mode)
+                mates = _connected(call, own, devices)
             stack.enter_context(_quiet(call.model_dir, own))
             stack.enter_context(team.formed(mates))
             stack.enter_context(_ending(mates, call.stop))
@@ -103,13 +103,12 @@ def as_chief(facts: Mapping[str, Any]) -> None:
         raise _ENDS.get(code, RunnerError)(f"worker 0 has ended: {facts['said']}")
 
 
-def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy, mode: str) -> team.Team:
+def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy) -> team.Team:
     """The team of workers that the caller's strategy has connected, once they agree."""
-    _check_alone(call, own)
     console.say(f"{own}: connected by the strategy of the caller")
     mates = team.Team(own, devices, on_stop=call.stop.hear)
     with team.formed(mates), plainly(call.stop):
-        _compare(mates, _facts(call.config, mode))
+        _compare(mates, _facts(call.config, call.mode))
     _hear_taken_later(own, call.stop)
     return mates
 
@@ -127,12 +126,11 @@ def _compare(mates: team.Team, facts: meeting.Facts) -> None:
             raise ConfigError(said.decode())
 
 
-def _formed(call: Call, own: Cluster, mode: str) -> team.Team:
+def _formed(call: Call, own: Cluster) -> team.Team:
     """The team, once all workers are there and connected."""
     config, seconds = call.config, call.config.run.workers_timeout
-    _check_alone(call, own)
     console.say(f"{own}: waiting for the others")
-    facts, stop = _facts(config, mode), call.stop
+    facts, stop = _facts(config, call.mode), call.stop
 
     def check() -> None:
         stop.check(saved=False)
@@ -148,12 +146,12 @@ def _formed(call: Call, own: Cluster, mode: str) -> team.Team:
     return team.Team(own, devices, on_stop=call.stop.hear)
 
 
-def _check_alone(call: Call, own: Cluster) -> None:
+def _check_alone(call: Call, own: Cluster, *, takes_mean: bool) -> None:
     """Raises ConfigError if the call has something that only a single process does."""
     config = call.config
     if getattr(config.task, "pruning", None):
         raise ConfigError(f"task.pruning is done by one process, but this is {own}")
-    if weight_mean.is_wanted(config) or selection.is_mean(call.checkpoint):
+    if weight_mean.is_wanted(config) or takes_mean:
         raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
 
 

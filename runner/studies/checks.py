@@ -106,21 +106,11 @@ def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
 
 def load(call: Call, arguments: list[str]) -> config.Experiment:
     """The experiment of a trial with these flags beside those of the study."""
-    given = call.flags
     own: dict[str, list[str]] = {"--gin_params": [], "--params_override": []}
-    for each in arguments:
-        name, _, value = each.partition("=")
+    for argument in arguments:
+        name, _, value = argument.partition("=")
         own[name].append(value)
-    return config.load(
-        given.get("gin_file", []),
-        [*given.get("gin_params", []), *own["--gin_params"]],
-        experiment=given.get("experiment"),
-        config_files=given.get("config_file", []),
-        overrides=[*given.get("params_override", []), *own["--params_override"]],
-        trains=True,
-        evaluates=True,
-        menus=True,
-    )
+    return config.again(call.config, own["--gin_params"], own["--params_override"])
 
 
 def _chosen(planned: plan.Plan) -> Iterator[Mapping[str, Any]]:

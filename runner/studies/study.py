@@ -39,12 +39,12 @@ _LOCK = "planning.lock"
 _LENGTH = "TrainerConfig.train_steps"
 
 
-def study(call: Call, place: places.Place | None = None) -> dict[str, Any]:
+def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     """Trains what is not trained yet.
 
     Args:
         call: Of the mode.
-        place: Where the trials run; None: here.
+        dry_run: Only check that each trial can be configured.
 
     Returns:
         For JSON: how many trials are in which state, and the best.
@@ -65,9 +65,9 @@ def study(call: Call, place: places.Place | None = None) -> dict[str, Any]:
     console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):
         console.say(f"folds divide the training data; {others} does not take part")
-    if call.dry_run:
+    if dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
-    workshop = Workshop(call, planned, there, place or places.Here())
+    workshop = Workshop(call, planned, there, call.place or places.Here())
     run = call.config.run
     files.make_folder(folder / layout.TRIALS)
     with (

@@ -16,9 +16,8 @@ MAY_PRINT = {
     "core/console.py",
     "core/streams.py",
     "main.py",
-    "command_line.py",
+    "command/parser.py",
     "exit_messages.py",
-    "flags.py",
     "launch/ray_connection.py",  # hides what Ray prints, and brings stdout back
 }
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner import errors, main, modes, run_config
+from runner import errors, main, run_config
+from runner.command import table
 from runner.core import layout
 from runner.run_folder import status
 from runner.run_folder.state import State
@@ -122,7 +123,7 @@ def test_exit_codes_that_launchers_do_not_retry():
 
 
 def test_the_readme_names_modes_and_buckets_has_every_one():
-    known = set(modes.MODES)
+    known = set(table.modes())
     assert set(re.findall(r"--mode=(\w+)", (ROOT / "README.md").read_text())) <= known
     assert set(names(row[0] for row in rows(text("buckets.md"), "mode"))) == known
 

@@ -18,7 +18,8 @@ import own_task
 import pytest
 import tf_keras
 
-from runner import flags, main
+from runner import main
+from runner.command import typed
 from runner.help import from_classes
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +122,7 @@ def test_commands_do_what_the_page_shows(page, request, tmp_path, monkeypatch, c
 def test_commands_that_need_more_than_a_test_has_are_well_formed(command):
     program, *arguments = shlex.split(command.text)
     if program == "runner":
-        flags.parse(arguments)
+        typed.parse(arguments)
     else:
         scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
         assert program in scripts

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from runner import config, flags
+from runner import config
+from runner.command import typed
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "settings.md"
 ROWS = re.findall(r"^\| (.+?) \| `(--.+?)` \| `(\S+) = (.+?)` \|$", PAGE.read_text(), re.MULTILINE)
 
 
 def loaded(*more):
-    given = flags.parse(["--print_config", "--gin_file=digits.gin", *more])
+    given = typed.parse(["--print_config", "--gin_file=digits.gin", *more]).options
     return config.load(given.gin_file, given.gin_params, overrides=given.params_override)
 
 

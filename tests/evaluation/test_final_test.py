@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from wording import saying, says
 
 import runner
-from runner import modes
+from runner.command import execution, from_python, table
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import final_test
@@ -168,9 +168,10 @@ def test_an_evaluator_tests_its_best_weights_when_training_has_ended(tmp_path):
     )
 
 
-def after_the_end(config, folder, **given):
-    call = Call(config, folder, data="test", **given)
-    return modes.run("eval", call).results["test"]
+def after_the_end(config, folder, **options):
+    mode = table.modes()["eval"]
+    chosen = from_python.options_of(mode, {"data": "test", **options})
+    return execution.run(mode, Call(config, folder), chosen).results["test"]
 
 
 def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
@@ -196,7 +197,7 @@ def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
 )
 def test_what_cannot_be_tested_is_refused(tmp_path, given, message):
     with pytest.raises(ConfigError, match=saying(message)):
-        modes.run("eval", Call(experiment(), tmp_path / "run", **{"data": "test", **given}))
+        after_the_end(experiment(), tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
 
 

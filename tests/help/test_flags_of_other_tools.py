@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from runner import flags, main
+from runner import main
+from runner.command import parser, typed
 from runner.errors import ConfigError
 from runner.help import other_tools
 
@@ -31,7 +32,7 @@ VALUES = {
 def advice(*arguments):
     """The flags that the answer to these arguments names."""
     with pytest.raises(ConfigError) as error:
-        flags.parse(arguments)
+        typed.parse(arguments)
     (said,) = str(error.value).splitlines()
     unknown, _, rest = said.partition("; ")
     assert arguments[0].partition("=")[0] in unknown
@@ -62,7 +63,7 @@ def test_a_field_of_the_configuration_is_found_by_its_help():
 
 
 def test_no_flag_of_the_command_is_taken_for_another_tools():
-    own = {name.removeprefix("--") for name in flags._flags()}
+    own = {name.removeprefix("--") for name in parser.all_flags()}
     assert not own & set(other_tools.names())
 
 
@@ -78,4 +79,4 @@ def test_no_flag_of_the_command_is_taken_for_another_tools():
 )
 def test_a_word_is_answered_with_the_flag_that_it_needs(word, named):
     with pytest.raises(ConfigError, match=re.escape(f"did you mean {named}?")):
-        flags.parse([word, "--model_dir=x"])
+        typed.parse([word, "--model_dir=x"])

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 from wording import says
 
-from runner import flags, main
+from runner import main
+from runner.command import typed
 from runner.projects import create
 
 SHORT = ["train_steps=2", "steps_per_loop=2", "validation_interval=2", "checkpoint_interval=2"]
@@ -60,7 +61,7 @@ def test_what_its_readme_says_can_be_run(project, capsys):
     assert len(text.splitlines()) == 15
     for command in commands(text):
         with contextlib.suppress(SystemExit):  # of --help
-            flags.parse(shlex.split(command, comments=True)[1:])
+            typed.parse(shlex.split(command, comments=True)[1:])
     assert f"({project.name}.gin:" in capsys.readouterr().out  # --help says what is set where
 
 

@@ -64,8 +64,8 @@ def test_the_rates_rise_evenly_whatever_the_schedule_and_the_losses_follow_from_
 
 
 def test_a_dry_run_takes_ten_steps_and_writes_nothing(tmp_path):
-    asked = call.Call(experiment(), Path(), dry_run=True, output=tmp_path / "rate.json")
-    found = find_rate.find_rate(asked)
+    asked = call.Call(experiment(), Path())
+    found = find_rate.find_rate(asked, tmp_path / "rate.json", dry_run=True)
     assert (found["status"], len(found["rates"])) == ("rehearsed", 10)
     assert not list(tmp_path.iterdir())
 

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from wording import saying, says
 
 import runner
-from runner import modes
+from runner.command import table
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.run_folder import status
 from runner.verification import comparison
@@ -434,7 +434,7 @@ def test_a_model_is_pruned_as_model_garden_does_and_a_resume_is_exact(tmp_path):
 
 
 def test_an_unknown_mode_lists_the_modes(tmp_path):
-    listed = ", ".join(modes.MODES)
+    listed = ", ".join(table.modes())
     with pytest.raises(ConfigError, match=f"'test': no such mode.*{listed}"):
         runner.run(toy.experiment(), tmp_path, "test")
 

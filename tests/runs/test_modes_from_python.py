@@ -10,7 +10,7 @@ import pytest
 import toy
 
 import runner
-from runner import modes
+from runner.command import table
 from runner.errors import ConfigError
 
 WITH = {  # what a mode needs besides an experiment and a folder
@@ -31,15 +31,15 @@ def run():
 
 
 @pytest.mark.parametrize(
-    "mode", [name for name in modes.MODES if name not in (*COMMANDS, *OF_TASKS)]
+    "mode", [name for name in table.modes() if name not in (*COMMANDS, *OF_TASKS)]
 )
 def test_a_mode_does_from_python_what_the_command_does(run, mode):
-    row = modes.MODES[mode]
+    row = table.modes()[mode]
     folder = "new" if mode == "init" else run
-    dry_run = row.configured and mode not in ("train", "eval")  # others are tested one by one
+    dry_run = row.is_configured and mode not in ("train", "eval")  # others are tested one by one
     results = runner.run(
-        toy.experiment() if row.configured else None,
-        folder if row.has_folder else None,
+        toy.experiment() if row.is_configured else None,
+        folder if row.directory else None,
         mode,
         dry_run=dry_run,
         **WITH.get(mode, {}),
@@ -67,13 +67,13 @@ def test_an_argument_that_is_missing_is_named_in_one_line(run, mode, missing, co
     assert f"--{missing}" not in line
 
 
-@pytest.mark.parametrize("mode", [name for name, row in modes.MODES.items() if row.configured])
+@pytest.mark.parametrize("mode", [name for name, row in table.modes().items() if row.is_configured])
 def test_a_missing_experiment_is_named(mode):
     with pytest.raises(ConfigError, match="configuration"):
         runner.run(None, "new", mode)
 
 
-@pytest.mark.parametrize("mode", [name for name, row in modes.MODES.items() if row.has_folder])
+@pytest.mark.parametrize("mode", [name for name, row in table.modes().items() if row.directory])
 @pytest.mark.parametrize("folder", [None, ""])
 def test_a_missing_folder_is_named(mode, folder):
     with pytest.raises(ConfigError, match="model_dir is missing"):

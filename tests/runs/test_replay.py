@@ -18,7 +18,7 @@ from runner.runs.call import Call
 
 
 def replayed(folder, steps, **options):
-    return replay.replay(Call(None, folder, steps=steps, **options))
+    return replay.replay(Call(None, folder), steps, **options)
 
 
 def rows(output):

@@ -10,7 +10,8 @@ import toy
 from wording import saying, says
 
 import runner
-from runner import elsewhere, flags, main
+from runner import main
+from runner.command import typed, url_folders
 from runner.core import layout, signals
 from runner.errors import ConfigError, LostError
 from runner.storage import bucket, lease, places
@@ -156,14 +157,14 @@ def test_a_mode_that_needs_a_local_folder_says_so(mode, more, said, url):
 
 
 def together(*given):
-    """The flags of workers that a supervisor will start."""
-    parsed = flags.parse(["--mode=train", "--gin_file=digits.gin", "--workers=2", *given])
-    return elsewhere.together(parsed, signals.Stop())
+    """The folder of workers that a supervisor will start."""
+    parsed = typed.parse(["--mode=train", "--gin_file=digits.gin", "--workers=2", *given])
+    return url_folders.together(parsed.mode, parsed.model_dir, parsed.options, signals.Stop())
 
 
 def test_workers_of_one_machine_get_a_local_folder_that_is_copied(url, left, tmp_path):
-    with together(f"--model_dir={url}") as given:
-        folder = Path(given.model_dir)
+    with together(f"--model_dir={url}") as folder:
+        folder = Path(folder)
         (folder / layout.PARAMS).write_text("run: {mirror_timeout: 30}\n")
         (folder / layout.WORKERS).mkdir()
         (folder / layout.WORKERS / "1.log").write_text("hello\n")
@@ -180,7 +181,7 @@ def test_workers_of_several_machines_need_a_shared_folder(url):
 
 
 def test_a_url_as_output_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=saying("--output=s3://b/x.npz local file")):
+    with pytest.raises(ConfigError, match=saying("output= s3://b/x.npz local file")):
         runner.run(toy.experiment(), tmp_path, "predict", output="s3://b/x.npz")
 
 

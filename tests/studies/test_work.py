@@ -152,12 +152,11 @@ def test_two_workers_do_no_trial_twice_and_both_see_the_end(tmp_path, played, mo
 
     monkeypatch.setattr(publish, "publish", publish_alone)
     given = [["digits.gin"], [], ["run.study.seeds=[0,1,2,3,4,5]", "run.study.jobs=1"]]
-    flags = {"gin_file": given[0], "params_override": given[2]}
     loaded = config.load(*given[:2], overrides=given[2], trains=True, evaluates=True)
     results = []
 
     def work():
-        call = Call(loaded, tmp_path, "", arguments=DIGITS, flags=flags)
+        call = Call(loaded, tmp_path, arguments=DIGITS)
         results.append(study.study(call)["trials"])
 
     workers = [threading.Thread(target=work) for _ in range(2)]

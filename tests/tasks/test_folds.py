@@ -257,7 +257,7 @@ def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_
             "MemNetConfig.vectors = @embeddings.EmbeddingConfig()",
         ]
     study = runner.load(flags["gin_file"], flags["gin_params"], overrides=["run.study.folds=5"])
-    call = Call(study, tmp_path / "study", flags=flags)
+    call = Call(study, tmp_path / "study")
     assert "other.npz" in folding.left_out(study)
     facts = {"parameters": {}, "seed": 0, "fold": 1}
     made = checks.load(call, worker.arguments(facts, checks.divided(call, facts)))

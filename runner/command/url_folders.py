@@ -1,6 +1,5 @@
 """URLs where a mode expects folders: each gets a local folder, and results name the URL again."""
 
-import argparse
 import contextlib
 import dataclasses
 import os
@@ -11,51 +10,51 @@ from typing import Any
 from runner.core import layout, signals
 from runner.devices import cluster
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
+from runner.modes.mode import EVALUATES, FOLLOWS, LOOKS, READS, WRITES, Mode
 from runner.runs.call import Call
 from runner.storage import display_names, fetching, local_folders, manifest, places, urls
-
-WRITES, LOOKS, READS = "writes", "looks", "reads"
-EVALUATES, FOLLOWS = "evaluates", "follows"
-"""What a mode does with a URL: it works there as a run does; it reads what tables and pages need,
-or all that the run has; it also evaluates in a folder of its own, once or while the run goes on.
-Another word is the name of the folder in it that the mode writes."""
 
 _ON_WORKERS = ("multi_worker_mirrored", "parameter_server")
 
 
 @contextlib.contextmanager
-def local(mode: str, uses: str, call: Call) -> Iterator[Call]:
-    """The call with local folders in place of URLs, while the block lasts.
+def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
+    """The call and the options with local folders in place of URLs, while the block lasts.
 
     Args:
-        mode: The mode's name.
-        uses: What it does with a URL; empty: it takes none.
-        call: Of the mode.
+        mode: The mode.
+        call: What it is called with.
+        options: Its options.
 
     Raises:
         ConfigError: a URL cannot be used, or its bucket refuses.
         RunnerError: a bucket does not answer, or does not have all in the end.
     """
-    if call.output and urls.is_url(call.output):
+    output = getattr(options, "output", None)
+    if output and urls.is_url(output):
         raise ConfigError(
-            f"--output={urls.shown(call.output)}: must be a local file; what stays in the run's "
-            "folder is copied with it"
+            "{output}: must be a local file; what stays in the run's folder is copied with it",
+            output=urls.shown(output),
         )
     with contextlib.ExitStack() as inside:
-        members = [_read(inside, each, READS, "--runs") for each in call.runs]
-        checkpoint = _checkpoint(inside, call.checkpoint)
-        call = dataclasses.replace(call, runs=members, checkpoint=checkpoint)
+        if runs := getattr(options, "runs", ()):
+            members = [_read(inside, folder, READS, "--runs") for folder in runs]
+            options = dataclasses.replace(options, runs=members)
+        if "://" in (checkpoint := getattr(options, "checkpoint", "")):
+            options = dataclasses.replace(options, checkpoint=_checkpoint(inside, checkpoint))
         if not urls.is_url(call.model_dir):
-            if url := _mirror(mode, uses, call):
+            if url := _mirror(mode, call, options):
                 inside.enter_context(places.beside(call.model_dir, url, _ending(call)))
             with _errors_name_urls():
-                yield call
+                yield call, options
             return
-        url = urls.check(call.model_dir, "--model_dir=", writes=uses == WRITES)
-        if not uses:
-            raise ConfigError(f"--model_dir={urls.shown(url)}: {mode} needs a local folder")
-        if mode == "report" and not call.output:
-            raise ConfigError(f"--model_dir={urls.shown(url)}: give --output=FILE for the page")
+        url = urls.check(call.model_dir, "--model_dir=", writes=mode.url == WRITES)
+        where = {"model_dir": urls.shown(url)}
+        if not mode.url:
+            raise ConfigError(f"{{model_dir}}: {mode.name} needs a local folder", **where)
+        if mode.url_needs and not getattr(options, mode.url_needs):
+            needed: dict[str, Any] = {mode.url_needs: None}
+            raise ConfigError(f"{{model_dir}}: give {{{mode.url_needs}}}", **where, **needed)
         mirror = getattr(getattr(call.config, "run", None), "mirror", "")
         if mirror and urls.check(mirror, "RunConfig.mirror = ") != url:
             raise ConfigError(
@@ -63,17 +62,17 @@ def local(mode: str, uses: str, call: Call) -> Iterator[Call]:
             )
         if _workers(call):
             check_shared(url)
-        folder = _folder(inside, url, uses, call)
+        folder = _folder(inside, url, mode.url, call, options)
         task: Any = call.given.task
         if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
             task.run_folder = folder
         with _errors_name_urls():
-            yield dataclasses.replace(call, model_dir=folder)
+            yield dataclasses.replace(call, model_dir=folder), options
 
 
 @contextlib.contextmanager
-def together(given: argparse.Namespace, stop: signals.Stop) -> Iterator[argparse.Namespace]:
-    """The flags of `--workers` with a local folder in place of a URL, while the block lasts.
+def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> Iterator[str]:
+    """The folder of `--workers`, a local one in place of a URL, while the block lasts.
 
     Workers of one machine share the folder, and their supervisor copies it.
 
@@ -81,19 +80,21 @@ def together(given: argparse.Namespace, stop: signals.Stop) -> Iterator[argparse
         ConfigError: there are several machines; or as `local` does.
         RunnerError: as `local` does.
     """
-    if not urls.is_url(given.model_dir):
-        yield given
+    if not urls.is_url(model_dir):
+        yield model_dir
         return
     from runner.launch import elastic, rules
 
-    url = urls.check(given.model_dir, "--model_dir=")
-    if given.mode == "eval":
-        raise ConfigError(f"--workers={given.workers}: eval with a URL is done by one process")
-    if (found := elastic.machines(given)) and found.size > 1:
+    url = urls.check(model_dir, "--model_dir=")
+    if mode.url != WRITES:
+        raise ConfigError(
+            f"--workers={options.workers}: {mode.name} with a URL is done by one process"
+        )
+    if (found := elastic.machines(options)) and found.size > 1:
         check_shared(url)
     ending = places.Ending(stop, lambda folder: rules.Rules.of(folder).mirror_timeout)
     with places.written(url, ending) as folder:
-        yield argparse.Namespace(**{**vars(given), "model_dir": str(folder)})
+        yield str(folder)
 
 
 def check_shared(model_dir: str) -> None:
@@ -127,10 +128,10 @@ def named(results: dict[str, Any]) -> dict[str, Any]:
     return dict(renamed(results))
 
 
-def _mirror(mode: str, uses: str, call: Call) -> str:
+def _mirror(mode: Mode, call: Call, options: Any) -> str:
     """The URL of `RunConfig.mirror`; empty where nothing is to be copied."""
     given = getattr(getattr(call.config, "run", None), "mirror", "")
-    if not given or call.dry_run or (uses != WRITES and mode != "verify_resume"):
+    if not given or options.dry_run or not (mode.url == WRITES or mode.instead_of_mirror):
         return ""
     url = urls.check(given, "RunConfig.mirror = ")
     if (workers := _workers(call)) and not workers.is_chief:
@@ -139,9 +140,10 @@ def _mirror(mode: str, uses: str, call: Call) -> str:
         if there == url:
             return ""
         raise ConfigError(f"RunConfig.mirror is for a local --model_dir; this one is {there}")
-    if mode in ("study", "verify_resume"):
-        instead = "give --model_dir that URL" if mode == "study" else "set it to ''"
-        raise ConfigError(f"RunConfig.mirror copies one run; for {mode}, {instead}")
+    if mode.instead_of_mirror:
+        raise ConfigError(
+            f"RunConfig.mirror copies one run; for {mode.name}, {mode.instead_of_mirror}"
+        )
     return url
 
 
@@ -154,32 +156,45 @@ def _workers(call: Call) -> cluster.Cluster | None:
     return found if found and found.size > 1 else None
 
 
-def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call) -> Path:
+def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call, options: Any) -> Path:
     if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # it is its trials that log
         uses = WRITES
-    if uses == WRITES and not call.dry_run:
+    is_dry = options.dry_run
+    if uses == WRITES and not is_dry:
         return inside.enter_context(places.written(url, _ending(call)))
-    return _read(inside, Path(url), READS if call.dry_run else uses, "--model_dir", call)
+    part = "" if is_dry else _part(uses, call, options)
+    uses = READS if is_dry else uses
+    follows = bool(getattr(options, "watch", 0)) if uses == LOOKS else uses == FOLLOWS
+    return _read(
+        inside, Path(url), uses, "--model_dir", call, part=part, follows=follows, may_be_new=is_dry
+    )
 
 
 def _read(
-    inside: contextlib.ExitStack, path: Path, uses: str, where: str, call: Call | None = None
+    inside: contextlib.ExitStack,
+    path: Path,
+    uses: str,
+    where: str,
+    call: Call | None = None,
+    *,
+    part: str = "",
+    follows: bool = False,
+    may_be_new: bool = False,
 ) -> Path:
     """A local copy of what a URL holds; a local path as it is."""
     if not urls.is_url(path):
         return path
     url = urls.check(path, f"{where}=", writes=False)
-    part = _part(uses, call) if call else ""
-    follows = uses == FOLLOWS and part != ""
+    hands_over = follows and part != ""
     return inside.enter_context(
         places.read(
             url,
             wants=fetching.is_light if uses == LOOKS else _is_read,
             part=part,
-            follows=follows or (uses == LOOKS and bool(call and call.watch)),
+            follows=follows,
             ending=_ending(call) if call else None,
-            before_removal=_hand_over if follows else lambda *_: None,
-            may_be_new=follows or bool(call and call.dry_run),
+            before_removal=_hand_over if hands_over else lambda *_: None,
+            may_be_new=hands_over or may_be_new,
             where=where,
         )
     )
@@ -187,22 +202,22 @@ def _read(
 
 def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
     """A path in place of the URL of a run's folder, or of a checkpoint in it."""
-    if "://" not in given:
-        return given
     folder, _, name = given.rstrip("/").rpartition("/")
     if name.startswith(f"{layout.CHECKPOINT_NAME}-"):
         return str(_read(inside, Path(folder), READS, "--checkpoint") / name)
     return str(_read(inside, Path(given), READS, "--checkpoint"))
 
 
-def _part(uses: str, call: Call) -> str:
+def _part(uses: str, call: Call, options: Any) -> str:
     """The folder in the run's that a mode writes."""
-    if call.dry_run or uses in (WRITES, LOOKS, READS):
+    if uses in (WRITES, LOOKS, READS):
         return ""
     if uses not in (EVALUATES, FOLLOWS):
         return uses
     name = call.config.run.evaluator.name
-    otherwise = "continuous" if uses == FOLLOWS else layout.TEST if call.data else "once"
+    otherwise = (
+        "continuous" if uses == FOLLOWS else layout.TEST if getattr(options, "data", "") else "once"
+    )
     return layout.evaluator(Path(), name or otherwise).name
 
 

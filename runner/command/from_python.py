@@ -1,0 +1,106 @@
+"""`runner.run`: a mode that Python calls. No TensorFlow, but for modes that compute."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner import errors
+from runner.command import execution, parser, table, typed
+from runner.core import signals
+from runner.errors import ConfigError
+from runner.modes import groups
+from runner.modes.mode import Mode
+from runner.run_folder import begun
+from runner.runs.call import Call, Results
+
+if TYPE_CHECKING:
+    from runner.config import Experiment
+
+
+def run(
+    config: "Experiment | None",
+    model_dir: str | Path | None,
+    name: str,
+    arguments: Mapping[str, Any],
+    **actions: Any,
+) -> Results:
+    """Runs a mode; the process has the settings that it had when that is done.
+
+    Args:
+        config: The experiment, if the mode needs one and it is not the run's in `model_dir`.
+        model_dir: The run's directory.
+        name: The mode's.
+        arguments: Its options.
+        actions: Further facts of the call.
+
+    Raises:
+        RunnerError: it cannot go on; the message names arguments.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(errors.in_python())
+        mode = table.named(name, f"mode = {name!r}")
+        if mode.is_configured or mode.trains or mode.evaluates:
+            from runner.devices import process_state
+
+            stack.enter_context(process_state.restored())
+        stop = stack.enter_context(signals.served())
+        options = options_of(mode, arguments)
+        typed.check_model_dir(mode, model_dir)
+        options.check(str(model_dir or ""))
+        more: dict[str, Any] = {}
+        if mode.is_configured:
+            config = _configured(config, model_dir, mode)
+            if values := typed.values(options, arguments):
+                from runner.config import again
+
+                assert config is not None
+                config = again(config, flags=values)
+            more = _of_children(config)
+        call = Call(
+            config,  # type: ignore[arg-type]
+            Path(model_dir or ""),
+            stop=stop,
+            **more,
+            **actions,
+        )
+        return execution.run(mode, call, options).results
+
+
+def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
+    """The options of a mode, made of Python's arguments.
+
+    Raises:
+        ConfigError: an argument is unknown, is for another mode or for the command line alone, or
+            has a wrong value.
+    """
+    known = table.options(mode)
+    values = {}
+    for name, value in arguments.items():
+        if name not in known:
+            raise parser.unknown_argument(name, mode)
+        if known[name].shell:
+            where = "; runner.load takes what configures" if name in groups.INHERITED else ""
+            raise ConfigError(f"{name} is an option of the command line alone{where}")
+        values[name] = known[name].value(value)
+    return mode.options(**values)
+
+
+def _configured(
+    config: "Experiment | None", model_dir: str | Path | None, mode: Mode
+) -> "Experiment | None":
+    """The experiment, or that of the run in the directory; None if there is neither."""
+    if config is not None or not mode.directory or not (own := begun.configuration(model_dir)):
+        return config
+    from runner.config import load
+
+    return load(own)
+
+
+def _of_children(config: "Experiment | None") -> dict[str, Any]:
+    """What a mode that starts processes needs to give them the same configuration."""
+    if config is None:
+        return {}
+    from runner.config import arguments
+
+    return {"arguments": arguments(config)}

@@ -1,0 +1,78 @@
+"""The modes, by name: each is a module of `runner.modes` that has a `MODE`, named like its file."""
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core.spelling import did_you_mean
+from runner.errors import ConfigError
+from runner.modes import groups, option
+from runner.modes.mode import Mode
+
+HEADINGS = (*("Begin", "Train", "Evaluate and use", "Many runs", "Look at runs", "Try and verify"),)
+_PACKAGE = "runner.modes"
+_MOST = 6  # modes that a message names
+
+
+@functools.cache
+def modes() -> Mapping[str, Mode]:
+    """All modes, in the order of their headings."""
+    found = []
+    folders = importlib.import_module(_PACKAGE).__path__
+    for path in sorted(path for folder in folders for path in Path(folder).glob("[a-z]*.py")):
+        module = importlib.import_module(f"{_PACKAGE}.{path.stem}")
+        if mode := getattr(module, "MODE", None):
+            found.append(dataclasses.replace(mode, name=path.stem))
+    return {mode.name: mode for mode in sorted(found, key=_order)}
+
+
+def _order(mode: Mode) -> int:
+    return HEADINGS.index(mode.heading) if mode.heading in HEADINGS else len(HEADINGS)
+
+
+def named(name: str, shown: str) -> Mode:
+    """The mode of a name.
+
+    Args:
+        name: Its name.
+        shown: How the user gave it, for the message.
+
+    Raises:
+        ConfigError: there is no such mode.
+    """
+    if name not in modes():
+        raise ConfigError(unknown(name, shown))
+    return modes()[name]
+
+
+def unknown(mode: str, shown: str, known: Sequence[str] = ()) -> str:
+    """The message about an unknown mode, which was `shown` in these words."""
+    known = known or tuple(modes())
+    return f"{shown}: no such mode{did_you_mean(mode, known)} (modes: {', '.join(known)})"
+
+
+def options(mode: Mode) -> dict[str, option.Option]:
+    """The options of a mode, by name, its own first."""
+    return {each.name: each for each in option.of(mode.options)}
+
+
+def taking(name: str) -> list[str]:
+    """The modes that have an option."""
+    return [mode.name for mode in modes().values() if name in options(mode)]
+
+
+def not_an_option(name: str, mode: Mode) -> ConfigError:
+    """The error about an option that only other modes have."""
+    able = taking(name)
+    if len(able) <= _MOST:
+        where = f"it is for {', '.join(able)}"
+    elif issubclass(mode.options, groups.OfRuns):
+        where = "each run has its own configuration"
+    else:
+        where = f"it is for modes such as {', '.join(able[:3])}"
+    shown: dict[str, Any] = {name: None, "mode": mode.name or "MODE"}
+    whose = "{mode}" if mode.name else "a command without {mode}"
+    return ConfigError(f"{{{name}}} is not an option of {whose}: {where}", **shown)

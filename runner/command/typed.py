@@ -1,0 +1,220 @@
+"""A command as it was typed: its mode and its options, checked without TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.command import parser, table
+from runner.configuration import gin_parser
+from runner.core import layout
+from runner.core import text as words
+from runner.errors import ConfigError
+from runner.modes import groups, option, study
+from runner.modes.mode import WRITES, Mode
+from runner.run_folder import begun
+from runner.storage import urls
+
+_NOTHING = """\
+no flags given. Try:
+    runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits
+    runner --mode=init --like=images my_project
+    runner --help                 the modes
+    runner --mode=predict --help  the options of a mode
+    runner --help=experiments     the bundled experiments
+    runner --help=learning_rate   where a value is set"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Printed(study.Options, groups.Training):
+    """Of `--print_config` without a mode: all that sets values."""
+
+
+PRINTED = Mode(lambda *_: None, Printed, "", directory="of the run")  # type: ignore[arg-type]
+"""In place of the mode of such a command."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command.
+
+    Attributes:
+        mode: Its mode; `PRINTED` for a command without one.
+        flags: What was typed, by name: texts, lists of them and truth values.
+        options: The options of the mode, an instance of its class.
+    """
+
+    mode: Mode
+    flags: Mapping[str, Any]
+    options: Any
+
+    @property
+    def model_dir(self) -> str:
+        """The run's directory or its URL; empty if there is none."""
+        return self.flags.get("model_dir") or ""
+
+    def replace(self, **flags: Any) -> "Command":
+        """The command with other flags; None leaves one out."""
+        known = {**self.flags, **flags}
+        return made(self.mode, {name: value for name, value in known.items() if value is not None})
+
+    def arguments(self, names: Sequence[str] = ()) -> list[str]:
+        """The flags again, all or some, each as `--name=value`."""
+        found = []
+        for name in names or self.flags:
+            value = self.flags.get(name)
+            if value is True:
+                found.append(f"--{name}")
+            elif value is not None:
+                values = value if isinstance(value, list) else [value]
+                found += [f"--{name}={one}" for one in values]
+        return found
+
+
+def values(options: Any, flags: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """The values of the configuration that options stand for, by path, each with its flag.
+
+    Args:
+        options: Of a mode.
+        flags: As they were given.
+    """
+    found = {}
+    for each in option.of(type(options)):
+        value = getattr(options, each.name)
+        if not each.sets or value in (None, ()):
+            continue
+        flag = f"--{each.name}" if each.repeated else f"--{each.name}={flags[each.name]}"
+        for path, fixed in each.sets.items():
+            own = list(value) if each.repeated else value
+            found[path] = (flag, own if fixed is None else fixed)
+    return found
+
+
+def made(mode: Mode, flags: Mapping[str, Any]) -> Command:
+    """A command of these flags.
+
+    Raises:
+        ConfigError: an option cannot have its value, or does not fit the others.
+    """
+    options = table.options(mode)
+    values = {name: options[name].value(flags[name]) for name in flags if name in options}
+    return Command(mode, flags, mode.options(**values))
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command of these arguments.
+
+    Raises:
+        ConfigError: an unknown flag, mode or topic of help, or a flag that is missing or for
+            another mode.
+        SystemExit: help was asked for and printed.
+    """
+    if not arguments:
+        raise ConfigError(_NOTHING)
+    for argument in arguments:
+        _check_text(argument)
+    mode, flags = parser.parse(arguments, PRINTED)
+    command = made(mode, flags)
+    if command.flags.get("print_config") == "reads":
+        return _for_reads(command)
+    if mode.is_configured:
+        command = _configured(command)
+    if not command.flags.get("print_config"):
+        _check_directory(command)
+    return command
+
+
+def _check_text(argument: str) -> None:
+    """Raises ConfigError for an argument that no file of text could hold, such as params.yaml."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{words.quoted(argument)} is not UTF-8") from error
+
+
+def _configured(command: Command) -> Command:
+    """The command with its gin file: without one, the configuration of the run in --model_dir.
+
+    What can be checked of it without its classes is checked. Mistakes in YAML files and in values
+    are left to `config.load`, which names all of them at once.
+
+    Raises:
+        ConfigError: there is no configuration, or a gin file is missing or no gin.
+    """
+    options, model_dir = command.options, command.model_dir
+    if not options.gin_file and not options.experiment:
+        if not command.mode.directory:
+            raise ConfigError("nothing to run: give --gin_file or --experiment")
+        if isinstance(renamed := getattr(options, "overwrite", None), str):
+            raise ConfigError(f"--overwrite={renamed}: give --gin_file or --experiment, too")
+        if not (own := begun.configuration(model_dir)):
+            where = "" if model_dir else f", or --model_dir of a run that has {layout.GIN}"
+            lacks = f"; {model_dir} has no {layout.GIN} of a run" if model_dir else ""
+            raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
+        command = command.replace(gin_file=own)
+    list(gin_parser.read(command.options.gin_file, command.options.gin_params))
+    return command
+
+
+def _for_reads(command: Command) -> Command:
+    """The command `--print_config=reads`, which looks at a run."""
+    known = ("print_config", "model_dir", "mode")
+    if idle := [name for name in command.flags if name not in known]:
+        raise ConfigError(f"--{idle[0]} has no effect with --print_config=reads")
+    if not command.model_dir:
+        raise ConfigError(
+            "--print_config=reads shows what a run has read: give its directory, "
+            "--model_dir=runs/..."
+        )
+    return command
+
+
+def _check_directory(command: Command) -> None:
+    """Raises ConfigError if the run's directory is missing, or given to a mode that has none."""
+    mode, model_dir = command.mode, command.model_dir
+    if model_dir and not mode.directory:
+        raise ConfigError(
+            f"--mode={mode.name} leaves nothing in a run's directory: leave --model_dir out "
+            "(--output=FILE keeps the results)"
+        )
+    command.options.check(model_dir)
+    check_model_dir(mode, model_dir or command.flags.get("runs_dir"))
+    if urls.is_url(model_dir):
+        urls.check(model_dir, "--model_dir=", writes=mode.url == WRITES)
+
+
+def check_model_dir(mode: Mode, model_dir: str | Path | None) -> None:
+    """Raises ConfigError if the directory that `mode` works in is missing."""
+    if mode.directory and not (model_dir and str(model_dir)):
+        raise ConfigError(
+            f"{{model_dir}} is missing: the directory {mode.directory}", model_dir=None
+        )
+
+
+def for_job(command: Command, *, shares_files: bool) -> Command:
+    """The command that a job runs.
+
+    Args:
+        command: The one with --launch.
+        shares_files: Whether the job sees this machine's files; paths are then made absolute.
+    """
+    flags: dict[str, Any] = {"launch": None, "dry_run": None}
+    if not command.mode.is_configured:
+        flags |= {"gin_file": None, "gin_params": None}  # they were about the job
+    if shares_files:
+        given = command.flags
+        if "runs" in given:
+            flags["runs"] = ",".join(str(path.absolute()) for path in command.options.runs)
+        for name in ("model_dir", "output"):
+            flags[name] = _absolute(given.get(name))
+        if "config_file" in given:
+            flags["config_file"] = [str(Path(file).absolute()) for file in given["config_file"]]
+        if "gin_file" in given and command.mode.is_configured:
+            files = given["gin_file"]
+            flags["gin_file"] = [_absolute(file) if Path(file).exists() else file for file in files]
+    return command.replace(**flags)
+
+
+def _absolute(path: str | None) -> str | None:
+    """The path from the root; a URL as it is."""
+    return str(Path(path).absolute()) if path and "://" not in path else path

@@ -1,0 +1,40 @@
+"""`--mode=log`."""
+
+import dataclasses
+
+from runner.core import layout
+from runner.modes import groups
+from runner.modes.mode import Mode
+from runner.modes.option import option
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.OfRuns):
+    """Where it logs."""
+
+    section = "Options of log"
+    to: str = option(
+        "",
+        "mlflow, wandb, csv, separated by commas; what they have already is not logged again",
+        "LOGGERS",
+        examples=("csv", "mlflow", "wandb"),
+    )
+    dry_run: bool = option(False, "only count the rows that are missing")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        from runner.loggers import log
+
+        log.names(self.to)
+
+
+def log(call: Call, options: Options) -> Outcome:
+    """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
+    from runner.loggers import log
+
+    to = log.names(options.to)
+    return Outcome(log.log(call.model_dir, to, dry_run=options.dry_run))
+
+
+MODE = Mode(log, Options, "Look at runs", dry_run=log, url=layout.LOGGERS)

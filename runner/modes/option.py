@@ -1,0 +1,164 @@
+"""Options of modes: fields of dataclasses that also say how they are typed and shown."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.errors import ConfigError
+
+
+class Option(NamedTuple):
+    """What is known of an option besides its type.
+
+    Attributes:
+        name: Of the flag and of the argument in Python.
+        default: Its value if it is left out.
+        help: What it does.
+        metavar: What its value is called; empty for a switch.
+        parse: Makes its value of the text that was typed; gets the option's name, too.
+        choices: The values that it may have; empty: any.
+        examples: Values that Tab offers.
+        bare: Its value, or the text of it, for a flag without one; None: it needs one.
+        repeated: Whether it may be given several times; its value is a tuple.
+        shell: Whether only the command line has it, as for what Python gives to `runner.load`.
+        sets: The values of the configuration that it sets, by path; None is its own value.
+        without: What leaving it out means, for a message about an empty value.
+        section: The heading under which it is shown.
+    """
+
+    name: str
+    default: Any
+    help: str
+    metavar: str = ""
+    parse: Callable[[str, str], Any] | None = None
+    choices: Sequence[str] = ()
+    examples: Sequence[str] = ()
+    bare: Any = None
+    repeated: bool = False
+    shell: bool = False
+    sets: Mapping[str, Any] = {}
+    without: str = "the default"
+    section: str = ""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is on or off."""
+        return not self.metavar and not self.choices
+
+    @property
+    def is_path(self) -> bool:
+        """Whether its value is the path of a file or of a directory."""
+        return self.metavar in ("FILE", "DIRECTORY", "DIRECTORIES", "WHICH")
+
+    def value(self, text: Any) -> Any:
+        """The value of what was typed, or of what Python gives.
+
+        Raises:
+            ConfigError: the option cannot have it.
+        """
+        if self.repeated:
+            return tuple(text)
+        if isinstance(text, int) and self.parse and text is not self.default:
+            text = str(text)
+        if not isinstance(text, str):
+            return text
+        if text == "":
+            raise ConfigError(
+                f"{{{self.name}}} names nothing; leave it out for {self.without}",
+                **{self.name: ""},
+            )
+        if self.choices and text not in self.choices:
+            known = ", ".join(self.choices)
+            raise ConfigError(f"{{{self.name}}}: choose from {known}", **{self.name: text})
+        return self.parse(self.name, text) if self.parse else text
+
+
+def option(default: Any, help: str, metavar: str = "", **facts: Any) -> Any:
+    """A field of an options class.
+
+    Args:
+        default: Its value if it is left out.
+        help: What it does.
+        metavar: What its value is called; empty for a switch, or for one with choices.
+        facts: Further ones of `Option`.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, **facts})
+
+
+def of(options: type) -> Iterator[Option]:
+    """The options of a class, its own first."""
+    owners = {
+        name: kind
+        for kind in reversed(options.__mro__)
+        for name in vars(kind).get("__annotations__", {})
+    }
+    fields = dataclasses.fields(options)
+    order = list(options.__mro__)
+    for field in sorted(fields, key=lambda field: order.index(owners[field.name])):
+        section = owners[field.name].section  # type: ignore[attr-defined]
+        yield Option(field.name, field.default, section=section, **field.metadata)
+
+
+# What parses a value: each gets the option's name and the text.
+
+
+def truth(name: str, text: str) -> bool:
+    """What absl takes for a truth value."""
+    if text.lower() not in ("true", "t", "1", "false", "f", "0"):
+        raise ConfigError(f"{{{name}}}: {text!r} is neither true nor false", **{name: text})
+    return text.lower() in ("true", "t", "1")
+
+
+def number(name: str, text: str) -> int:
+    """A whole number."""
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise ConfigError(f"{{{name}}}: expected a number", **{name: text})
+    return int(text)
+
+
+def steps(name: str, text: str) -> tuple[int, int]:
+    """The first and the last of a range of steps."""
+    if not re.fullmatch(r"\d+:\d+", text):
+        raise ConfigError(f"{{{name}}}: expected FIRST:LAST, as in 100:102", **{name: text})
+    first, _, last = text.partition(":")
+    return int(first), int(last)
+
+
+def check_steps(name: str, steps: tuple[int, int]) -> None:
+    """Raises ConfigError if it is no range of steps."""
+    first, last = steps
+    if not 1 <= first <= last:
+        raise ConfigError(
+            f"{{{name}}}: expected FIRST:LAST, both included, from 1", **{name: f"{first}:{last}"}
+        )
+
+
+def seconds(name: str, text: str) -> float:
+    """A time."""
+    if not re.fullmatch(r"\d{1,6}", text) or not int(text):
+        raise ConfigError(f"{{{name}}}: expected seconds, a whole number from 1", **{name: text})
+    return float(text)
+
+
+def path(_: str, text: str) -> Path:
+    """A path, or a URL that takes the place of one."""
+    return Path(text)
+
+
+def names(_: str, text: str) -> tuple[str, ...]:
+    """Names, separated by commas."""
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def directories(_: str, text: str) -> tuple[Path, ...]:
+    """Directories, whose names may have commas, as those of a study's trials have."""
+    paths: list[Path] = []
+    parts = [part for part in text.split(",") if part]
+    while parts:
+        ends = range(len(parts), 0, -1)
+        length = next((end for end in ends if Path(",".join(parts[:end])).is_dir()), 1)
+        paths.append(Path(",".join(parts[:length])))
+        parts = parts[length:]
+    return tuple(paths)
