@@ -11,7 +11,6 @@ from runner.checkpoints import extra_state
 from runner.config import Experiment
 from runner.configuration import limits, multitask, schedules
 from runner.core import closing, console, files, layout, schedule
-from runner.data import pipeline
 from runner.devices import strategy, team
 from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import policies
@@ -242,7 +241,7 @@ class TrainingRun:
             multitask.train_data(config.task),
             trainer.training_graph,
             self.step,
-            placed=pipeline.is_placed(multitask.train_data(config.task), trainer.task),
+            placed=trainer.places_inputs,
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
