@@ -667,6 +667,12 @@ class RunConfig(base_config.Config):
         "service) are streamed, and the log says why.",
         allowed=one_of("stream", "indexed"),
     )
+    max_bad_examples: int = setting(
+        0,
+        "How many damaged examples of indexed training data may be left out. In place of each, the "
+        "next sound example of the data is trained on. One more ends the run.",
+        allowed=SIZE,
+    )
     async_checkpoints: bool = setting(
         True, "Whether checkpoints are written while training goes on.", resume=REPORTS
     )

@@ -43,7 +43,7 @@ def rebuilt(
     """
     parts = pipelines.taken_apart(dataset)
     share = _share(parts, data, context)
-    source = _records(parts.files)
+    source = _records(tuple(sorted(parts.files)))  # a glob has the order of the file system
     shuffle = order.Shuffle(len(source), getattr(data, "seed", None) or 0)
     order.record(order.Placement(shuffle, share.batch, source))
     elements = order.elements(

@@ -35,6 +35,7 @@ def training(
     threads: int | None = None,
     determinism: Determinism | None = None,
     by_index: bool = False,
+    max_bad_examples: int = 0,
 ) -> Any:
     """The training inputs from `step` on, distributed over the replicas of the strategy in scope.
 
@@ -48,6 +49,7 @@ def training(
         threads: The size of a private thread pool; None uses TensorFlow's.
         determinism: Records whether it was kept, and how the inputs are placed.
         by_index: Whether TFRecords that the task reads in a pipeline of its own are found by index.
+        max_bad_examples: How many damaged examples of sources may be left out.
 
     Raises:
         ConfigError: `data` or `threads` have values that tf.data does not allow.
@@ -66,7 +68,10 @@ def training(
 
     options = _options(data, threads)
     with order.recorded() as kept.placements:
-        return kept.spare(lambda: _distributed(task, build, options, endless=True))
+        dataset = kept.spare(lambda: _distributed(task, build, options, endless=True))
+    for placement in kept.placements:
+        placement.source.max_faults = max_bad_examples
+    return dataset
 
 
 def validation(

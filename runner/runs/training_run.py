@@ -246,6 +246,8 @@ class TrainingRun:
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )
+        if why := trainer.determinism.not_indexed:
+            yield f"RunConfig.inputs = 'indexed' has no effect: {why}"
         if team.current().size > 1:
             yield "with another number of workers: the same batches, if not the same bits"
 

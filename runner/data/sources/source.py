@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from runner.core import console
 from runner.errors import ConfigError, RunnerError
 
 
@@ -142,3 +143,4 @@ class Source(abc.ABC):
                     self.failure = fault
                     raise
                 self.faults[fault.index] = str(fault)
+                console.say(f"{fault}: left out ({len(self.faults)} of up to {self.max_faults})")
