@@ -7,14 +7,19 @@ function of the same and the example, so that any step is reached at once with t
 """
 
 import functools
+import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from official.core import config_definitions
 
+from runner.core import user_code
 from runner.data import order
+from runner.data.sources.source import DamagedExampleError
 from runner.data.sources.tfrecord import TFRecords
+from runner.errors import ConfigError
 from runner.internals import pipelines
 
 _SALTS = (0x5851F42D4C957F2D, 0x14057B7EF767814F)  # of each stage
@@ -44,6 +49,7 @@ def rebuilt(
     parts = pipelines.taken_apart(dataset)
     share = _share(parts, data, context)
     source = _records(tuple(sorted(parts.files)))  # a glob has the order of the file system
+    _check_parser(parts, source)
     shuffle = order.Shuffle(len(source), getattr(data, "seed", None) or 0)
     order.record(order.Placement(shuffle, share.batch, source))
     elements = order.elements(
@@ -72,6 +78,23 @@ def rebuilt(
     options.deterministic = True
     result = result.map(lambda _, element: element).with_options(parts.options)
     return result.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _check_parser(parts: pipelines.Pipeline, source: TFRecords) -> None:
+    """Parses the first record: most mistakes show there, before training."""
+    try:
+        (record,) = source.read(np.zeros(1, np.int64))
+    except DamagedExampleError:  # it may be left out
+        return
+    dataset = tf.data.Dataset.from_tensors((tf.zeros([2], tf.int64), record))
+    for step in itertools.takewhile(lambda step: isinstance(step, pipelines.Mapped), parts.steps):
+        dataset = dataset.map(functools.partial(_call, step, 0))
+    try:
+        dataset.get_single_element()
+    except tf.errors.InvalidArgumentError as error:
+        raise ConfigError(
+            f"{source.identity(0)}: the task cannot parse it: {user_code.summary(error)}"
+        ) from error
 
 
 @tf.autograph.experimental.do_not_convert
