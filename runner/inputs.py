@@ -311,6 +311,8 @@ def in_order(
     """
     size = _size(examples)
     share = _share(size, config, input_context, "evaluation")
+    if isinstance(examples, Source):
+        order.record(order.Placement(order.Shuffle(size), share.batch, examples))
     whole, rest = divmod(size, share.batch)
     if config.drop_remainder:
         rest = 0

@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import pytest
 import tensorflow as tf
 import toy
@@ -10,6 +11,7 @@ from resumed import compare
 from wording import says
 
 import runner
+from runner import inputs
 from runner.data import order
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.runs import replay
@@ -103,13 +105,33 @@ def test_a_missing_shard_is_named_before_a_resume(tmp_path, make):
         runner.run(make(40), tmp_path / "run", "train")
 
 
-def test_a_replay_shows_the_example_with_the_largest_loss_first(tmp_path, make, capsys):
-    write(tmp_path / "data", planted=7)
-    runner.run(make(20), tmp_path / "run", "train")
+class Places(toy.ToyTask):
+    """Reads TFRecords by index itself."""
+
+    def build_inputs(self, params, input_context=None):
+        def parse(records):
+            return tf.map_fn(parsed, records, fn_output_signature=(tf.float32, tf.int32))
+
+        source = inputs.source(params.input_path)
+        place = inputs.place if params.is_training else inputs.in_order
+        return place(source, parse, config=params, input_context=input_context)
+
+
+def test_a_replay_shows_the_example_with_the_largest_loss_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("official.core.task_factory.get_task", lambda params, **kw: Places(params))
+    path = str(write(tmp_path / "data", planted=7) / "*.tfrecord")
+    data = inputs.DataConfig(input_path=path, is_training=True, global_batch_size=8)
+    experiment = toy.experiment(
+        {"trainer": {"train_steps": 20}},
+        train_data=data,
+        validation_data=data.replace(is_training=False),
+    )
+    runner.run(experiment, tmp_path / "run", "train")
     shuffle = order.Shuffle(COUNT)
     step = next(step for step in range(1, 20) if 7 in shuffle.batch(step - 1, 8))
     replay.replay(Call(None, tmp_path / "run", steps=(step, step)))
-    says(capsys.readouterr().err, "largest losses example 7 train-0.tfrecord")
+    says(capsys.readouterr().err, "example 7 train-0.tfrecord")
     rows = (tmp_path / "run" / "replay" / f"{step}-{step}" / "steps.jsonl").read_text()
     examples = json.loads(rows)["examples"]
     assert len(examples) == 8
@@ -122,7 +144,7 @@ def test_the_examples_of_a_batch_that_breaks_training_are_named(tmp_path, make, 
     experiment.override({"trainer": {"loss_upper_bound": 20.0, "recovery_max_trials": 0}})
     with pytest.raises(DivergedError):
         runner.run(experiment, tmp_path / "run", "train")
-    says(capsys.readouterr().err, "was trained on example 7 train-0.tfrecord")
+    says(capsys.readouterr().err, "example 7 train-0.tfrecord")
 
 
 def damage(path):
@@ -144,3 +166,31 @@ def test_order_of_shards_does_not_depend_on_the_file_system(tmp_path, make):
     runner.run(make(20), tmp_path / "run", "train")
     shards = json.loads((tmp_path / "run" / "inputs.json").read_text())["shards"]
     assert [shard["name"] for shard in shards] == [f"train-{n}.tfrecord" for n in range(3)]
+
+
+def test_predictions_name_the_files_of_examples(tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    points, labels = toy.data(17)
+    with h5py.File(folder / "points.h5", "w") as file:
+        file.create_dataset("points", data=points)
+        file.create_dataset("labels", data=labels)
+
+    class Places(toy.ToyTask):
+        def build_inputs(self, params, input_context=None):
+            place = inputs.place if params.is_training else inputs.in_order
+            return place(
+                inputs.source(folder / "points.h5"),
+                lambda row: (row["points"], row["labels"]),
+                config=params,
+                input_context=input_context,
+            )
+
+    monkeypatch.setattr("official.core.task_factory.get_task", lambda params, **kw: Places(params))
+    experiment = toy.experiment({"trainer": {"train_steps": 10}})
+    runner.run(experiment, tmp_path / "run", "train")
+    runner.run(experiment, tmp_path / "run", "predict", checkpoint="latest")
+    (path,) = (tmp_path / "run" / "predictions").glob("*.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["key"] for row in rows] == list(range(17))
+    assert {row["path"] for row in rows} == {str(folder / "points.h5")}

@@ -27,13 +27,14 @@ class Identity(NamedTuple):
     """
 
     source: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name
     path: str
     place: int
 
     def __str__(self) -> str:
-        inside = f": {self.path}, example {self.place:,}" if self.path else ""
-        return f"example {self.index:,} of {self.source}{inside}"
+        if self.path:
+            return f"{self.path}, example {self.place:,} (index {self.index:,})"
+        return f"{self.source}, example {self.index:,}"
 
 
 class Shard(NamedTuple):
