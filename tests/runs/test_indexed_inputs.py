@@ -68,7 +68,8 @@ def make(tmp_path, monkeypatch):
     def experiment(steps=60, strategy="off", folder=None, **run):
         path = str((folder or tmp_path / "data") / "*.tfrecord")
         data = toy.cfg.DataConfig(input_path=path, is_training=True, global_batch_size=8)
-        validation = data.replace(is_training=False, drop_remainder=False)
+        sound = str(write(tmp_path / "validation") / "*.tfrecord")
+        validation = data.replace(input_path=sound, is_training=False, drop_remainder=False)
         made = toy.experiment(
             {"trainer": {"train_steps": steps}}, train_data=data, validation_data=validation
         )
