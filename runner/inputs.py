@@ -8,6 +8,11 @@
     train = inputs.place(len(labels), load, config=config.train_data)
     evaluate = inputs.in_order(len(labels), load, config=config.validation_data)
 
+Of data in files, a source finds examples, and a function parses what it reads:
+
+    records = inputs.source("data/train-*.tfrecord")
+    train = inputs.place(records, parse, config=config.train_data)
+
 Of data whose configuration is a `FoldedData`, `chosen` says which examples are its own.
 
 Training data have a position, counted from the first example of step 0, without end. Its epoch
@@ -26,21 +31,22 @@ import tensorflow as tf
 from official.core import config_definitions
 
 from runner.configuration.settings import PACE, SIZE, STEPS, number, one_of, setting
-from runner.data import permutation
+from runner.data import order, permutation
 from runner.data.folds import Fold
+from runner.data.sources.opening import source as source  # part of this module's interface
+from runner.data.sources.source import Source
 from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
-Load = Callable[[tf.Tensor], Any]
-"""The examples at these indices: [batch] int64 -> a structure of [batch, ...] tensors."""
+Load = Callable[[Any], Any]
+"""The examples at these indices: [batch] int64 -> a structure of [batch, ...] tensors.
+
+With a `Source`, it gets what the source reads instead of indices: `inputs.source`."""
 
 Augment = Callable[[Any, tf.Tensor], Any]
 """What `load` returned, and seeds [batch, 2] int64 -> the same, changed at random."""
 
-# Everything drawn at random from one seed, each with its own key.
-_SHUFFLE, _AUGMENT, _DEAL = 0, 1, 2
-
-_DRAWN = 4096  # about how many examples are drawn at a time
+_BLOCKS = 1024  # into how many a source is cut that has no blocks of its own
 _DEALT = 32  # how many batches `bucketed` sorts by length at a time
 
 # Fields that official's pipelines read, but that mean nothing for data found by index.
@@ -90,6 +96,13 @@ class DataConfig(config_definitions.DataConfig):
         0,
         "How many batches are loaded and augmented in parallel; 0: TensorFlow chooses.",
         resume=PACE,
+    )
+    shuffle: str = setting(
+        "",
+        "The order of training examples from a source. `full`: a permutation of all; `blocks`: "
+        "blocks of neighbouring examples change places, then the examples of 16 blocks. Empty: "
+        "as the source is read best.",
+        allowed=one_of("", "full", "blocks"),
     )
     autotune: bool = setting(
         True,
@@ -209,7 +222,7 @@ class FoldedData(DataConfig):
 
 
 def place(
-    size: int,
+    examples: int | Source,
     load: Load,
     *,
     config: DataConfig,
@@ -219,8 +232,8 @@ def place(
     """Training data without end: shuffled anew every epoch, in place from `config.start_step` on.
 
     Args:
-        size: the number of examples.
-        load: finds examples by index.
+        examples: the number of examples, or a source of them.
+        load: finds examples by index, or parses what the source reads.
         config: batch size, seed, first step.
         input_context: of `distribute_datasets_from_function`; None is one replica.
         augment: changes what was loaded. Its seeds depend only on (seed, epoch, example); they
@@ -233,14 +246,13 @@ def place(
     Raises:
         ConfigError: no examples, no batch size, or a batch that the replicas cannot share.
     """
+    size = _size(examples)
     share = _share(size, config, input_context, "training")
-
-    def drawn(element: tf.Tensor) -> tf.Tensor:
-        within = tf.range(share.examples, dtype=tf.int64)
-        return _shuffled(share.position(element)[:, tf.newaxis] + within, size, config)
-
-    block = max(1, _DRAWN // share.examples)
-    return _training(size, drawn, load, share, config, augment, block=block)
+    shuffle = _shuffle(examples, config)
+    if isinstance(examples, Source):
+        order.record(order.Placement(shuffle, share.batch, examples))
+    drawn, read = share.drawn(shuffle), _reading(examples, load)
+    return _training(size, drawn, read, share, config, augment, block=share.block)
 
 
 def bucketed(
@@ -267,24 +279,26 @@ def bucketed(
     size = len(lengths)
     share = _share(size, config, input_context, "training")
     dealt = max(1, min(_DEALT, size // share.batch))
-    key = permutation.key(config.seed or 0, _DEAL)
+    key = permutation.key(config.seed or 0, order.DEAL)
+    shuffle = order.Shuffle(size, config.seed or 0)
     by_index = tf.constant(lengths, tf.int64)
 
     def drawn(element: tf.Tensor) -> tf.Tensor:
         deal = element[0] // share.replicas // dealt
         position = deal * dealt * share.batch + tf.range(dealt * share.batch, dtype=tf.int64)
-        serial = _shuffled(position, size, config)
-        order = tf.argsort(tf.gather(by_index, serial % size), stable=True)
-        batches = tf.reshape(tf.gather(serial, order), [dealt, share.batch])
+        serial = shuffle.serial(position)
+        sorted_by_length = tf.argsort(tf.gather(by_index, serial % size), stable=True)
+        batches = tf.reshape(tf.gather(serial, sorted_by_length), [dealt, share.batch])
         places = tf.range(dealt, dtype=tf.int64)
         trades = permutation.permute(places, tf.fill([dealt], deal), size=dealt, key=key)
         return share.of(tf.gather(batches, trades))
 
-    return _training(size, drawn, load, share, config, augment, block=dealt * share.replicas)
+    read = _reading(size, load)
+    return _training(size, drawn, read, share, config, augment, block=dealt * share.replicas)
 
 
 def in_order(
-    size: int,
+    examples: int | Source,
     load: Load,
     *,
     config: DataConfig,
@@ -295,7 +309,10 @@ def in_order(
     Arguments and errors are those of `place`. If the last global batch is partial, its last
     replicas get fewer examples or none.
     """
+    size = _size(examples)
     share = _share(size, config, input_context, "evaluation")
+    if isinstance(examples, Source):
+        order.record(order.Placement(order.Shuffle(size), share.batch, examples))
     whole, rest = divmod(size, share.batch)
     if config.drop_remainder:
         rest = 0
@@ -305,13 +322,13 @@ def in_order(
             f"drop_remainder leaves nothing of {size} examples in batches of {share.batch}"
         )
 
-    load_in_graph = tf_internals.converted(load)
+    read = _reading(examples, load)
 
     @tf.autograph.experimental.do_not_convert
     def batch(element: tf.Tensor) -> Any:
         start = share.position(element)
         # Never a static shape: with one, tf.distribute drops what not all replicas get.
-        return load_in_graph(tf.range(start, tf.minimum(start + share.examples, end)))
+        return read(tf.range(start, tf.minimum(start + share.examples, end)))
 
     partial = sum(share.position(replica) < rest for replica in range(share.replicas))
     return _pipeline(tf.data.Dataset.range(whole * share.replicas + partial), batch, config)
@@ -368,30 +385,31 @@ def _defaults(kind: type[DataConfig]) -> DataConfig:
     return kind()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Share:
-    """What one input pipeline feeds of every global batch."""
+def _size(examples: int | Source) -> int:
+    return len(examples) if isinstance(examples, Source) else examples
 
-    batch: int  # examples in a global batch
-    examples: int  # of them, for each replica
-    replicas: int  # fed by this pipeline
-    first: int  # number of the first of these, counted over all pipelines
 
-    @tf.autograph.experimental.do_not_convert
-    def position(self, element: Any) -> Any:
-        """The position of an element's first example; a number or a tensor, as given."""
-        step, replica = element // self.replicas, element % self.replicas
-        return step * self.batch + (self.first + replica) * self.examples
+def _shuffle(examples: int | Source, config: DataConfig) -> order.Shuffle:
+    """The order of training data, in blocks where a source is best read so."""
+    size, seed = _size(examples), config.seed or 0
+    block = examples.block if isinstance(examples, Source) else 1
+    wanted = getattr(config, "shuffle", "")  # any Config may describe data
+    if wanted == "blocks":
+        block = block if block > 1 else max(1, size // _BLOCKS)
+    return order.Shuffle(size, seed, 1 if wanted == "full" else block)
 
-    def of(self, batches: tf.Tensor) -> tf.Tensor:
-        """The elements of whole batches: [n, batch] -> [n * replicas, examples]."""
-        first, last = self.first * self.examples, (self.first + self.replicas) * self.examples
-        return tf.reshape(batches[:, first:last], [-1, self.examples])
+
+def _reading(examples: int | Source, load: Load) -> Load:
+    """From indices to examples, in a graph."""
+    load_in_graph = tf_internals.converted(load)
+    if isinstance(examples, Source):
+        return lambda index: load_in_graph(examples.load(index))
+    return load_in_graph
 
 
 def _share(
     size: int, config: DataConfig, context: tf.distribute.InputContext | None, what: str
-) -> _Share:
+) -> order.Share:
     """One pipeline's share of the `what` data; ConfigError where no batches can be made of them."""
     context = context or tf.distribute.InputContext()
     batch, replicas = config.global_batch_size, context.num_replicas_in_sync
@@ -426,57 +444,38 @@ def _share(
     refuse(config, _UNUSED, "examples are found by index, without buffers or files to interleave")
     if config.deterministic is False:
         raise ConfigError("deterministic=False: data placed by step are always deterministic")
-    return _Share(batch, batch // replicas, fed, context.input_pipeline_id * fed)
-
-
-def _shuffled(position: tf.Tensor, size: int, config: DataConfig) -> tf.Tensor:
-    """The example at each position of the stream, as epoch * size + example; any shape, int64."""
-    flat = tf.reshape(position, [-1])
-    epoch, key = flat // size, permutation.key(config.seed or 0, _SHUFFLE)
-    serial = epoch * size + permutation.permute(flat % size, epoch, size=size, key=key)
-    return tf.reshape(serial, position.shape)
+    return order.Share(batch, batch // replicas, fed, context.input_pipeline_id * fed)
 
 
 def _training(
     size: int,
     drawn: Callable[[tf.Tensor], tf.Tensor],
-    load: Load,
-    share: _Share,
+    read: Load,
+    share: order.Share,
     config: DataConfig,
     augment: Augment | None,
     *,
     block: int,
 ) -> tf.data.Dataset:
-    """Endless batches of the examples `drawn`, given as epoch * size + example.
-
-    A block of elements is drawn at a time: [block] -> [block, examples]. A draw takes dozens of
-    small ops, whose overhead exceeds their work.
-    """
-    key = permutation.key(config.seed or 0, _AUGMENT)
-
-    @tf.autograph.experimental.do_not_convert  # it does not need AutoGraph, which is slow
-    def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        serial = drawn(first + tf.range(block, dtype=tf.int64))
-        if augment is None:
-            return (serial % size,)
-        seeds = permutation.random(tf.reshape(serial, [-1]), 2, key=key)
-        return serial % size, tf.reshape(seeds, [block, share.examples, 2])
-
-    load_in_graph = tf_internals.converted(load)
+    """Endless batches of the examples `drawn`, given as epoch * size + example."""
     augment_in_graph = tf_internals.converted(augment) if augment else None
 
     @tf.autograph.experimental.do_not_convert
     def batch(index: tf.Tensor, *seeds: tf.Tensor) -> Any:
-        loaded = load_in_graph(index)
+        loaded = read(index)
         return augment_in_graph(loaded, *seeds) if augment_in_graph else loaded
 
-    first, period = config.start_step * share.replicas, config.repeated_steps * share.replicas
-    start = 0 if period else first // block * block
-    elements = tf.data.Dataset.range(start, tf.int64.max - block, block).map(draw).unbatch()
-    if period:
-        elements = elements.take(period).cache().repeat()  # indices and seeds alone
-        first %= period
-    return _pipeline(elements.skip(first - start), batch, config)
+    elements = order.elements(
+        drawn,
+        share,
+        size=size,
+        seed=config.seed or 0,
+        start_step=config.start_step,
+        repeated_steps=config.repeated_steps,
+        block=block,
+        seeded=augment is not None,
+    )
+    return _pipeline(elements, batch, config)
 
 
 def _pipeline(

@@ -658,6 +658,21 @@ class RunConfig(base_config.Config):
         "Whether every op gives the same bits every time, as an exact resume needs. TensorFlow "
         "then does without some faster kernels, mostly on GPUs.",
     )
+    inputs: str = setting(
+        "stream",
+        "How a task's own `tf.data` pipeline over TFRecords is read in training. `stream`: as the "
+        "task builds it. `indexed`: its records are found by index, in an order that depends on "
+        "seed and step alone, so that a resume reaches any step at once. Decoding, parsing and "
+        "batches stay. Pipelines that cannot be read so (several data sets, filters, `tf.data` "
+        "service) are streamed, and the log says why.",
+        allowed=one_of("stream", "indexed"),
+    )
+    max_bad_examples: int = setting(
+        0,
+        "How many damaged examples of indexed training data may be left out. In place of each, the "
+        "next sound example of the data is trained on. One more ends the run.",
+        allowed=SIZE,
+    )
     async_checkpoints: bool = setting(
         True, "Whether checkpoints are written while training goes on.", resume=REPORTS
     )

@@ -18,6 +18,7 @@ HISTORY = "history.jsonl"
 TRAINING_ROWS = "train.jsonl"
 SYSTEM_ROWS = "system.jsonl"
 OVERVIEW = "overview.json"
+INPUTS = "inputs.json"  # the shards of indexed training data
 MODEL = "model.json"  # the layers of a model that runner.fit was given
 TRACEBACK = "traceback.txt"
 NOTIFY_LOG = "notify.log"
@@ -63,7 +64,7 @@ _EVALUATOR_FOLDER = "eval-"
 
 _FILES = (
     *(PARAMS, RESOLVED, GIN, RUN, STATUS, STEP, CLAIM, CHECKPOINT),
-    *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, MODEL, TRACEBACK, NOTIFY_LOG),
+    *(HISTORY, TRAINING_ROWS, SYSTEM_ROWS, OVERVIEW, INPUTS, MODEL, TRACEBACK, NOTIFY_LOG),
 )
 _FOLDERS = (
     *(TRAIN, VALIDATION, SYSTEM, BEST, AVERAGES, MEAN, SETS, DAMAGED),

@@ -6,6 +6,7 @@ from typing import Any, Self, TypeVar
 import tensorflow as tf
 
 from runner.core import console, user_code
+from runner.data import order
 from runner.devices import strategy
 from runner.internals import tensorflow as tf_internals
 
@@ -23,11 +24,17 @@ class Determinism:
 
     Attributes:
         lost: Why it was given up; empty while it is kept.
+        placements: The training data of which every row has an identity.
+        is_indexed: Whether the task's own pipeline reads its records by index.
+        not_indexed: Why it does not, although the configuration asks for it.
     """
 
     def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
         self._note = note
         self.lost = ""
+        self.placements: list[order.Placement] = []
+        self.is_indexed = False
+        self.not_indexed = ""
 
     @classmethod
     def of_evaluations(cls) -> Self:

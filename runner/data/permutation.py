@@ -15,6 +15,9 @@ _ROUNDS = 12
 # A cipher's blocks have at least 16 bits: from about here on a walk costs less than a sort.
 _SORTED = 4096
 
+# What the two levels of a permutation of blocks add to the purpose of its key.
+_WITHIN, _OFFSET = 1000, 2000
+
 
 @tf.autograph.experimental.do_not_convert
 def key(seed: int, purpose: int) -> tf.Tensor:
@@ -46,6 +49,47 @@ def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -
 
 
 @tf.autograph.experimental.do_not_convert
+def permute_blocks(
+    place: tf.Tensor,
+    number: tf.Tensor,
+    *,
+    size: int,
+    block: int,
+    window: int,
+    key: tf.Tensor,
+) -> tf.Tensor:
+    """Where each place goes if blocks change places, and then the members of `window` blocks.
+
+    The blocks begin at another member in every permutation, so that their borders move. Members
+    that fill no block, and blocks that fill no window, are in the last window.
+
+    Args:
+        place: [n] int64, from 0 to `size` - 1.
+        number: [n] int64, which permutation; ascending.
+        size: how many places there are, at least block * window.
+        block: members of a block.
+        window: blocks of a window.
+        key: of the family of permutations.
+
+    Returns:
+        [n] int64.
+    """
+    blocks, span = size // block, block * window
+    windows = blocks // window
+    group = tf.minimum(place // span, windows - 1)
+    last = size - (windows - 1) * span  # members of the last window
+    first = group * span
+    keys = random(number * windows + group, 3, key=_changed(key, _WITHIN))
+    most = tf.where(group == windows - 1, tf.constant(last, tf.int64), span) - 1
+    within = first + _cipher(place - first, key=keys, last=most)
+    moved = permute(tf.minimum(within // block, blocks - 1), number, size=blocks, key=key)
+    whole = blocks * block
+    member = tf.where(within < whole, moved * block + within % block, within)
+    offset = random(number, 1, key=_changed(key, _OFFSET))[:, 0] % size
+    return (member + offset) % size
+
+
+@tf.autograph.experimental.do_not_convert
 def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
     """63 random bits, [n, count] int64, from [n] counters and a key, [3] or [n, 3]."""
     counters = counter[:, tf.newaxis] * count + tf.range(count, dtype=tf.int64)
@@ -55,8 +99,13 @@ def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
     return tf.reshape(bits, [-1, count])
 
 
-def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int) -> tf.Tensor:
+def _changed(key: tf.Tensor, by: int) -> tf.Tensor:
+    """A key for another purpose."""
+    return key + tf.constant([0, 0, by], tf.int64)
+
+
+def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int | tf.Tensor) -> tf.Tensor:
     """A permutation of 0..last; at most the lower 32 bits of the key's words count."""
     return tf.raw_ops.RandomIndexShuffle(
-        index=index, seed=key, max_index=tf.constant(last, tf.int64), rounds=_ROUNDS
+        index=index, seed=key, max_index=tf.convert_to_tensor(last, tf.int64), rounds=_ROUNDS
     )

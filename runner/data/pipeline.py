@@ -15,10 +15,11 @@ import tensorflow as tf
 from official.core import base_task, config_definitions
 
 from runner.configuration import task_contract
-from runner.data import batches, windows
+from runner.data import batches, indexed, order, windows
 from runner.data.determinism import Determinism
 from runner.devices import strategy, team
 from runner.errors import ConfigError
+from runner.internals import pipelines
 
 _REPEATED = "repeated_steps"  # a field of `inputs.DataConfig`
 
@@ -33,6 +34,8 @@ def training(
     seed: int = 0,
     threads: int | None = None,
     determinism: Determinism | None = None,
+    by_index: bool = False,
+    max_bad_examples: int = 0,
 ) -> Any:
     """The training inputs from `step` on, distributed over the replicas of the strategy in scope.
 
@@ -44,7 +47,9 @@ def training(
         limit: Repeats the first batches, this many; 0: no limit.
         seed: Used if `data` has none, and as TensorFlow's.
         threads: The size of a private thread pool; None uses TensorFlow's.
-        determinism: Records whether it was kept.
+        determinism: Records whether it was kept, and how the inputs are placed.
+        by_index: Whether TFRecords that the task reads in a pipeline of its own are found by index.
+        max_bad_examples: How many damaged examples of sources may be left out.
 
     Raises:
         ConfigError: `data` or `threads` have values that tf.data does not allow.
@@ -52,17 +57,21 @@ def training(
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=seed)
 
+    kept = determinism or Determinism()
+
     def build(context: tf.distribute.InputContext) -> Any:
         parts = []
         for first, count in windows.segments(step, skipped):
             strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
-            parts.append(_from(task, data, context, first, count, limit))
+            parts.append(_from(task, data, context, first, count, limit, kept, by_index=by_index))
         return tf.nest.map_structure(_joined, *parts)
 
     options = _options(data, threads)
-    return (determinism or Determinism()).spare(
-        lambda: _distributed(task, build, options, endless=True)
-    )
+    with order.recorded() as kept.placements:
+        dataset = kept.spare(lambda: _distributed(task, build, options, endless=True))
+    for placement in kept.placements:
+        placement.source.max_faults = max_bad_examples
+    return dataset
 
 
 def validation(
@@ -155,6 +164,9 @@ def _from(
     first: int,
     count: int | None,
     limit: int,
+    kept: Determinism,
+    *,
+    by_index: bool,
 ) -> Any:
     """`count` global batches from `first` on, each cut for the replicas of this pipeline.
 
@@ -167,6 +179,12 @@ def _from(
         first = limit = 0
     else:
         dataset = inputs_of(task, data, context)
+        if by_index:
+            try:
+                dataset = _by_index(dataset, data, context, first, limit)
+                kept.is_indexed, first, limit = True, 0, 0
+            except pipelines.UnsupportedError as error:
+                kept.not_indexed = str(error)
 
     def cut(part: tf.data.Dataset) -> tf.data.Dataset:
         part = part.take(limit * replicas).cache().repeat() if limit else part
@@ -174,6 +192,19 @@ def _from(
         return part if count is None else part.take(count * replicas)
 
     return tf.nest.map_structure(cut, dataset)
+
+
+def _by_index(
+    dataset: Any,
+    data: config_definitions.DataConfig,
+    context: tf.distribute.InputContext,
+    first: int,
+    limit: int,
+) -> tf.data.Dataset:
+    """A task's own pipeline with its records found by index."""
+    if not isinstance(dataset, tf.data.Dataset):
+        raise pipelines.UnsupportedError("the task reads several data sets")
+    return indexed.rebuilt(dataset, data, context, first=first, repeated=limit)
 
 
 def _joined(first: tf.data.Dataset, *others: tf.data.Dataset) -> tf.data.Dataset:

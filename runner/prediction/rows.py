@@ -10,9 +10,11 @@ from official.core import base_task
 from official.core import config_definitions as cfg
 
 from runner.configuration import prediction_contract
+from runner.data.sources.source import Source
 from runner.errors import ConfigError
 
 KEY = "key"
+PATH = "path"
 
 Columns = Mapping[str, Any]
 """By name: an array [examples, ...], a list, or further columns."""
@@ -26,6 +28,7 @@ class Rows:
         data: The configuration of the data.
         begin: The index of the first example to come.
         complete: Whether all of the data will come.
+        source: Where the examples are read by index; None if they are not.
 
     Attributes:
         begin: The index of the first example that is in no row yet.
@@ -34,8 +37,15 @@ class Rows:
     """
 
     def __init__(
-        self, task: base_task.Task, data: cfg.DataConfig, *, begin: int = 0, complete: bool = True
+        self,
+        task: base_task.Task,
+        data: cfg.DataConfig,
+        *,
+        begin: int = 0,
+        complete: bool = True,
+        source: Source | None = None,
     ) -> None:
+        self._source = source
         self._task = task
         self._data = data
         self._complete = complete
@@ -81,7 +91,11 @@ class Rows:
         index = np.arange(begin, end)
         keys = index if self._keys is None else _runs(self._keys[begin:end])
         made = prediction_contract.rows_of(self._task, self._data, {**columns, "index": index})
-        return self._table(keys, columns if made is None else made)
+        made = columns if made is None else made
+        if self._source is not None and self._keys is None and PATH not in made:
+            identities = [self._source.identity(number) for number in index.tolist()]
+            made = {**made, PATH: [identity.path for identity in identities]}
+        return self._table(keys, made)
 
     def _table(self, keys: np.ndarray, columns: Columns) -> pa.Table:
         strange = np.zeros(len(keys), bool)

@@ -168,6 +168,8 @@ def training_inputs(
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,
         determinism=determinism,
+        by_index=config.run.inputs == "indexed",
+        max_bad_examples=config.run.max_bad_examples,
     )
 
 

@@ -20,6 +20,7 @@ from runner.evaluation import (
 from runner.history import history, policies
 from runner.optimizers import learning_rate
 from runner.reporting import epoch_times, progress, writers
+from runner.run_folder import input_shards
 from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.call import Call
@@ -117,6 +118,13 @@ def _built(
     trainer, rate_scale = build.build_trainer(
         call, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )
+    if not team.current().follows:
+        input_shards.check(
+            folder,
+            trainer.determinism.placements,
+            resumed=source is not None,
+            allow=call.allow_config_change,
+        )
     costs = build.build_costs(config, trainer)
     log = training_log.TrainingLog(
         folder,

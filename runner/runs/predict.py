@@ -14,7 +14,7 @@ from runner.checkpoints import restore, selection
 from runner.config import Experiment
 from runner.core import background, closing, console, layout, text
 from runner.core.spelling import did_you_mean
-from runner.data import batches
+from runner.data import batches, order
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator
@@ -234,12 +234,17 @@ def _write(
         console.say(
             f"going on after {text.counted(begin.rows, 'row')} in {display_names.of(target.folder)}"
         )
+    with order.recorded() as placements:
+        iterator = _inputs(call.config, built, plan, begin.batch)
     made = rows.Rows(
-        built.task, plan.data.config, begin=begin.first + begin.done, complete=not plan.data.part_of
+        built.task,
+        plan.data.config,
+        begin=begin.first + begin.done,
+        complete=not plan.data.part_of,
+        source=placements[0].source if placements else None,
     )
     made.strange, made.example = begin.strange, begin.example
     recorded = recorder.Recorder(target, made, begin, origin)
-    iterator = _inputs(call.config, built, plan, begin.batch)
     call.stop.step = plan.step
     with call.stop.deferred(), closing.closing(background.Background(_AHEAD)) as work:
         for group in predictor.groups(predictor.Predictor(built).batches(iterator)):

@@ -19,16 +19,18 @@ from runner import config
 from runner.checkpoints import checkpoint_files
 from runner.configuration import multitask, sections
 from runner.core import closing, console, files, layout
+from runner.data.sources.source import Identity
 from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.reporting import table
 from runner.runs import open_run, training_run
 from runner.runs.call import Call
 from runner.storage import display_names
-from runner.training import observer
+from runner.training import example_losses, observer
 from runner.verification import tensors
 
 _ROWS = "steps.jsonl"
+_SHOWN = 10  # examples of a batch
 
 
 def replay(
@@ -70,6 +72,8 @@ def replay(
     (output / _ROWS).unlink(missing_ok=True)
     files.append_json_lines(output / _ROWS, rows)
     console.say(_table(rows))
+    for line in _examples(rows[-1]):
+        console.say(line)
     for line in (*replayed.verdicts, *_broken(rows)):
         console.say(line)
     console.say(f"written: {display_names.of(output)}")
@@ -120,6 +124,7 @@ class _Replay:
             self._state.put_back(step - 1)
             op = observer.first_op(built, self._batch)
         self._state.put_back(step - 1)
+        losses = self._losses(step)
         if apply:
             built.train_step(iter([self._batch]))
             self._compare(step)
@@ -130,6 +135,7 @@ class _Replay:
             "gradient_norm": seen.gradient_norm,
             "not_finite": broken,
             "op": op,
+            "examples": [{**each.identity._asdict(), "loss": each.loss} for each in losses],
             "outputs": {name: each._asdict() for name, each in seen.outputs.items()},
             "gradients": {
                 name: {"norm" if key == "mean" else key: value for key, value in entries}
@@ -137,6 +143,17 @@ class _Replay:
                 for entries in [each._asdict().items()]
             },
         }
+
+    def _losses(self, step: int) -> list[example_losses.ExampleLoss]:
+        """The loss of each example of the batch, the largest first; none if they are unknown."""
+        skipped = list(self._state.history.skipped)
+        identities = example_losses.examples_of(self._trainer, step, skipped)
+        if not identities:
+            return []
+        losses, why = example_losses.largest_first(self._trainer, self._batch, identities)
+        if why:
+            self.verdicts.append(f"step {step:,}: no losses of single examples: {why}")
+        return losses
 
     def keep(self, output: Path, step: int) -> None:
         """Writes the batch of the step that was not trained, and the state before it."""
@@ -238,6 +255,18 @@ def _table(rows: list[dict[str, Any]]) -> str:
         numbers = [f"{row['step']:,}", f"{row['loss']:.6g}", f"{row['gradient_norm']:.4g}"]
         lines.append([*numbers, largest, name, row["not_finite"]])
     return "\n".join(table.aligned(lines, left=0, width=console.STDERR.width))
+
+
+def _examples(row: Mapping[str, Any]) -> Iterator[str]:
+    """The examples of a step with the largest losses."""
+    examples = row["examples"]
+    if examples:
+        yield f"step {row['step']:,}: the examples of the batch with the largest losses"
+    for each in examples[:_SHOWN]:
+        named = {name: each[name] for name in Identity._fields}
+        yield f"  {each['loss']:.6g}  {Identity(**named)}"
+    if len(examples) > _SHOWN:
+        yield f"  and {len(examples) - _SHOWN} more, in {_ROWS}"
 
 
 def _broken(rows: list[dict[str, Any]]) -> Iterator[str]:

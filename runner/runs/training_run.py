@@ -10,8 +10,7 @@ import tensorflow as tf
 from runner.checkpoints import extra_state
 from runner.config import Experiment
 from runner.configuration import limits, multitask, schedules
-from runner.core import closing, console, files, layout, schedule
-from runner.data import pipeline
+from runner.core import closing, console, files, layout, schedule, text
 from runner.devices import strategy, team
 from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import policies
@@ -202,8 +201,8 @@ class TrainingRun:
         """
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
         console.say(overview.render(self.costs.view, width=console.STDERR.width))
-        for text in self._announcements(lost):
-            console.say(text)
+        for line in self._announcements(lost):
+            console.say(line)
 
     def _announcements(self, lost: str) -> Iterator[str]:
         state, config, trainer = self.state, self.state.config, self.state.trainer
@@ -242,11 +241,20 @@ class TrainingRun:
             multitask.train_data(config.task),
             trainer.training_graph,
             self.step,
-            placed=pipeline.is_placed(multitask.train_data(config.task), trainer.task),
+            placed=trainer.places_inputs,
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
         )
+        if state.source and not trainer.places_inputs and not trainer.saves_inputs and self.step:
+            pace = state.log.pace_before
+            most = f" for up to {text.duration(self.step / pace)}" if pace else ""
+            yield (
+                f"before its first step, the run replays {self.step:,} batches of inputs{most} "
+                "(RunConfig.inputs = 'indexed' avoids that in new runs on TFRecords)"
+            )
+        if why := trainer.determinism.not_indexed:
+            yield f"RunConfig.inputs = 'indexed' has no effect: {why}"
         if team.current().size > 1:
             yield "with another number of workers: the same batches, if not the same bits"
 

@@ -9,13 +9,16 @@ a run that was stopped rolls back just as one that was not.
 
 import math
 import time
+from collections.abc import Iterator
 
 from runner.checkpoints import checkpoint_manager
-from runner.core import schedule, text
+from runner.core import console, schedule, text
 from runner.data import windows
 from runner.errors import DivergedError
 from runner.history import history, records
-from runner.training import trainer
+from runner.training import example_losses, trainer
+
+_SHOWN = 16  # examples of a batch
 
 
 class Divergence:
@@ -53,6 +56,8 @@ class Divergence:
             DivergedError: no rollback is left, or there is no checkpoint.
         """
         broke = self._trainer.broke_at
+        for line in self._examples(broke):
+            console.say(line)
         target = self._store.way_back()
         said = f"{reason}, at step {broke}"
         if target is None:
@@ -66,6 +71,18 @@ class Divergence:
         self._store.discard_after(target)  # first: a start in between reaches this point again
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         return target
+
+    def _examples(self, broke: int) -> Iterator[str]:
+        """The examples of the batch that broke training, if they are known."""
+        identities = example_losses.examples_of(self._trainer, broke, list(self._rows.skipped))
+        if identities:
+            yield f"step {broke:,} was trained on:"
+            yield from (f"  {identity}" for identity in identities[:_SHOWN])
+        if len(identities) > _SHOWN:
+            yield (
+                f"  and {len(identities) - _SHOWN} more; --mode=replay --steps={broke}:{broke} "
+                "sorts them by loss"
+            )
 
     def _broken_loss(self, mean: float) -> str:
         """What is wrong with a step's loss, judging by the mean that includes it."""

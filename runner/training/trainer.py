@@ -107,8 +107,11 @@ class Trainer(evaluator.Evaluator):
             **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
+        self.places_inputs = determinism.is_indexed or pipeline.is_placed(
+            multitask.train_data(config.task), task
+        )
         self.saves_inputs = (
-            not pipeline.is_placed(multitask.train_data(config.task), task)
+            not self.places_inputs
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and extra.inputs.can_hold(self._iterator)
         )
@@ -220,6 +223,11 @@ class Trainer(evaluator.Evaluator):
                 f"the training data ended at about step {self.step}; they must repeat "
                 "(dataset.repeat())"
             ) from error
+        except tf.errors.OpError as error:
+            for placement in self.determinism.placements:
+                if placement.source.failure is not None:
+                    raise placement.source.failure from error
+            raise
 
     def _run(self, left: int) -> evaluator.Logs:
         longest = left if self.config.trainer.train_tf_while_loop else 1

@@ -69,6 +69,9 @@ class TrainingLog:
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
 
+    pace_before: float | None
+    """The steps per second of the last row before this attempt; None if there is none."""
+
     @property
     def step(self) -> int:
         """The step of the last row, 0 if there is none."""
@@ -188,6 +191,8 @@ class TrainingLog:
         newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)
         self._step = int(newest["step"]) if newest else 0
         self._newest = _metrics(newest) if newest else {}
+        pace = newest.get("steps_per_second") if newest else None
+        self.pace_before = pace if isinstance(pace, int | float) and pace > 0 else None
 
     def _step_of(self, row: Any) -> int:
         try:

@@ -1,0 +1,185 @@
+"""Which examples are in each global batch: a function of (seed, epoch, n), without state.
+
+Training data have a position, counted from the first example of step 0, without end. Its epoch is
+`position // size`; its example is where a permutation, keyed by seed and epoch, sends
+`position % size`.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from runner.data import permutation
+from runner.data.sources.source import Identity, Source
+
+# Everything drawn at random from one seed, each with its own key.
+SHUFFLE, AUGMENT, DEAL = 0, 1, 2
+
+_DRAWN = 4096  # about how many examples are drawn at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffle:
+    """A permutation of all examples for each epoch.
+
+    Attributes:
+        size: The number of examples.
+        seed: The family of permutations.
+        block: How many neighbouring examples are read together. 1: the permutation is one of all
+            examples. Otherwise blocks change places, and then the examples of `window` blocks.
+        window: That number of blocks.
+    """
+
+    size: int
+    seed: int = 0
+    block: int = 1
+    window: int = 16
+
+    def serial(self, position: tf.Tensor) -> tf.Tensor:
+        """The example at each position of the stream, as epoch * size + example; int64.
+
+        Args:
+            position: [n] or [n, m] int64, ascending.
+        """
+        flat = tf.reshape(position, [-1])
+        epoch, place = flat // self.size, flat % self.size
+        key = permutation.key(self.seed, SHUFFLE)
+        if self.block * self.window >= self.size or self.block == 1:
+            example = permutation.permute(place, epoch, size=self.size, key=key)
+        else:
+            example = permutation.permute_blocks(
+                place, epoch, size=self.size, block=self.block, window=self.window, key=key
+            )
+        return tf.reshape(epoch * self.size + example, position.shape)
+
+    def batch(self, number: int, examples: int) -> np.ndarray:
+        """The indices of a global batch, [examples] int64."""
+        with tf.device("cpu:0"), tf.init_scope():
+            first = number * examples
+            serial = self.serial(tf.range(first, first + examples, dtype=tf.int64))
+            return serial.numpy() % self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What one input pipeline feeds of every global batch."""
+
+    batch: int  # examples in a global batch
+    examples: int  # of them, for each replica
+    replicas: int  # fed by this pipeline
+    first: int  # number of the first of these, counted over all pipelines
+
+    @tf.autograph.experimental.do_not_convert
+    def position(self, element: Any) -> Any:
+        """The position of an element's first example; a number or a tensor, as given."""
+        step, replica = element // self.replicas, element % self.replicas
+        return step * self.batch + (self.first + replica) * self.examples
+
+    def of(self, batches: tf.Tensor) -> tf.Tensor:
+        """The elements of whole batches: [n, batch] -> [n * replicas, examples]."""
+        first, last = self.first * self.examples, (self.first + self.replicas) * self.examples
+        return tf.reshape(batches[:, first:last], [-1, self.examples])
+
+    @property
+    def block(self) -> int:
+        """How many elements are drawn at a time: a draw takes dozens of small ops."""
+        return max(1, _DRAWN // self.examples)
+
+    def drawn(self, shuffle: Shuffle) -> Callable[[tf.Tensor], tf.Tensor]:
+        """From elements, [n], to their examples as epoch * size + example, [n, examples]."""
+
+        def serial(element: tf.Tensor) -> tf.Tensor:
+            within = tf.range(self.examples, dtype=tf.int64)
+            return shuffle.serial(self.position(element)[:, tf.newaxis] + within)
+
+        return serial
+
+
+def elements(
+    drawn: Callable[[tf.Tensor], tf.Tensor],
+    share: Share,
+    *,
+    size: int,
+    seed: int,
+    start_step: int,
+    repeated_steps: int,
+    block: int,
+    seeded: bool,
+) -> tf.data.Dataset:
+    """The examples of each replica's batches, without end: indices [examples], and seeds.
+
+    Args:
+        drawn: From elements, [block], to their examples as epoch * size + example.
+        share: Which elements they are.
+        size: The number of examples.
+        seed: Of the seeds.
+        start_step: The step whose batch comes first.
+        repeated_steps: The batches of this many first steps are repeated; 0: none are.
+        block: How many elements are drawn at a time.
+        seeded: Whether seeds, [examples, 2], come with the indices.
+    """
+    key = permutation.key(seed, AUGMENT)
+
+    @tf.autograph.experimental.do_not_convert  # it does not need AutoGraph, which is slow
+    def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        serial = drawn(first + tf.range(block, dtype=tf.int64))
+        if not seeded:
+            return (serial % size,)
+        seeds = permutation.random(tf.reshape(serial, [-1]), 2, key=key)
+        return serial % size, tf.reshape(seeds, [block, share.examples, 2])
+
+    first, period = start_step * share.replicas, repeated_steps * share.replicas
+    start = 0 if period else first // block * block
+    drawn_elements = tf.data.Dataset.range(start, tf.int64.max - block, block).map(draw).unbatch()
+    if period:
+        drawn_elements = drawn_elements.take(period).cache().repeat()  # indices and seeds alone
+        first %= period
+    return drawn_elements.skip(first - start)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Training data of which every row has an identity.
+
+    Attributes:
+        shuffle: Their order.
+        examples: How many a global batch has.
+        source: Where they come from.
+    """
+
+    shuffle: Shuffle
+    examples: int
+    source: Source
+
+    def identities(self, batch: int) -> list[Identity]:
+        """The examples of a global batch, in order."""
+        indices = self.shuffle.batch(batch, self.examples)
+        return [self.source.identity(index) for index in indices.tolist()]
+
+
+_recorded: contextvars.ContextVar[list[Placement] | None] = contextvars.ContextVar(
+    "recorded", default=None
+)
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Placement]]:
+    """Within the block, the placements of the pipelines that are built."""
+    placements: list[Placement] = []
+    token = _recorded.set(placements)
+    try:
+        yield placements
+    finally:
+        _recorded.reset(token)
+
+
+def record(placement: Placement) -> None:
+    """Notes training data with identities where `recorded` is in force."""
+    placements = _recorded.get()
+    if placements is not None and placement not in placements:
+        placements.append(placement)

@@ -1,0 +1,119 @@
+"""Opens a source by the names of its files."""
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.data.sources.array_record import ArrayRecords
+from runner.data.sources.arrays import Hdf5, NumpyFiles
+from runner.data.sources.image_folder import IMAGES, ImageFolder
+from runner.data.sources.source import Source
+from runner.data.sources.tables import Csv, Parquet
+from runner.data.sources.tfds import TfdsSource
+from runner.data.sources.tfrecord import TFRecords
+from runner.errors import ConfigError
+from runner.storage import data_copies, urls
+
+_KINDS: dict[str, Any] = {
+    "tfrecord": TFRecords,
+    "array_record": ArrayRecords,
+    "parquet": Parquet,
+    "csv": Csv,
+    "npy": NumpyFiles,
+    "hdf5": Hdf5,
+    "images": ImageFolder,
+}
+"""The kinds of sources in files."""
+
+_ENDINGS = {
+    **{".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".tfr": "tfrecord"},
+    **{".array_record": "array_record", ".arrayrecord": "array_record"},
+    **{".parquet": "parquet", ".csv": "csv", ".npy": "npy"},
+    **{".h5": "hdf5", ".hdf5": "hdf5"},
+}
+
+
+def source(path: str | Path | Sequence[str | Path], kind: str = "", **options: Any) -> Source:
+    """Examples in files, read by index.
+
+    Args:
+        path: A file, a directory, a pattern, a URL of files in a bucket, which are copied to this
+            machine first, `tfds:name:split`, or several of these.
+        kind: `tfrecord`, `array_record`, `parquet`, `csv`, `npy`, `hdf5` or `images`; empty: as the
+            names of the files end.
+        options: Of the kind, such as `columns` of a table.
+
+    Raises:
+        ConfigError: no file, no example, a file that is damaged or compressed, or a kind that
+            the names of the files do not tell.
+    """
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    name = ", ".join(map(str, paths))
+    if len(paths) == 1 and str(paths[0]).startswith("tfds:"):
+        return TfdsSource(str(paths[0]).removeprefix("tfds:"), **options)
+    local = [file for each in paths for file in _files(str(each))]
+    kind = kind or _kind(local, name)
+    if kind not in _KINDS:
+        raise ConfigError(f"inputs.source(kind={kind!r}): must be one of {', '.join(_KINDS)}")
+    if kind != "images":
+        local = [file for path in local for file in _inside(path, kind)]
+        _check_names(local, name)
+    opened: Source = _KINDS[kind](local, name, **options)
+    return opened
+
+
+def _files(path: str) -> list[Path]:
+    """The files and directories that a path, a pattern or a URL names, in order."""
+    if urls.is_url(path):
+        return [data_copies.local(path, "inputs.source")]
+    if glob.has_magic(path):
+        names = sorted(glob.glob(str(Path(path).expanduser())))  # noqa: PTH207
+        if not names:
+            raise ConfigError(f"{path}: no file matches")
+        return [Path(name) for name in names]
+    local = Path(path).expanduser()
+    if not local.exists():
+        raise ConfigError(f"{path}: there is no such file or directory")
+    return [local]
+
+
+def _inside(path: Path, kind: str) -> list[Path]:
+    """The files of a kind in a directory; a file itself."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(f for f in path.rglob("*") if f.is_file() and _ending(f) == kind)
+    if not files:
+        raise ConfigError(f"{path}: the directory has no file of the kind {kind}")
+    return files
+
+
+def _ending(path: Path) -> str:
+    """The kind of a file by its name, which may have a number after the ending: `a.tfrecord-00`."""
+    for suffix in reversed(path.suffixes):
+        if kind := _ENDINGS.get(suffix.lower().split("-")[0]):
+            return kind
+    return ""
+
+
+def _kind(paths: Sequence[Path], name: str) -> str:
+    files = [f for path in paths for f in (path.rglob("*") if path.is_dir() else [path])]
+    files = [f for f in files if f.is_file()]
+    if not files:
+        raise ConfigError(f"{name}: the directory is empty")
+    kinds = {_ending(f) for f in files} - {""}
+    if not kinds and any(f.suffix.lower() in IMAGES for f in files):
+        return "images"
+    if len(kinds) != 1:
+        found = f"files of several kinds ({', '.join(sorted(kinds))})" if kinds else "no known kind"
+        raise ConfigError(f"{name}: {found}: pass kind= one of {', '.join(_KINDS)}")
+    return kinds.pop()
+
+
+def _check_names(paths: Sequence[Path], name: str) -> None:
+    """Two shards with one name are one shard twice, or a mistake."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if other := seen.get(path.name):
+            raise ConfigError(f"{name}: two shards have the same name: {other} and {path}")
+        seen[path.name] = path

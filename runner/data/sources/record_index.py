@@ -1,0 +1,171 @@
+"""Where each record of a TFRecord file begins: built once, and kept in the user's cache.
+
+A TFRecord file has no index. Each record is its length (8 bytes), a checksum of it (4), the data,
+and a checksum of these (4). The lengths lead from one record to the next, so that only 16 bytes of
+each are read. The fingerprint is a hash of all lengths and checksums: it changes with any byte.
+"""
+
+import hashlib
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from runner.errors import ConfigError
+from runner.storage import data_copies
+
+HEADER, FOOTER = 12, 4
+
+_VERSION = 1
+_HEAD = 8  # numbers before the offsets: version, size, mtime, fingerprint (4), unused
+_WINDOW, _SMALL = 2**16, 2**13  # bytes read at once, if records have fewer bytes than this
+_LENGTH = struct.Struct("<Q")
+
+
+class Index(NamedTuple):
+    """The records of a file.
+
+    Attributes:
+        offsets: Where each begins, and after them the end: [records + 1] int64.
+        fingerprint: Changes with any byte of the file.
+    """
+
+    offsets: np.ndarray
+    fingerprint: str
+
+
+def of(path: Path) -> Index:
+    """The index of a file; built if there is none that fits the file's size and time.
+
+    Raises:
+        ConfigError: the file cannot be read, is compressed, damaged, or its index is of another.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    stored = _place(path)
+    numbers = _stored(stored, facts)
+    if numbers is None:
+        numbers = _built(path, facts)
+        _write(stored, numbers)
+    if numbers[-1] != facts.st_size:
+        raise ConfigError(f"{stored} does not match {path}: remove it, and it is built again")
+    return Index(numbers[_HEAD:], numbers[3:7].tobytes().hex())
+
+
+def _place(path: Path) -> Path:
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
+    return data_copies.cache() / "indexes" / f"{name}.npy"
+
+
+def _stored(place: Path, facts: os.stat_result) -> np.ndarray | None:
+    """The numbers of an index that was made of this file as it is; None if there is none."""
+    try:
+        numbers = np.load(place, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
+    fits = numbers.ndim == 1 and numbers.dtype == np.int64 and len(numbers) > _HEAD
+    same = fits and numbers[:3].tolist() == [_VERSION, facts.st_size, facts.st_mtime_ns]
+    return numbers if same else None
+
+
+def _write(place: Path, numbers: np.ndarray) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+        np.save(file, numbers)
+    Path(file.name).replace(place)
+
+
+def _built(path: Path, facts: os.stat_result) -> np.ndarray:
+    try:
+        with path.open("rb", buffering=0) as file:
+            _check_compression(path, os.pread(file.fileno(), 2, 0))
+            offsets, heads, sums = _hops(path, file.fileno(), facts.st_size)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    head = np.frombuffer(heads, np.dtype([("length", "<u8"), ("sum", "<u4")]))
+    wrong = np.flatnonzero(_masked(_crc_of_numbers(head["length"])) != head["sum"])
+    if len(wrong):
+        at = offsets[wrong[0]]
+        raise ConfigError(f"{path}: record {wrong[0]:,}, at byte {at:,}, has a wrong checksum")
+    digest = hashlib.sha256(heads)
+    digest.update(sums)
+    fingerprint = np.frombuffer(digest.digest(), np.int64)
+    first = [_VERSION, facts.st_size, facts.st_mtime_ns, *fingerprint.tolist(), 0]
+    return np.concatenate([np.array(first, np.int64), np.array(offsets, np.int64)])
+
+
+def _hops(path: Path, file: int, size: int) -> tuple[list[int], bytes, bytes]:
+    """Where each record begins, the headers and the checksums of all."""
+    at, offsets, heads, sums = 0, [0], [], []
+    window, start = b"", 0
+    length_at = _LENGTH.unpack_from
+    while at < size:
+        inside = at - start
+        if inside + HEADER > len(window):
+            small = at < _SMALL * len(offsets)
+            window, start, inside = os.pread(file, _WINDOW if small else HEADER, at), at, 0
+        following = size + 1
+        if len(window) - inside >= HEADER:
+            following = at + length_at(window, inside)[0] + HEADER + FOOTER
+        if following > size:
+            raise ConfigError(
+                f"{path}: record {len(offsets) - 1:,}, at byte {at:,}, is cut off or damaged: the "
+                f"file ends at byte {size:,}"
+            )
+        heads.append(window[inside : inside + HEADER])
+        end = following - start
+        if end > len(window):
+            sums.append(os.pread(file, FOOTER, following - FOOTER))
+        else:
+            sums.append(window[end - FOOTER : end])
+        at = following
+        offsets.append(at)
+    return offsets, b"".join(heads), b"".join(sums)
+
+
+def _check_compression(path: Path, magic: bytes) -> None:
+    kinds = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
+    if magic not in kinds:
+        return
+    kind, plain = kinds[magic], path.with_suffix("") if path.suffix == ".gz" else f"{path}.plain"
+    if kind == "GZIP":
+        command = f"gzip -dc {path} > {plain}"
+    else:
+        command = f"zlib-flate -uncompress < {path} > {plain}"
+    raise ConfigError(
+        f"{path} is compressed ({kind}), so its records cannot be read by index; rewrite it: "
+        f"{command}"
+    )
+
+
+def _crc_table() -> np.ndarray:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    return table
+
+
+def _crc_of_numbers(numbers: np.ndarray) -> np.ndarray:
+    """The CRC-32C of each number's eight bytes."""
+    table = _crc_table()
+    octets = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)
+    crc = np.full(len(numbers), 0xFFFFFFFF, np.uint32)
+    for column in octets.T:
+        crc = table[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
+    return crc ^ np.uint32(0xFFFFFFFF)
+
+
+def _masked(crc: np.ndarray) -> np.ndarray:
+    """A checksum as TFRecord files store it."""
+    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
+
+
+def is_stored(crc: int, footer: bytes) -> bool:
+    """Whether the checksum of a record's data is the one that its file stores."""
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    return masked == int.from_bytes(footer, "little")

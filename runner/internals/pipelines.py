@@ -1,0 +1,150 @@
+"""The parts of a tf.data pipeline that a task has built, so that it can read other records."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.data.util import structure
+
+from runner.internals import stateless_random
+
+_READING = (
+    *("_TensorSliceDataset", "_ShuffleDataset", "_RepeatDataset", "_ShardDataset"),
+    *("_InterleaveDataset", "_ParallelInterleaveDataset", "_FlatMapDataset", "TFRecordDatasetV2"),
+    *("_OptionsDataset", "_PrefetchDataset", "_TakeDataset"),
+)
+_ORDERING = ("_ShuffleDataset", "_RepeatDataset", "_CacheDataset", "CacheDataset")
+_MAPS = ("_MapDataset", "_ParallelMapDataset")
+_BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
+_UNCHANGED = ("_OptionsDataset", "_PrefetchDataset")
+
+_RECORD = tf.TensorSpec([], tf.string)
+
+
+class UnsupportedError(ValueError):
+    """A pipeline in which an element does not follow from its position; the message says why."""
+
+
+class Batched(NamedTuple):
+    """A number of examples become an element."""
+
+    size: int
+
+
+class Mapped(NamedTuple):
+    """An element becomes another.
+
+    Attributes:
+        call: From an element and a seed, [2] int64.
+        is_random: Whether it uses the seed.
+    """
+
+    call: Callable[[Any, tf.Tensor], Any]
+    is_random: bool
+
+
+class Pipeline(NamedTuple):
+    """What a pipeline does.
+
+    Attributes:
+        files: The TFRecord files that it reads.
+        steps: What happens to their records, in order.
+        options: Those of the whole.
+    """
+
+    files: tuple[str, ...]
+    steps: tuple[Batched | Mapped, ...]
+    options: tf.data.Options
+
+
+def taken_apart(dataset: tf.data.Dataset) -> Pipeline:
+    """The parts of a pipeline over the records of files.
+
+    Raises:
+        UnsupportedError: its elements do not follow from their positions, or are no records.
+    """
+    steps: list[Batched | Mapped] = []
+    part = dataset
+    while not (part.element_spec == _RECORD and type(part).__name__ in _READING):
+        kind = type(part).__name__
+        if kind in _MAPS:
+            steps.append(_mapped(part))
+        elif kind in _BATCHES:
+            steps.append(Batched(int(part._batch_size)))
+        elif kind not in (*_UNCHANGED, *_ORDERING):
+            raise UnsupportedError(f"{_readable(kind)} cannot be placed by step")
+        inputs = part._inputs()
+        if len(inputs) != 1:
+            raise UnsupportedError(f"{_readable(kind)} reads {len(inputs)} data sets")
+        part = inputs[0]
+    return Pipeline(tuple(_files(part)), tuple(reversed(steps)), dataset.options())
+
+
+def _readable(kind: str) -> str:
+    return kind.strip("_").removesuffix("V2").removesuffix("Dataset") or kind
+
+
+def _mapped(part: Any) -> Mapped:
+    wrapper = part._map_func
+    given, returned = wrapper._input_structure, wrapper.output_structure
+    try:
+        drawing = stateless_random.seeded(wrapper.function)
+    except stateless_random.UnsupportedError as error:
+        raise UnsupportedError(str(error)) from error
+
+    @tf.autograph.experimental.do_not_convert
+    def call(element: Any, seed: tf.Tensor) -> Any:
+        flat = structure.to_tensor_list(given, element)
+        results = drawing(flat, seed) if drawing else _as_list(wrapper.function(*flat))
+        return structure.from_compatible_tensor_list(returned, results)
+
+    return Mapped(call, drawing is not None)
+
+
+def _as_list(results: Any) -> list[tf.Tensor]:
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _files(part: tf.data.Dataset) -> list[str]:
+    """The files that the reading part of a pipeline reads, in its order without a shuffle."""
+    reads = False
+    while True:
+        kind = type(part).__name__
+        if kind not in _READING:
+            raise UnsupportedError(
+                f"its records come from {_readable(kind)}, not from TFRecord files"
+            )
+        reads |= kind == "TFRecordDatasetV2"
+        if kind == "TFRecordDatasetV2":
+            _check_compression(part._compression_type)
+            if "_filenames" in vars(part) and isinstance(part._filenames, tf.data.Dataset):
+                part = part._filenames
+                continue
+        for wrapper in part._functions():
+            reads |= _reads_records(wrapper.function)
+        if not (inputs := part._inputs()):
+            break
+        part = inputs[0]
+    if type(part).__name__ != "_TensorSliceDataset" or not reads:
+        raise UnsupportedError("its records do not come from a list of TFRecord files")
+    names = part._tensors[0].numpy()
+    return [name.decode() for name in names.tolist()]
+
+
+def _check_compression(kind: Any) -> None:
+    if kind is not None and tf.get_static_value(tf.convert_to_tensor(kind)) not in (b"", None):
+        raise UnsupportedError("its files are compressed")
+
+
+def _reads_records(function: Any) -> bool:
+    """Whether a function opens TFRecord files, which must not be compressed."""
+    definition = function.graph.as_graph_def()
+    bodies = [definition.node, *(f.node_def for f in definition.library.function)]
+    nodes = {node.name: node for body in bodies for node in body}
+    readers = [node for node in nodes.values() if node.op.startswith("TFRecordDataset")]
+    for node in nodes.values():
+        if node.op == "Const" and node.attr["dtype"].type == tf.string.as_datatype_enum:
+            values = node.attr["value"].tensor.string_val
+            if readers and any(value in (b"GZIP", b"ZLIB") for value in values):
+                raise UnsupportedError("its files are compressed")
+    return bool(readers)

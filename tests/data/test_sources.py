@@ -1,0 +1,261 @@
+import gzip
+from pathlib import Path
+
+import array_record.python.array_record_module as array_record
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import record_files
+import tensorflow as tf
+from PIL import Image
+from pyarrow import csv
+
+from runner import inputs
+from runner.errors import ConfigError, RunnerError
+
+COUNT = 100
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def tfrecord(folder):
+    record_files.numbers(folder, COUNT, shards=3)
+    return folder, lambda record: tf.strings.to_number(record, tf.int64)
+
+
+def array_records(folder):
+    for shard in range(2):
+        writer = array_record.ArrayRecordWriter(
+            str(folder / f"{shard}.array_record"), "group_size:1"
+        )
+        for number in range(shard * 50, shard * 50 + 50):
+            writer.write(str(number).encode())
+        writer.close()
+    return folder, lambda record: tf.strings.to_number(record, tf.int64)
+
+
+def table(first, count):
+    numbers = np.arange(first, first + count)
+    return pa.table({"number": numbers, "text": [f"text {n}" for n in numbers]})
+
+
+def parquet(folder):
+    pq.write_table(table(0, 60), folder / "a.parquet", row_group_size=7)
+    pq.write_table(table(60, 40), folder / "b.parquet", row_group_size=9)
+    return folder, lambda row: row["number"]
+
+
+def comma_separated(folder):
+    csv.write_csv(table(0, 60), folder / "a.csv")
+    csv.write_csv(table(60, 40), folder / "b.csv")
+    return folder, lambda row: row["number"]
+
+
+def numpy_file(folder):
+    np.save(folder / "number.npy", np.arange(COUNT))
+    np.save(folder / "square.npy", np.arange(COUNT) ** 2)
+    return folder, lambda row: row["number"] + 0 * row["square"]
+
+
+def hdf5(folder):
+    with h5py.File(folder / "all.h5", "w") as file:
+        file.create_dataset("number", data=np.arange(COUNT), chunks=(10,))
+    return folder, lambda row: row["number"]
+
+
+def images(folder):
+    for number in range(COUNT):
+        kind = folder / ("even" if number % 2 == 0 else "odd")
+        kind.mkdir(exist_ok=True)
+        Image.new("L", (1, 1), number).save(kind / f"{number:03d}.png")
+    order = np.array([*range(0, COUNT, 2), *range(1, COUNT, 2)])
+
+    def parse(row):
+        pixels = tf.map_fn(
+            lambda image: tf.io.decode_png(image)[0, 0, 0],
+            row["image"],
+            fn_output_signature=tf.uint8,
+        )
+        return tf.gather(np.argsort(order), tf.cast(pixels, tf.int64))
+
+    return folder, parse
+
+
+KINDS = [tfrecord, array_records, parquet, comma_separated, numpy_file, hdf5, images]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def opened(request, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path, parse = request.param(folder)
+    return inputs.source(path), parse
+
+
+def read(opened, count, *, batch=8, **fields):
+    source, parse = opened
+    config = inputs.DataConfig(is_training=True, global_batch_size=batch, **fields)
+    dataset = inputs.place(source, parse, config=config)
+    return np.array([part.numpy() for part in dataset.take(count)])
+
+
+def test_a_source_has_every_example_once_in_an_epoch(opened):
+    source, _ = opened
+    assert len(source) == COUNT
+    epoch = read(opened, 25, batch=4)
+    assert sorted(epoch.ravel()) == list(range(COUNT))
+    assert epoch.ravel().tolist() != list(range(COUNT))
+    assert read(opened, 50, batch=4)[25:].tolist() != epoch.tolist()
+
+
+def test_a_resume_at_any_step_has_the_batches_of_a_run_through(opened):
+    through = read(opened, 30)
+    np.testing.assert_array_equal(read(opened, 3, start_step=27), through[27:])
+
+
+def test_evaluation_data_are_in_order(opened):
+    source, parse = opened
+    config = inputs.DataConfig(is_training=False, global_batch_size=8)
+    parts = [part.numpy() for part in inputs.in_order(source, parse, config=config)]
+    assert np.concatenate(parts).tolist() == list(range(COUNT))
+
+
+def test_any_number_of_workers_reads_the_same_global_batches(opened):
+    source, parse = opened
+    config = inputs.DataConfig(is_training=True, global_batch_size=12)
+    whole = read(opened, 10, batch=12)
+    for workers in (2, 3):
+        parts = []
+        for worker in range(workers):
+            context = tf.distribute.InputContext(workers, worker, workers)
+            dataset = inputs.place(source, parse, config=config, input_context=context)
+            parts.append([part.numpy() for part in dataset.take(10)])
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+
+
+def test_every_example_has_an_identity(opened):
+    source, _ = opened
+    identities = [source.identity(index) for index in range(COUNT)]
+    assert [each.index for each in identities] == list(range(COUNT))
+    assert len({(each.path, each.place) for each in identities}) == COUNT
+    assert all(Path(each.path).exists() for each in identities)
+
+
+def test_blocks_change_places_and_so_do_their_examples(tmp_path):
+    np.save(tmp_path / "number.npy", np.arange(40_000))
+    source = inputs.source(tmp_path)
+    config = inputs.DataConfig(is_training=True, global_batch_size=400, shuffle="blocks")
+    dataset = inputs.place(source, lambda row: row["number"], config=config)
+    epochs = np.array([part.numpy() for part in dataset.take(200)]).reshape(2, -1)
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(40_000))
+        assert abs(np.corrcoef(epoch, np.arange(40_000))[0, 1]) < 0.1
+    assert (epochs[0] == epochs[1]).mean() < 0.01
+
+
+# Bad input
+
+
+def test_a_compressed_file_is_rejected_with_the_command_that_rewrites_it(tmp_path):
+    (path,) = record_files.numbers(tmp_path, 3)
+    packed = tmp_path / "packed.tfrecord"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(ConfigError, match="gzip -dc"):
+        inputs.source(packed)
+
+
+def test_a_truncated_file_is_named_when_it_is_opened(tmp_path):
+    (path,) = record_files.numbers(tmp_path, 3)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ConfigError, match=f"{path}: record 2.*cut off"):
+        inputs.source(path)
+
+
+def test_a_wrong_length_is_named_when_it_is_opened(tmp_path):
+    (path,) = record_files.numbers(tmp_path, 3)
+    data = bytearray(path.read_bytes())
+    data[8] ^= 1  # the checksum of the first length
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"record 0.*checksum"):
+        inputs.source(path)
+
+
+def damaged(tmp_path):
+    (path,) = record_files.numbers(tmp_path, 20)
+    data = bytearray(path.read_bytes())
+    data[17 * 3 + 12] ^= 1  # of the fourth record
+    path.write_bytes(data)
+    return path
+
+
+def test_a_damaged_record_is_named_when_it_is_read(tmp_path):
+    source = inputs.source(damaged(tmp_path))
+    with pytest.raises(RunnerError, match="record 3"):
+        source.read(np.arange(5))
+
+
+def test_damaged_examples_are_left_out_and_counted(tmp_path):
+    source = inputs.source(damaged(tmp_path))
+    source.max_faults = 1
+    opened = source, lambda record: tf.strings.to_number(record, tf.int64)
+    epoch = read(opened, 5, batch=4).ravel().tolist()
+    assert sorted(epoch) == sorted([*set(range(20)) - {3}, 4])
+    assert list(source.faults) == [3]
+
+
+@pytest.mark.parametrize(
+    ("make", "key_word"),
+    [
+        (lambda folder: None, "empty"),
+        (lambda folder: record_files.numbers(folder, 0), "no examples"),
+        (lambda folder: (folder / "a.parquet").write_text("no"), "a.parquet"),
+        (lambda folder: (folder / "a.h5").write_text("no"), "a.h5"),
+        (lambda folder: (folder / "a.npy").write_text("no"), "a.npy"),
+        (lambda folder: (folder / "a.array_record").write_text("no"), "a.array_record"),
+        (lambda folder: (folder / "a.csv").write_text('a,b\n1,2\n1,"2'), "a.csv"),
+        (
+            lambda folder: [record_files.numbers(folder / name, 2) for name in "ab"],
+            "same name",
+        ),
+    ],
+)
+def test_bad_files_are_named(tmp_path, make, key_word):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    make(folder)
+    with pytest.raises(ConfigError, match=key_word):
+        inputs.source(folder)
+
+
+def test_a_pattern_without_a_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="no file"):
+        inputs.source(str(tmp_path / "*.tfrecord"))
+
+
+def test_an_index_is_built_once_and_again_if_the_file_changes(tmp_path):
+    (path,) = record_files.numbers(tmp_path / "data", 5)
+    first = inputs.source(path)
+    (index,) = (tmp_path / "cache" / "runner" / "indexes").iterdir()
+    before = index.stat().st_mtime_ns
+    inputs.source([path])
+    assert index.stat().st_mtime_ns == before
+    (path,) = record_files.numbers(tmp_path / "data", 7)
+    again = inputs.source((path,))
+    assert len(again) == 7
+    assert first.shards[0].fingerprint != again.shards[0].fingerprint
+
+
+def test_an_index_of_another_file_is_rejected(tmp_path):
+    (path,) = record_files.numbers(tmp_path / "data", 5)
+    inputs.source(path)
+    (index,) = (tmp_path / "cache" / "runner" / "indexes").iterdir()
+    numbers = np.load(index)
+    numbers[-1] += 1
+    np.save(index, numbers)
+    with pytest.raises(ConfigError, match="does not match"):
+        inputs.source(path, "tfrecord")
