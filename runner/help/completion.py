@@ -100,8 +100,8 @@ def candidates(line: str, flags: Mapping[str, Flag], *, takes_folders: bool) -> 
         found = [f"{flag}={each}" for each in _gin_files(value)]
     else:
         known = flags.get(flag, Flag())
-        paths = list(_files(value, "*")) if known.is_path else []
-        found = [f"{flag}={each}" for each in (*known.values, *paths)]
+        files = list(_files(value, "*")) if known.is_path else []
+        found = [f"{flag}={each}" for each in (*known.values, *files)]
     return sorted({each for each in found if each.startswith(word)})
 
 

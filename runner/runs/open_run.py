@@ -23,7 +23,7 @@ from runner.reporting import epoch_times, progress, writers
 from runner.run_folder import input_shards
 from runner.run_folder import spent as times
 from runner.runs import build, evaluations, training_run, training_state
-from runner.runs.call import Call
+from runner.runs.call import Call, Resuming
 from runner.storage import display_names
 from runner.training import decisions, divergence, profiling, trainer, training_log
 
@@ -35,8 +35,7 @@ def open_run(
     beat: Callable[[int], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
-    allow_lost_history: bool = False,
-    profile_steps: tuple[int, int] | None = None,
+    resuming: Resuming = Resuming(),  # noqa: B008, immutable
 ) -> training_run.TrainingRun:
     """The run in `call.model_dir`, at its newest checkpoint or at the start.
 
@@ -46,8 +45,7 @@ def open_run(
         beat: Called with the step after each loop.
         spent: Where the time of this start goes.
         evaluators: The folder whose evaluators decide, if it is not the run's.
-        allow_lost_history: Whether the run may go on without rows that its history has lost.
-        profile_steps: The first and the last step to profile, None for none.
+        resuming: What a resume may change, and what is profiled.
 
     Raises:
         ConfigError: the configured run cannot be built.
@@ -55,7 +53,7 @@ def open_run(
     """
     config, folder = call.config, call.model_dir
     named = writers.Writers(config.run.writers)
-    state, costs = _built(call, plan, named, may_lose=allow_lost_history)
+    state, costs = _built(call, plan, named, resuming)
     trainer, evaluates = state.trainer, bool(plan.grid.evaluations)
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
@@ -97,20 +95,20 @@ def open_run(
         ),
         costs=costs,
         pruning=pruning,
-        profiled=_profiled(profile_steps, state),
+        profiled=_profiled(resuming.profile_steps, state),
         beat=beat,
         spent=spent or times.Spent(),
     )
 
 
 def _built(
-    call: Call, plan: policies.Policies, named: writers.Writers, *, may_lose: bool
+    call: Call, plan: policies.Policies, named: writers.Writers, resuming: Resuming
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """The state, with all its variables and not yet restored, and its logs cut to its step."""
     config, folder = call.config, call.model_dir
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
-    rows = _truncated_history(folder, source, written, may_lose=may_lose)
+    rows = _truncated_history(folder, source, written, may_lose=resuming.allow_lost_history)
     if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
@@ -123,7 +121,7 @@ def _built(
             folder,
             trainer.determinism.placements,
             resumed=source is not None,
-            allow=call.allow_config_change,
+            allow=resuming.allow_config_change,
         )
     costs = build.build_costs(config, trainer)
     log = training_log.TrainingLog(

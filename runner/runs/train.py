@@ -69,14 +69,7 @@ def _train(
         plan = policies.of(experiment, evaluates=evaluates)
         heard = told.when_best(plan.best, lambda: run.state.history)
         call = dataclasses.replace(call, eval_actions=[*call.eval_actions, heard])
-        run = open_run.open_run(
-            call,
-            plan,
-            beat=start.at,
-            spent=start.spent,
-            allow_lost_history=resuming.allow_lost_history,
-            profile_steps=resuming.profile_steps,
-        )
+        run = open_run.open_run(call, plan, beat=start.at, spent=start.spent, resuming=resuming)
         start.accept()
         launch.start(experiment.run.loggers, call.model_dir)
         start.resumed(run.step)
