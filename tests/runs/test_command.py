@@ -34,7 +34,7 @@ def finish(process):
         ("--help=experiments", "Handwritten digits"),
         ("--help=ImageClassificationConfig", "label_smoothing float 0.0"),
         ("--help=digits.gin", "CosineLrConfig.initial_learning_rate"),
-        ("--version", "TensorFlow 2"),
+        ("--version", "tf-models-official"),
         ("--complete", "--mode="),
     ],
 )

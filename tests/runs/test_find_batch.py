@@ -84,7 +84,7 @@ def test_a_first_size_that_does_not_fit_is_said(fake, capsys):
 def test_a_mistake_is_no_lack_of_memory(fake, capsys):
     fake("sys.exit('runner: the training data are gone')")
     _, said = search(capsys, code=1)
-    says(said, "256 failed exit 1")
+    says(said, "256 exit code 1")
     says(said, "training gone")
 
 

@@ -48,8 +48,8 @@ class ByLength(toy.ToyTask):
 
 
 @pytest.fixture(params=["one replica", "two replicas"])
-def strategy(call):
-    if call.param == "one replica":
+def strategy(request):
+    if request.param == "one replica":
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
