@@ -105,14 +105,18 @@ def run_experiment(
     managers = {"train": summary_manager, "validation": eval_summary_manager}
     async_checkpoints = {"async_checkpoints": enable_async_checkpointing}
     experiment = adopted(params, save_summary, managers, run=async_checkpoints)
-    scored = [*_calls(eval_actions), *summaries(eval_summary_manager)]
+    called, written = _calls(eval_actions), summaries(eval_summary_manager)
     if mode.startswith("train"):
-        scored += _averages(params, Path(model_dir))
+        written += _averages(params, Path(model_dir))
+
+    def told(actions: Sequence[orbit.Action]) -> list[orbit.Action]:
+        return [_told_of_best(action, experiment, Path(model_dir)) for action in actions]
+
     request = Request(
         experiment,
         Path(model_dir),
         train_actions=[*_calls(train_actions), *summaries(summary_manager)],
-        eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
+        eval_actions=told([*called, *written]),
         overwrite=overwrite,
         allow_config_change=allow_config_change,
         allow_lost_history=allow_lost_history,
@@ -126,8 +130,9 @@ def run_experiment(
 
     def at_end(joined: Request) -> Mapping[str, Any]:
         draws = save_summary and not eval_summary_manager and "eval" not in _MODES[mode]
-        logs = _with_best(experiment, Path(model_dir), evaluated(joined, draws=draws))
-        for action in () if team.current().follows else scored:
+        results = evaluated(joined, told(called), draws=draws)
+        logs = _with_best(experiment, Path(model_dir), results)
+        for action in () if team.current().follows else written:
             action(logs)
         return logs
 
@@ -261,11 +266,14 @@ def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Actio
     return [save]
 
 
-def evaluated(request: Request, *, draws: bool = False) -> Mapping[str, Any]:
+def evaluated(
+    request: Request, actions: Sequence[orbit.Action] = (), *, draws: bool = False
+) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as Model Garden returns them.
 
     Args:
         request: What the run was asked for.
+        actions: Called with the results as the task returns them, before they become NumPy's.
         draws: Whether they are written to the validation's events, as the run wrote none.
     """
     model_dir, mates = request.model_dir, team.current()
@@ -283,6 +291,8 @@ def evaluated(request: Request, *, draws: bool = False) -> Mapping[str, Any]:
         built.restore(newest)
         began = time.monotonic()
         logs = evaluations.of_each_task(request.config, built)
+        for action in actions:
+            action(logs)
     timed = batches > 0 and multitask.evaluates_own(request.config)
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if timed else {}
     results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
