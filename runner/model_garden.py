@@ -273,7 +273,7 @@ def evaluated(
 
     Args:
         request: What the run was asked for.
-        actions: Called with the results as the task returns them, before they become NumPy's.
+        actions: Called with the results as the task returns them, before they become NumPy values.
         draws: Whether they are written to the validation's events, as the run wrote none.
     """
     model_dir, mates = request.model_dir, team.current()
@@ -291,10 +291,10 @@ def evaluated(
         built.restore(newest)
         began = time.monotonic()
         logs = evaluations.of_each_task(request.config, built)
-        for action in actions:
-            action(logs)
     timed = batches > 0 and multitask.evaluates_own(request.config)
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if timed else {}
+    for action in () if mates.follows else actions:
+        action(logs)
     results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
     if draws and not mates.follows:
         pictures = evaluation_log.drawing(request.config, built.task)
