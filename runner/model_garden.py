@@ -109,15 +109,19 @@ def run_experiment(
     managers = {"train": summary_manager, "validation": eval_summary_manager}
     async_checkpoints = {"async_checkpoints": enable_async_checkpointing}
     experiment = adopted(params, save_summary, managers, run=async_checkpoints)
-    scored = [*_calls(eval_actions), *summaries(eval_summary_manager)]
+    called, written = _calls(eval_actions), summaries(eval_summary_manager)
     ours = table.modes()[_MODES[mode]]
     if ours.trains:
-        scored += _averages(params, Path(model_dir))
+        written += _averages(params, Path(model_dir))
+
+    def told(actions: Sequence[orbit.Action]) -> list[orbit.Action]:
+        return [_told_of_best(action, experiment, Path(model_dir)) for action in actions]
+
     call = Call(
         experiment,
         Path(model_dir),
         train_actions=[*_calls(train_actions), *summaries(summary_manager)],
-        eval_actions=[_told_of_best(each, experiment, Path(model_dir)) for each in scored],
+        eval_actions=told([*called, *written]),
         given=Given(
             distribution_strategy or tf.distribute.get_strategy(),
             task,
@@ -128,8 +132,9 @@ def run_experiment(
 
     def at_end(joined: Call) -> Mapping[str, Any]:
         draws = save_summary and not eval_summary_manager and not ours.evaluates
-        logs = _with_best(experiment, Path(model_dir), evaluated(joined, draws=draws))
-        for action in () if team.current().follows else scored:
+        results = evaluated(joined, told(called), draws=draws)
+        logs = _with_best(experiment, Path(model_dir), results)
+        for action in () if team.current().follows else written:
             action(logs)
         return logs
 
@@ -273,11 +278,14 @@ def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Actio
     return [save]
 
 
-def evaluated(call: Call, *, draws: bool = False) -> Mapping[str, Any]:
+def evaluated(
+    call: Call, actions: Sequence[orbit.Action] = (), *, draws: bool = False
+) -> Mapping[str, Any]:
     """The results of the newest checkpoint, nested as Model Garden returns them.
 
     Args:
         call: What the run was asked for.
+        actions: Called with the results as the task returns them, before they become NumPy values.
         draws: Whether they are written to the validation's events, as the run wrote none.
     """
     model_dir, mates = call.model_dir, team.current()
@@ -297,6 +305,8 @@ def evaluated(call: Call, *, draws: bool = False) -> Mapping[str, Any]:
         logs = evaluations.of_each_task(call.config, built)
     timed = batches > 0 and multitask.evaluates_own(call.config)
     speed = {"steps_per_second": batches / (time.monotonic() - began)} if timed else {}
+    for action in () if mates.follows else actions:
+        action(logs)
     results = {**tf.nest.map_structure(orbit.utils.get_value, logs), **speed}
     if draws and not mates.follows:
         pictures = evaluation_log.drawing(call.config, built.task)

@@ -343,6 +343,18 @@ def actions_that_read_tensors(library, folder):
 
 
 @program
+def lists_of_actions(library, folder):
+    """Tuples and lists of actions, after `run_post_eval` as well, which get tensors."""
+    seen = []
+
+    def look(logs):
+        seen.append({name: tf.is_tensor(value) for name, value in logs.items()})
+
+    train(library, folder, eval_actions=[look], run_post_eval=True)
+    return {"seen": seen}
+
+
+@program
 def seeds_of_the_user(library, folder):
     """The user's seed decides on the initial weights."""
     results = []

@@ -13,6 +13,7 @@ from runner.ensembles import averaging, members, outputs, scoring
 from runner.ensembles.members import Member
 from runner.ensembles.outputs import Predicted
 from runner.errors import ConfigError
+from runner.history import records
 from runner.reporting import table
 from runner.runs.call import Call, Outcome
 from runner.storage import display_names
@@ -108,10 +109,11 @@ def ensemble(
     elif "temperature" not in made:
         made["not_calibrated"] = "predictions are not probabilities of labelled classes"
     path = call.model_dir / layout.ENSEMBLE
-    files.write_json(path, made)
+    results = records.plain(made)
+    files.write_json(path, results)
     console.say("\n".join(_lines(made)))
     console.say(f"written: {display_names.of(path)}")
-    return Outcome({"status": "done", **made, "model_dir": str(call.model_dir)})
+    return Outcome({"status": "done", **results, "model_dir": str(call.model_dir)})
 
 
 def _data(

@@ -6,6 +6,7 @@ A row's `time` is when it was made, in seconds since the epoch.
 import dataclasses
 import itertools
 import math
+import numbers
 import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -240,9 +241,11 @@ def _joined(above: str, part: str) -> str:
     return f"{above}/{part}"
 
 
-def plain(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    """`metrics` for JSON, which has no NaN and no infinities: they become "nan", "inf", "-inf"."""
-    return {
-        name: value if math.isfinite(value) else str(float(value))
-        for name, value in metrics.items()
-    }
+def plain(value: Any) -> Any:
+    """A value for JSON, which has no NaN and no infinities: they become "nan", "inf", "-inf"."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    is_finite = not isinstance(value, numbers.Real) or math.isfinite(value)
+    return value if is_finite else str(float(value))

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import questions
+import tf_keras
 import warm
 from image_files import write_npz
 from wording import saying, says
@@ -17,6 +18,7 @@ import runner
 from runner import main
 from runner.ensembles import averaging
 from runner.errors import ConfigError
+from tasks import image_classification
 
 SHORT = (
     "TrainerConfig.train_steps = 30",
@@ -230,6 +232,24 @@ def test_a_temperature_at_the_end_of_its_range_is_pointed_out(runs, ensemble, mo
     _, results, said = ensemble(names(runs, 0, 1))
     assert results["temperature"]["at_an_end"]
     says(said, "T=20 searched")
+
+
+def test_a_metric_that_is_nan_leaves_valid_json(runs, ensemble, monkeypatch, tmp_path):
+    task = image_classification.ImageClassificationTask
+    metrics = task.build_metrics
+
+    def undefined(_, outputs):
+        return outputs[:, 0] * float("nan")
+
+    def build_metrics(self, training=True):
+        f1 = tf_keras.metrics.MeanMetricWrapper(undefined, name="f1")
+        return [*metrics(self, training), f1]
+
+    monkeypatch.setattr(task, "build_metrics", build_metrics)
+    _, results, _ = ensemble(names(runs, 0, 1))
+    text = (tmp_path / "together" / "ensemble.json").read_text()
+    written = json.loads(text, parse_constant=pytest.fail)
+    assert results["mean"]["metrics"]["f1"] == written["mean"]["metrics"]["f1"] == "nan"
 
 
 def test_members_on_several_replicas_with_averaged_weights_score_as_their_runs_did(tmp_path):

@@ -8,7 +8,7 @@ from runner.configuration import optimizer_kinds
 OPTIMIZERS = [
     name
     for name, made in optimizer_factory.LEGACY_OPTIMIZERS_CLS.items()
-    if not isinstance(made, str)
+    if not isinstance(made, str) and hasattr(optimization.OptimizerConfig(), name)
 ]
 
 
