@@ -1,6 +1,7 @@
 """Each optimizer and schedule of official's, and the rates that it promises."""
 
 import tensorflow as tf
+from official.modeling import optimization
 from official.modeling.optimization import optimizer_factory
 
 from runner.configuration import optimizer_kinds

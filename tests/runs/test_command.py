@@ -60,7 +60,9 @@ def test_the_manuals_own_task_runs_in_a_folder_of_its_own(tmp_path):
     for name, text in own_task.FILES.items():
         (tmp_path / name).write_text(text)
     command = re.search(
-        r"^\$ (runner --mode=train_and_eval --gin.*line\.gin.*)$", own_task.PAGE.read_text(), re.MULTILINE
+        r"^\$ (runner --mode=train_and_eval --gin.*line\.gin.*)$",
+        own_task.PAGE.read_text(),
+        re.MULTILINE,
     ).group(1)
 
     result = finish(start(*command.split()[1:], cwd=tmp_path))
