@@ -19,6 +19,7 @@ class RunnerError(Exception):
 
     exit_code = 1
     in_python = False
+    ag_pass_through = True  # AutoGraph leaves such an error as it is
 
     def __init__(self, message: str = "", **options: Any) -> None:
         super().__init__(message)
@@ -112,9 +113,8 @@ _REFUSED = re.compile(f".+({'|'.join(re.escape(os.strerror(number)) for number i
 
 def readable(error: BaseException) -> RunnerError | None:
     """What the user should read instead of a traceback, None if a traceback is needed."""
-    if isinstance(error, RunnerError):  # AutoGraph puts its own text before the message
-        told = re.search(rf"^in user code:(?s:.*)\n +{type(error).__name__}: (.+)", str(error))
-        return type(error)(told[1]) if told else error
+    if isinstance(error, RunnerError):
+        return error
     if isinstance(error, OSError) and error.errno in (*_DISK, *_FILES):
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         return _of_the_disk(said) if error.errno in _DISK else RunnerError(said)

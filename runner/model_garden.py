@@ -194,7 +194,7 @@ def run(
     """
     with errors.in_python(), process_state.restored(), signals.served() as stop:
         ours = table.modes()[_MODES[mode]]
-        chosen = from_python.options_of(ours, {k: v for k, v in (options or {}).items() if v})
+        chosen = from_python.options_of(ours, options or {})
         chosen.check(str(call.model_dir))
         call = dataclasses.replace(call, stop=stop, mode=mode)
         with workers.joined(call) as joined:

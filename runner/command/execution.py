@@ -85,12 +85,7 @@ def _plainly() -> Iterator[None]:
     """Inside, an error whose cause is known becomes one that says so."""
     try:
         yield
-    except RunnerError as error:
-        plain = errors.readable(error)
-        if plain and plain is not error:
-            raise plain from error
-        raise
-    except OSError:
+    except (RunnerError, OSError):
         raise
     except Exception as error:
         if readable := errors.from_graph(error) or user_code.advice(error):

@@ -45,8 +45,8 @@ def run(
 
             stack.enter_context(process_state.restored())
         stop = stack.enter_context(signals.served())
-        options = options_of(mode, arguments)
         typed.check_model_dir(mode, model_dir)
+        options = options_of(mode, arguments)
         options.check(str(model_dir or ""))
         more: dict[str, Any] = {}
         if mode.is_configured:
@@ -78,8 +78,10 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
     values = {}
     for name, value in arguments.items():
         if name not in known:
+            if value is False and table.taking(name):
+                continue  # off is how every mode is without it
             raise parser.unknown_argument(name, mode)
-        if known[name].shell:
+        if known[name].shell and value is not known[name].default:
             where = "; runner.load takes what configures" if name in groups.INHERITED else ""
             raise ConfigError(f"{name} is an option of the command line alone{where}")
         values[name] = known[name].value(value)

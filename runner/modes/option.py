@@ -62,6 +62,8 @@ class Option(NamedTuple):
             return tuple(text)
         if isinstance(text, int) and self.parse and text is not self.default:
             text = str(text)
+        if self.is_path and isinstance(text, list | tuple):
+            return tuple(Path(each) for each in text)
         if not isinstance(text, str):
             return text
         if text == "":

@@ -19,7 +19,7 @@ WITH = {  # what a mode needs besides an experiment and a folder
     "init": {"like": "images"},
     "log": {"to": "csv"},
 }
-COMMANDS = ("study", "verify_resume")  # they start processes
+COMMANDS = {"study": {"seeds": 2, "jobs": 1}, "verify_resume": {}}  # they start processes
 OF_TASKS = ("ensemble",)  # the toy task cannot be averaged; its own tests call it
 
 
@@ -30,9 +30,7 @@ def run():
     return Path("run")
 
 
-@pytest.mark.parametrize(
-    "mode", [name for name in table.modes() if name not in (*COMMANDS, *OF_TASKS)]
-)
+@pytest.mark.parametrize("mode", [name for name in table.modes() if name not in OF_TASKS])
 def test_a_mode_does_from_python_what_the_command_does(run, mode):
     row = table.modes()[mode]
     folder = "new" if mode == "init" else run
@@ -49,9 +47,15 @@ def test_a_mode_does_from_python_what_the_command_does(run, mode):
 
 
 @pytest.mark.parametrize("mode", COMMANDS)
-def test_a_mode_that_starts_processes_says_that_it_is_a_command(run, mode):
-    with pytest.raises(ConfigError, match="command"):
-        runner.run(toy.experiment(), run, mode)
+def test_a_mode_that_starts_processes_works_from_python(mode):
+    short = [
+        "TrainerConfig.train_steps = 4",
+        "TrainerConfig.validation_interval = 2",
+        "TrainerConfig.checkpoint_interval = 2",
+        "CosineLrConfig.decay_steps = 4",
+    ]
+    results = runner.run(runner.load("digits.gin", short), "new", mode, **COMMANDS[mode])
+    assert results["status"] == "done"
 
 
 @pytest.mark.parametrize(
