@@ -85,7 +85,7 @@ def parse(arguments: Sequence[str], otherwise: Mode) -> tuple[Mode, dict[str, An
 def _mode(arguments: Sequence[str]) -> str:
     """The mode that arguments name; empty if there is none."""
     name = ""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         flag, equals, value = argument.partition("=")
         if flag == "--mode":
             name = value if equals else following

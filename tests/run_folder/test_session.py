@@ -11,7 +11,7 @@ from runner.runs.call import Call
 
 def start(folder, after_begin):
     call = Call(toy.experiment(), folder)
-    command, stop = call.command("train"), signals.Stop()
+    command, stop = call.command(), signals.Stop()
     with session.Session(folder, call.config, command, stop=stop) as begun:
         begun.begin()
         assert (folder / "params.yaml").exists()
