@@ -1,6 +1,7 @@
 """`run.json`: what was started when, with which command, code and packages. No TensorFlow."""
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -106,7 +107,7 @@ class RunRecord:
             "versions": versions(),
             "code": {
                 **(code(Path.cwd(), self._secrets) or {}),
-                "runner": {"version": versions().get(_PACKAGES[0]), **_tracked(Path(__file__))},
+                "runner": _runner(),
                 "task": _of_module(task),
             },
         }
@@ -141,7 +142,8 @@ def _starts(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-def versions() -> dict[str, str]:
+@functools.cache
+def versions() -> Mapping[str, str]:
     """The versions of those packages that a result depends on and that are installed."""
     found = {}
     for package in _PACKAGES:
@@ -165,8 +167,14 @@ def sources() -> dict[str, str]:
     for name, path in {**paths, **imported}.items():
         if path.suffix == ".py":
             with contextlib.suppress(OSError):  # in a zip file, or removed since
-                digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+                digests[name] = _digest(path, path.stat().st_mtime_ns)
     return digests
+
+
+@functools.cache
+def _digest(path: Path, _: int) -> str:
+    """The digest of a file, which is read once for each time of its last change."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def commit(folder: Path) -> str:
@@ -191,6 +199,12 @@ def _after(path: str, name: str) -> str:
             if line.startswith(name):
                 return line.partition(":")[2].strip()
     return ""
+
+
+@functools.cache
+def _runner() -> Mapping[str, Any]:
+    """The runner's version, and what `_tracked` finds out about its loaded code."""
+    return {"version": versions().get(_PACKAGES[0]), **_tracked(Path(__file__))}
 
 
 def _of_module(name: str | None) -> dict[str, Any]:

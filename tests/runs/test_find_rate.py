@@ -119,4 +119,4 @@ def test_a_place_for_what_it_does_not_write_is_refused(capsys, flags, said):
 
 def test_other_modes_have_no_output(capsys):
     assert main.main(["--mode=train", "--gin_file=digits.gin", "--model_dir=r", "--output=a.json"])
-    assert "find_rate, find_batch, not --mode=train" in capsys.readouterr().err
+    says(capsys.readouterr().err, "--output --mode=train predict")

@@ -131,7 +131,7 @@ def test_a_replay_shows_the_example_with_the_largest_loss_first(tmp_path, monkey
     runner.run(experiment, tmp_path / "run", "train")
     shuffle = order.Shuffle(COUNT)
     step = next(step for step in range(1, 20) if 7 in shuffle.batch(step - 1, 8))
-    replay.replay(Call(None, tmp_path / "run", steps=(step, step)))
+    replay.replay(Call(None, tmp_path / "run"), (step, step))
     says(capsys.readouterr().err, "example 7 train-0.tfrecord")
     rows = (tmp_path / "run" / "replay" / f"{step}-{step}" / "steps.jsonl").read_text()
     examples = json.loads(rows)["examples"]
