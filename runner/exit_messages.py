@@ -13,7 +13,6 @@ from typing import Any
 from runner import errors
 from runner.core import console, layout, signals, streams, user_code
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import status
 from runner.storage import urls
 
 
@@ -78,6 +77,8 @@ class Ending:
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
         if isinstance(results := getattr(error, "results", None), dict) and results:
             return results
+        from runner.run_folder import status  # which loads much, and no help needs it
+
         return {
             "status": status.after(error),
             "step": self._stop.step,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.command import parser, table
-from runner.configuration import gin_parser
 from runner.core import layout
 from runner.core import text as words
 from runner.errors import ConfigError
@@ -152,6 +151,8 @@ def _configured(command: Command) -> Command:
             lacks = f"; {model_dir} has no {layout.GIN} of a run" if model_dir else ""
             raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
         command = command.replace(gin_file=own)
+    from runner.configuration import gin_parser
+
     list(gin_parser.read(command.options.gin_file, command.options.gin_params))
     return command
 

@@ -1,6 +1,5 @@
 """Which packages carry the runner, and whether they are the right ones. No TensorFlow."""
 
-import importlib.metadata
 import importlib.util
 import platform
 import shlex
@@ -29,9 +28,11 @@ def versions() -> str:
 
 def version(package: str = DISTRIBUTION) -> str:
     """The installed version of a package, by default the runner's own."""
+    from importlib import metadata  # which loads much, and is seldom needed
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return "(not installed)"
 
 
@@ -43,7 +44,9 @@ def command_for(extra: str) -> str:
     """
     if (_SOURCE / "pyproject.toml").is_file():
         return f"pip install -e {shlex.quote(f'{_SOURCE}[{extra}]')}"
-    declared = importlib.metadata.requires(DISTRIBUTION) or []
+    from importlib import metadata
+
+    declared = metadata.requires(DISTRIBUTION) or []
     split = (each.partition(";") for each in declared)
     mine = [name for name, _, marker in split if f'"{extra}"' in marker.replace("'", '"')]
     return f"pip install {' '.join(shlex.quote(name.strip()) for name in mine)}"
