@@ -51,7 +51,7 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
         url = urls.check(call.model_dir, "--model_dir=", writes=mode.url == WRITES)
         where = {"model_dir": urls.shown(url)}
         if not mode.url:
-            raise ConfigError(f"{{model_dir}}: {mode.name} needs a local folder", **where)
+            raise ConfigError(f"{{model_dir}}: {mode.name} needs a local directory", **where)
         if mode.url_needs and not getattr(options, mode.url_needs):
             needed: dict[str, Any] = {mode.url_needs: None}
             raise ConfigError(f"{{model_dir}}: give {{{mode.url_needs}}}", **where, **needed)

@@ -151,12 +151,13 @@ def test_the_script_of_the_readme_trains_and_resumes():
 
 
 def literals():
-    """Every text in the code, with three dots for what is filled in."""
+    """Every text in the code, with three dots for what is filled in; `{steps}` is an option."""
     for path in [*ROOT.glob("runner/**/*.py"), *ROOT.glob("tasks/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", None) for part in node.values]
-                yield "".join(part if isinstance(part, str) else "..." for part in parts)
+                text = "".join(part if isinstance(part, str) else "..." for part in parts)
+                yield re.sub(r"\{(\w+)\}", r"--\1=...", text)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
 
