@@ -30,6 +30,7 @@ from runner.configuration.settings import (
     setting,
     some_of,
 )
+from runner.core import plugins
 
 TENSORBOARD = ("train", "validation", "sets", "test", "pictures", "hparams", "system")
 """The kinds of TensorBoard's events."""
@@ -797,7 +798,7 @@ class RunConfig(base_config.Config):
         "Where else the run is logged, each by a process of its own, for which training never "
         "waits: `mlflow` and `wandb`, which need the extras of those names, and `csv`, tables in "
         "`loggers/`.",
-        allowed=some_of("mlflow", "wandb", "csv", or_none=True),
+        allowed=some_of(*plugins.names("runner.loggers", "to_"), or_none=True),
         resume=REPORTS,
         read="elsewhere",
     )

@@ -145,7 +145,7 @@ def test_only_a_few_modules_import_by_computed_names():
     }
     # The modules that gin files name, and Model Garden's experiments.
     assert computed == {
-        "runner.command.table",  # the modules of runner.modes
+        "runner.core.plugins",  # the modes and the loggers
         "runner.configuration.gin_names",
         "runner.configuration.registry",
     }

@@ -2,11 +2,10 @@
 
 import dataclasses
 import functools
-import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from runner.core import plugins
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.modes import groups, option
@@ -21,11 +20,10 @@ _MOST = 6  # modes that a message names
 def modes() -> Mapping[str, Mode]:
     """All modes, in the order of their headings."""
     found = []
-    folders = importlib.import_module(_PACKAGE).__path__
-    for path in sorted(path for folder in folders for path in Path(folder).glob("[a-z]*.py")):
-        module = importlib.import_module(f"{_PACKAGE}.{path.stem}")
+    for name in plugins.names(_PACKAGE):
+        module = plugins.load(_PACKAGE, name)
         if mode := getattr(module, "MODE", None):
-            found.append(dataclasses.replace(mode, name=path.stem))
+            found.append(dataclasses.replace(mode, name=name))
     return {mode.name: mode for mode in sorted(found, key=_order)}
 
 

@@ -3,14 +3,16 @@
 import contextlib
 import importlib.util
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from runner.core import installation, layout
+from runner.core import installation, layout, plugins
 from runner.errors import ConfigError
 from runner.loggers import facts as facts_
-from runner.loggers import ledger, rows, to_csv, to_mlflow, to_wandb
+from runner.loggers import ledger, rows, to_csv
+
+_PACKAGE = "runner.loggers"
 
 
 class Logger(Protocol):
@@ -34,28 +36,32 @@ class Logger(Protocol):
 
 
 class Kind(NamedTuple):
-    """A kind of logger that has a library of its own.
+    """A logger that needs a library: what its module `to_NAME.py` has.
 
     Attributes:
-        make: Begins or goes on with a run.
-        target: Says where to.
+        make: The module's class `Logger`, which starts or continues a run.
+        target: The module's function `target`: where runs are logged.
     """
 
     make: Callable[[facts_.Facts, ledger.Ledger], Logger]
     target: Callable[[], str]
 
 
-KINDS: Mapping[str, Kind] = {
-    to_mlflow.NAME: Kind(to_mlflow.Mlflow, to_mlflow.target),
-    to_wandb.NAME: Kind(to_wandb.Wandb, to_wandb.target),
-}
-NAMES = (*KINDS, to_csv.NAME)
+def names() -> list[str]:
+    """The loggers: each is a module `to_NAME.py` of this package."""
+    return plugins.names(_PACKAGE, "to_")
+
+
+def _kind(name: str) -> Kind:
+    """The logger of a library."""
+    module = plugins.load(_PACKAGE, f"to_{name}")
+    return Kind(module.Logger, module.target)
 
 
 def check_installed(names: Sequence[str], where: str) -> None:
     """Raises ConfigError if the library of a logger is missing; `where` it was asked for."""
     for name in names:
-        if name in KINDS and importlib.util.find_spec(name) is None:
+        if name != to_csv.NAME and importlib.util.find_spec(name) is None:
             raise ConfigError(f"{where}: {name} is not installed: {installation.command_for(name)}")
 
 
@@ -69,7 +75,7 @@ class Feed:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
-        self._kind = KINDS[name]
+        self._kind = _kind(name)
         self._ledger = ledger.Ledger(folder, name, self._kind.target())
         self._reader: rows.Reader | None = None
         self._logger: Logger | None = None

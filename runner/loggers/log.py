@@ -17,14 +17,14 @@ def names(given: str) -> list[str]:
         ConfigError: none, or an unknown one.
     """
     found = [each.strip() for each in given.split(",") if each.strip()]
-    known = ", ".join(feed.NAMES)
+    known = ", ".join(feed.names())
     if not found:
         raise ConfigError(f"{{to}} is missing: where to log: {known}", to=None)
     for name in found:
-        if name not in feed.NAMES:
+        if name not in feed.names():
             raise ConfigError(
                 f"{{to}}: {name} is not a logger; there are {known}"
-                f"{did_you_mean(name, feed.NAMES)}",
+                f"{did_you_mean(name, feed.names())}",
                 to=given,
             )
     return list(dict.fromkeys(found))

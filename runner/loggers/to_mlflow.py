@@ -56,7 +56,7 @@ def target() -> str:
     return secrets.masked(uri)
 
 
-class Mlflow:
+class Logger:
     """One run of MLflow's, new or as it was left.
 
     Args:
@@ -220,7 +220,7 @@ def _parent(study: Path) -> str:
     """The id of the run that stands for a study; made if it is missing."""
     with ledger_.alone(study, NAME):
         facts = facts_.of(study, whole=False)
-        return Mlflow(facts, ledger_.Ledger(study, NAME, target())).place
+        return Logger(facts, ledger_.Ledger(study, NAME, target())).place
 
 
 def _prepare() -> None:

@@ -19,7 +19,6 @@ from runner.loggers import ledger as ledger_
 from runner.loggers.rows import Row
 from runner.run_folder.state import State
 
-NAME = "wandb"
 _STEP = "step"  # the name of the training step, which all charts are over
 _RUN, _SESSION, _COUNT = "run", "session", "count"
 
@@ -36,7 +35,7 @@ def target() -> str:
     return f"{mode} {os.environ.get('WANDB_BASE_URL', 'https://api.wandb.ai')}"
 
 
-class Wandb:
+class Logger:
     """One run of W&B's, new or as it was left.
 
     What a session was given is noted when it has been finished, since only then it is certain to

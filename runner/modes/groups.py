@@ -46,6 +46,7 @@ class Launch(Options):
         "With --dry_run, print what would be submitted",
         "WHERE",
         shell=True,
+        without="a command that runs here",
         examples=("slurm", "kubernetes", "local", "ray"),
     )
 

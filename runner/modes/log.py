@@ -2,11 +2,13 @@
 
 import dataclasses
 
-from runner.core import layout
+from runner.core import layout, plugins
 from runner.modes import groups
 from runner.modes.mode import Mode
 from runner.modes.option import option
 from runner.runs.call import Call, Outcome
+
+_NAMES = plugins.names("runner.loggers", "to_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +18,9 @@ class Options(groups.OfRuns):
     section = "Options of log"
     to: str = option(
         "",
-        "mlflow, wandb, csv, separated by commas; what they have already is not logged again",
+        f"{', '.join(_NAMES)}, separated by commas; what they have already is not logged again",
         "LOGGERS",
-        examples=("csv", "mlflow", "wandb"),
+        examples=_NAMES,
     )
     dry_run: bool = option(False, "only count the rows that are missing")
 

@@ -190,7 +190,7 @@ def test_a_run_that_does_not_test_at_its_end_is_tested_later_and_once(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"data": "train"}, "eval --data=test"),
+        ({"data": "train"}, "--data=train eval test"),
         ({"checkpoint": "latest"}, "leave --checkpoint"),
         ({}, "checkpoint test"),
     ],

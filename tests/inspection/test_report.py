@@ -160,7 +160,7 @@ def test_a_folder_without_a_run_is_refused_with_what_is_in_it(tmp_path, capsys):
     ("flags", "said"),
     [
         (["--mode=report", "--gin_file=digits.gin"], "--gin_file effect"),
-        (["--mode=runs", "--watch"], "--watch --mode=status report"),
+        (["--mode=runs", "--watch"], "--watch --mode=runs report status"),
         (["--mode=report", "--watch=often"], "--watch=often expected seconds"),
         (["--mode=report", "--output=a.pdf"], "--output=a.pdf html"),
     ],

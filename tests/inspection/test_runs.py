@@ -308,9 +308,9 @@ def test_mistakes_are_told(shown, runs, capsys):
     assert "--model_dir=runs does not exist" in shown(code=2)
     runs.mkdir()
     assert shown()[0] == [["no", "runs", "in", "runs"]]
-    assert "--seeds is for --mode=study" in shown("--seeds=3", code=2)
+    says(shown("--seeds=3", code=2), "--seeds --mode=runs study")
     says(shown("--dry_run", code=2), "--dry_run effect")
     assert main.main(["--mode=train", "--where=a", "--gin_file=x", "--model_dir=y"]) == 2
-    assert "--where is for --mode=runs" in capsys.readouterr().err
+    says(capsys.readouterr().err, "--where --mode=train runs")
     assert main.main(["--mode=runs"]) == 2
     assert "--model_dir is missing" in capsys.readouterr().err

@@ -373,7 +373,7 @@ def test_wandb_has_each_row_once_also_after_a_kill(run, offline, capsys):
         (["--model_dir=runs", "--to=mlfow"], "mlfow logger"),
         (["--to=csv"], "--model_dir missing"),
         (["--to=csv", "--model_dir=none"], "holds neither"),
-        (["--to=csv", "--model_dir=runs", "--gin_file=a.gin"], "effect --mode=log"),
+        (["--to=csv", "--model_dir=runs", "--gin_file=a.gin"], "--gin_file no effect --launch"),
     ],
 )
 def test_what_cannot_be_logged_is_refused(flags, said, capsys):

@@ -83,7 +83,7 @@ def test_mistakes(tmp_path, capsys):
         (): "--steps is missing",
         ("--steps=9",): "--steps=9 FIRST:LAST",
         ("--steps=9:3",): "--steps=9:3 FIRST:LAST",
-        ("--steps=1:2", "--gin_file=digits.gin"): "--gin_file no effect --mode=replay",
+        ("--steps=1:2", "--gin_file=digits.gin"): "--gin_file no effect --launch",
     }.items():
         assert main.main(["--mode=replay", f"--model_dir={tmp_path}/run", *flags]) == 2
         says(capsys.readouterr().err, said)
