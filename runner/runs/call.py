@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.core import schedule, signals
+from runner.errors import ConfigError
 
 if TYPE_CHECKING:  # these load TensorFlow
     import tensorflow as tf
@@ -105,6 +106,19 @@ class Call:
         from runner.configuration import limits
 
         return limits.of(self.config)
+
+    def loaded_from(self) -> Sequence[str]:
+        """The flags with which a separate process has the same configuration.
+
+        Raises:
+            ConfigError: there are none, as the configuration was made or changed in Python.
+        """
+        if not self.arguments:
+            raise ConfigError(
+                f"{self.mode} starts processes, which load the configuration from its files: pass "
+                "what runner.load returns, unchanged"
+            )
+        return self.arguments
 
     def command(self) -> "provenance.Command":
         """What run.json is to say was started."""

@@ -51,8 +51,6 @@ def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False)
     if dry_run or first == options.largest:
         trials, ended = [batch_trial.measure(call, first)], "only one size was asked for"
     else:
-        if not call.arguments:
-            raise ConfigError("find_batch starts processes of its own: run it as a command")
         trials, ended = _search(call, first)
     found = {"status": "rehearsed" if dry_run else "done", **_summary(trials, ended)}
     if output is not None and not dry_run:
@@ -105,7 +103,7 @@ def _past(call: Call, size: int) -> str:
 def _try(call: Call, size: int, place: Path) -> Trial:
     """Tries a size in a process of its own."""
     most = call.config.run.find_batch.memory_gb
-    command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.arguments]
+    command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.loaded_from()]
     command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
     temporary = {"TMPDIR": str(place.parent)}  # where a killed one may leave files
     with child_run.start(command, place, environment=temporary) as child:

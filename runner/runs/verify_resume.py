@@ -68,7 +68,7 @@ def verify_resume(call: Call) -> dict[str, Any]:
             usual cause), or there was no way to tell.
     """
     mode = "train_and_eval" if _evaluates(call.config) else "train"
-    command = [sys.executable, "-m", "runner", f"--mode={mode}", *call.arguments]
+    command = [sys.executable, "-m", "runner", f"--mode={mode}", *call.loaded_from()]
     command += shortening(call.config.trainer.train_steps)
     hosts = _hosts(call.config)
     with _scratch(call.model_dir) as folder:

@@ -53,8 +53,7 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
         ConfigError: what varies cannot be configured.
         signals.Interrupted: a signal came; every trial has saved what it had.
     """
-    if not call.arguments:
-        raise ConfigError("a study starts processes of its own: run it as a command")
+    call.loaded_from()
     folder = call.model_dir
     if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
         raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
@@ -257,7 +256,7 @@ class Workshop:
         own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
         taken = {job.gpu for job in self._jobs}
         gpu = next((each for each in self._room.gpus if each not in taken), None)
-        command = [*self._call.arguments, *own]
+        command = [*self._call.loaded_from(), *own]
         whole = one.parameters.get(_LENGTH, self._call.config.trainer.train_steps)
         goal = 0 if tests else step or whole
         job = worker.Job(one, command, self._place, gpu=gpu, goal=goal)

@@ -26,7 +26,7 @@ TRAIN = ["--mode=train", "--gin_file=digits.gin"]
         (["--workers="], "--workers= nothing"),
         (["--workers=2", "--task_index=1"], "--task_index=1 machines"),
         (["--workers=2", "--task_index=x"], "--task_index=x expected number"),
-        (["--workers=2", "--mode=runs"], "--workers --mode=train eval train_and_eval"),
+        (["--workers=2", "--mode=runs"], "--workers --mode=runs train eval train_and_eval"),
     ],
 )
 def test_a_wrong_number_of_workers_is_a_mistake_in_the_flags(flags, said, tmp_path, capsys):

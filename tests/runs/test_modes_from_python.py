@@ -58,6 +58,13 @@ def test_a_mode_that_starts_processes_works_from_python(mode):
     assert results["status"] == "done"
 
 
+@pytest.mark.parametrize("mode", COMMANDS)
+def test_a_configuration_made_in_python_has_no_files_for_processes(mode):
+    with pytest.raises(ConfigError, match=r"runner\.load"):
+        runner.run(toy.experiment(), "new", mode, **COMMANDS[mode])
+    assert not Path("new").exists()
+
+
 @pytest.mark.parametrize(
     ("mode", "missing"),
     [("compare", "runs"), ("replay", "steps"), ("init", "like"), ("log", "to")],

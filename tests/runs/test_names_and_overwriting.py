@@ -69,7 +69,7 @@ def test_flags_that_contradict_each_other_are_refused(flags, said, capsys):
 def test_predict_overwrites_without_a_name(capsys):
     flags = ["--mode=predict", "--gin_file=digits.gin", "--model_dir=run", "--overwrite=run"]
     assert main.main(flags) == 2
-    says(capsys.readouterr().err, "--overwrite --mode=predict")
+    says(capsys.readouterr().err, "--overwrite=run no value")
 
 
 def test_a_run_begins_anew_in_its_folder_and_leaves_what_is_not_its_own(tmp_path, capsys):
