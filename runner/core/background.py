@@ -1,4 +1,4 @@
-"""Work done in order by a thread of its own while training goes on. Standard library only."""
+"""Runs work in order in a separate thread, alongside training. Standard library only."""
 
 import collections
 from collections.abc import Callable
@@ -6,10 +6,11 @@ from concurrent import futures
 
 
 class Background:
-    """A queue of work; an exception in it is raised by the next call.
+    """A queue of work. An exception in it is raised by the next call.
 
     Args:
-        most: Pieces of work that may wait; beyond that, `do` blocks until the oldest is done.
+        most: The maximum number of waiting items. If it is exceeded, `do` blocks until the oldest
+            is done.
     """
 
     def __init__(self, most: int = 64) -> None:
@@ -18,13 +19,13 @@ class Background:
         self._waiting: collections.deque[futures.Future] = collections.deque()
 
     def do(self, work: Callable[[], object]) -> None:
-        """Queues `work` behind all that was queued before."""
+        """Queues `work` after everything that is already queued."""
         while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self._most):
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(work))
 
     def wait(self) -> None:
-        """Returns when everything is done."""
+        """Waits until all work is done."""
         while self._waiting:
             self._waiting.popleft().result()
 

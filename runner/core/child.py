@@ -1,11 +1,11 @@
-"""A process that this one starts, watches, signals and ends. No TensorFlow.
+"""Starts, watches, signals and ends a child process. No TensorFlow.
 
     with Child([sys.executable, "-m", "runner", *flags], log=log) as child:
         if child.wait_until(lambda: has_trained(model_dir)):
             child.send(signal.SIGTERM)
         code = child.end(grace=120)
 
-Processes that start in another way, such as a fork or a task on another machine, are subclasses.
+Subclasses start processes in other ways, such as a fork or a task on another machine.
 """
 
 import contextlib
@@ -30,33 +30,33 @@ _LAST_LINES = 5
 
 
 class Tie(enum.Enum):
-    """What binds a process to the one that started it."""
+    """The bond between a process and its parent."""
 
     OWNED = enum.auto()
-    """It ends with this process, even if this is killed: its stdin is a pipe, and the runner's
-    command watches for the end of it. It has its own session, so that Ctrl-C reaches it only
-    through this process."""
+    """It ends with this process, even if this process is killed. Its stdin is a pipe, and the
+    runner's command exits when the pipe closes. It has its own session, so that Ctrl-C reaches it
+    only through this process."""
 
     DETACHED = enum.auto()
     """It outlives this process and its terminal, in its own session."""
 
     FOREGROUND = enum.auto()
-    """It has this process's session and stdin, as a shell's command does: a scheduler that signals
-    or ends the session reaches both."""
+    """It shares this process's session and stdin, like a command in a shell. A scheduler that
+    signals or ends the session reaches both."""
 
 
 class Child:
-    """A process that this one has started.
+    """A child process.
 
     Args:
         command: The command.
-        tie: What binds it to this process.
-        directory: Its working directory; None: that of this process.
-        environment: The variables that it has in addition to those of this process.
-        log: A file to append its stderr to, and its stdout, too, unless `answer` is set; None: it
-            prints where this process prints, or nowhere if it is detached.
+        tie: Its bond to this process.
+        directory: Its working directory. None means that of this process.
+        environment: Variables in addition to those of this process.
+        log: A file to which its stderr is appended, and its stdout too unless `answer` is set. If
+            None, it prints where this process prints, or to /dev/null if it is detached.
         answer: A file for its stdout, or PIPE.
-        message: What a detached process reads from stdin.
+        message: The input that a detached process reads from stdin.
 
     Attributes:
         log: As passed.
@@ -70,7 +70,7 @@ class Child:
     stdin: IO[bytes] | None = None
     stdout: IO[bytes] | None = None
     log: Path | None = None
-    _log_start = 0  # where in the log this process begins
+    _log_start = 0  # the offset at which this process's output starts in the log
     _has_group = True
 
     def __init__(
@@ -117,7 +117,7 @@ class Child:
                 pipe.write(message)
 
     def _start(self, command: Sequence[str], **options: Any) -> None:
-        """Starts the process; the options are those of `subprocess.Popen`."""
+        """Starts the process, with the options of `subprocess.Popen`."""
         self._process: Any = subprocess.Popen(command, **options)
         self.stdin, self.stdout = self._process.stdin, self._process.stdout
 
@@ -129,17 +129,17 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its number on its machine."""
+        """Its process id on its machine."""
         return int(self._process.pid)
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative after a signal; None while it runs."""
+        """The exit code, negative after a signal, or None while it runs."""
         code: int | None = self._process.poll()
         return code
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        """Waits at most `seconds` for the end. Returns the exit code, or None if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self.code
@@ -147,7 +147,7 @@ class Child:
     def wait_until(
         self, condition: Callable[[], object], *, poll_seconds: float = _POLL_SECONDS
     ) -> bool:
-        """Waits until the condition holds; False if the process ended first."""
+        """Waits until the condition holds. Returns False if the process ends first."""
         while self.code is None:
             if condition():
                 return True
@@ -155,21 +155,21 @@ class Child:
         return False
 
     def send(self, number: int) -> None:
-        """Sends a signal to the process alone, unless it has ended."""
+        """Sends a signal to the process only, not its group, unless it has ended."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Ends the process and its process group at once, unless it has ended."""
+        """Kills the process and its process group immediately, unless it has ended."""
         if self._has_group and self.code is None:
-            with contextlib.suppress(ProcessLookupError):  # a fork that does not lead it yet
+            with contextlib.suppress(ProcessLookupError):  # a fork that does not lead its group yet
                 os.killpg(self.pid, signal.SIGKILL)
                 return
         self.send(signal.SIGKILL)
 
     def end(self, grace: float = 0.0) -> int:
-        """Waits so many seconds for the end, then kills; the exit code."""
+        """Waits `grace` seconds for the end, then kills. Returns the exit code."""
         code = self.wait(grace)
         if code is None:
             self.kill()
@@ -181,7 +181,7 @@ class Child:
         return code
 
     def results(self) -> dict[str, Any]:
-        """Waits for the end; the results that a command of the runner has answered with.
+        """Waits for the end and returns the JSON results that a runner command printed.
 
         Raises:
             RunnerError: it failed.
@@ -193,12 +193,12 @@ class Child:
         return results
 
     def failure(self) -> RunnerError:
-        """An error that says how training ended, with the last lines that it printed."""
+        """Returns an error that describes how training ended, with the last lines it printed."""
         lines = "".join(f"\n    {line}" for line in self.last_lines(_LAST_LINES))
         return RunnerError(f"training {ending(self.end())}; its last lines:{lines}")
 
     def lines(self) -> list[str]:
-        """The end of what it has printed to its log."""
+        """Returns the last lines that it printed to its log."""
         if self.log is None:
             return []
         with contextlib.suppress(OSError), self.log.open("rb") as file:
@@ -207,13 +207,13 @@ class Child:
         return []
 
     def last_lines(self, most: int = 1) -> list[str]:
-        """The error that it printed, from `runner: ` on; without one, its last lines."""
+        """Returns the printed error, from `runner: ` on, or the last lines if there is none."""
         lines = self.lines()
         errors = [number for number, line in enumerate(lines) if line.startswith("runner: ")]
         return lines[errors[-1] :] if errors else lines[-most:]
 
     def reason(self) -> str:
-        """Why it failed, by what it answered or printed last; empty if it printed nothing."""
+        """Returns why it failed, from its last output, or "" without output."""
         for line in reversed(self.lines()):
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 return str(json.loads(line)["reason"])
@@ -221,17 +221,17 @@ class Child:
 
 
 def ending(code: int) -> str:
-    """How a process ended, in words."""
+    """Describes how a process ended."""
     return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal_name(-code)}"
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`; `signal 64` for one without a name."""
+    """Returns a name such as `SIGKILL`, or `signal 64` for a signal without a name."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
 
 
 def exit_status(code: int) -> int:
-    """The exit code as a shell has it: 128 and the number of a signal."""
+    """Returns the exit code as a shell reports it: 128 plus the number of a signal."""
     return code if code >= 0 else 128 - code

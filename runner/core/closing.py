@@ -1,4 +1,4 @@
-"""Ends things without hiding why they end. Standard library only."""
+"""Closes objects without hiding an earlier error. Standard library only."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ class Closes(Protocol):
     """Anything with a `close` method."""
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes it."""
 
 
 Thing = TypeVar("Thing", bound=Closes)
@@ -19,7 +19,7 @@ Thing = TypeVar("Thing", bound=Closes)
 def closing(thing: Thing) -> Iterator[Thing]:
     """Closes `thing` at the end, as `contextlib.closing` does.
 
-    If the block raised, an error from closing is dropped: once a disk refuses writes, everything
+    If the block raises, an error from closing is dropped. Once a disk rejects writes, everything
     fails in turn, and the first failure is the one to report.
     """
     try:
@@ -32,7 +32,7 @@ def closing(thing: Thing) -> Iterator[Thing]:
 
 
 def close(*things: Closes | None) -> None:
-    """Closes all in order, even if closing one of them raises."""
+    """Closes all objects in order, even if closing one of them raises."""
     with contextlib.ExitStack() as stack:
         for thing in reversed(things):
             if thing is not None:

@@ -1,12 +1,12 @@
-"""Everything a person sees: lines on stderr, and below them, on a terminal, one live line.
+"""Prints to stderr: lines, and on a terminal, one live line below them.
 
     console.say("building the model ...")
     console.show("step 10/100")    # on a terminal the live line, redrawn in place
     console.say("noted")           # above it
     console.end()
 
-Without a terminal all of this is plain lines. rich is loaded only when a terminal needs it. A
-stderr that cannot be written stops nothing: its lines are dropped.
+Without a terminal, all output is plain lines. rich is imported only if a terminal needs it. If
+stderr cannot be written, the lines are dropped and the program continues.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from rich import text
 
 Note = Callable[[str], object]
-"""Shows a person one line."""
+"""Shows a user one line."""
 
 
 class Console:
-    """Where lines go, and which live line is shown.
+    """Prints lines and shows a live line.
 
     Args:
-        stream: Where to print; None for the current `sys.stderr`.
+        stream: The stream to print to. None means the current `sys.stderr`.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -44,25 +44,25 @@ class Console:
 
     @property
     def is_live(self) -> bool:
-        """Whether `show` redraws one line in place: only on a terminal that can."""
+        """Whether `show` redraws one line in place, which needs a capable terminal."""
         able = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         return able and self._file().isatty()
 
     @property
     def width(self) -> float:
-        """How many columns fit on a line; unlimited without a terminal."""
+        """The number of columns in a line, unlimited without a terminal."""
         return self._rich().width - 1 if self.is_live else math.inf
 
     @property
     def pause(self) -> float:
-        """How many seconds to leave between two calls of `show` for the same thing."""
+        """Seconds to leave between two calls of `show` for the same activity."""
         return 0.2 if self.is_live else 30.0
 
     def say(self, line: "str | text.Text", *, style: str = "") -> None:
-        """Prints a line, above the live one; a terminal's control codes in it are spelled out.
+        """Prints a line above the live line, with terminal control codes escaped.
 
         Args:
-            line: One line or more; a Text has its own styles.
+            line: One or more lines. A Text has its own styles.
             style: A rich style such as "bold red", for terminals.
         """
         if isinstance(line, str):
@@ -79,12 +79,12 @@ class Console:
                 print(words.visible(str(line)), file=self._file(), flush=True)
 
     def announce(self, line: str) -> None:
-        """On a terminal, announces something that will take seconds."""
+        """Announces an operation that takes seconds, only on a terminal."""
         if self._file().isatty():
             self.say(line)
 
     def show(self, line: str) -> None:
-        """Makes `line` the live line; without a terminal, just prints it."""
+        """Makes `line` the live line. Without a terminal, prints it."""
         if not self.is_live:
             self.say(line)
             return
@@ -98,7 +98,7 @@ class Console:
                     redirect_stdout=self._stream is None
                     and _is_open(sys.stdout)
                     and sys.stdout.isatty(),
-                    redirect_stderr=self._stream is None,  # lines of others go above it, too
+                    redirect_stderr=self._stream is None,  # other code's lines go above it, too
                 )
                 self._live.start()
             self._live.update(
@@ -106,7 +106,7 @@ class Console:
             )
 
     def end(self, *, keep: bool = True) -> None:
-        """Ends the live line; what is printed next comes below it, or in its place."""
+        """Ends the live line. The next output appears below it, or replaces it unless `keep`."""
         with self._writing():
             live, self._live = self._live, None
             if live:
@@ -115,7 +115,7 @@ class Console:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Within the block, one thread writes, and a stderr that takes nothing is no error."""
+        """Lets one thread write at a time, and ignores errors if stderr cannot be written."""
         with self._lock:
             try:
                 yield
@@ -128,12 +128,12 @@ class Console:
         return stream if _is_open(stream) else io.StringIO()
 
     def _rich(self) -> "rich.console.Console":
-        """Rich's console for a terminal."""
+        """Returns rich's console for a terminal."""
         if self._made is None:
             from rich import console
 
             class Visible(console.Console):
-                """Never hides the cursor: a killed process could not bring it back."""
+                """Never hides the cursor, because a killed process could not restore it."""
 
                 def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
                     return False
@@ -143,18 +143,18 @@ class Console:
 
 
 class Lines:
-    """A stream for the log handlers of `logging` and absl that prints through the console."""
+    """A stream for the handlers of `logging` and absl that prints through the console."""
 
     def write(self, text: str) -> None:
-        """Prints a line; handlers write whole lines."""
+        """Prints a line. Handlers write whole lines."""
         if text.rstrip("\n"):
             say(text.rstrip("\n"))
 
     def flush(self) -> None:
-        """Does nothing: lines are not buffered."""
+        """Does nothing, as lines are not buffered."""
 
     def isatty(self) -> bool:
-        """True, so that absl does not close it."""
+        """Returns True, so that absl does not close it."""
         return True
 
 
@@ -163,7 +163,7 @@ STDERR = Console()
 
 
 def flush() -> None:
-    """Writes what Python still holds back of both streams, as far as they take it."""
+    """Flushes stdout and stderr, and ignores errors."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             if _is_open(stream):
@@ -171,12 +171,12 @@ def flush() -> None:
 
 
 def _is_open(stream: TextIO | None) -> bool:
-    """Whether it can be used; Python has None for one that was closed before the start."""
+    """Returns whether a stream can be used. Python sets one that starts closed to None."""
     return stream is not None and not getattr(stream, "closed", False)
 
 
 def answers() -> Console:
-    """For what a mode was asked for, such as a table of runs: on stdout, to be piped."""
+    """Returns a console on stdout, for a mode's output, such as a table of runs, to be piped."""
     return Console(sys.stdout)
 
 

@@ -1,4 +1,4 @@
-"""Files that appear whole: atomic writes, JSON lines, links. Standard library only."""
+"""Writes files atomically, appends JSON lines, copies and links. Standard library only."""
 
 import contextlib
 import errno
@@ -14,22 +14,22 @@ from runner.core import open_folder, sizes
 from runner.core import text as words
 from runner.errors import RunnerError
 
-_LONGEST_ROW = 1 << 16  # bytes that the last row is looked for in
-_NO_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some file systems flush no folder
+_LONGEST_ROW = 1 << 16  # bytes at the end of a file in which the last row is searched
+_NO_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some file systems cannot flush directories
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")  # see `beside`
 
-_checks: dict[object, tuple[str, Callable[[], None]]] = {}  # folders, some with several
+_checks: dict[object, tuple[str, Callable[[], None]]] = {}  # a directory may have several
 
 
 @contextlib.contextmanager
 def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Within the block, this module calls `check` before it writes or removes a file in `folder`.
+    """Calls `check` before this module writes or removes a file in `folder` within the block.
 
-    A suspended process may be taken for dead and wake up in the middle of its work, so the check
-    runs before every write. Nothing creates `folder` again once it was moved or deleted.
+    A suspended process may be taken for dead and wake up in the middle of its work. Therefore the
+    check runs before every write. If `folder` is moved or deleted, this module never recreates it.
 
     Args:
-        folder: Includes everything below it. It exists.
+        folder: The directory, which must exist. Everything below it is included.
         check: Raises if this process may not write there.
     """
     below = os.path.join(os.path.abspath(folder), "")  # noqa: PTH100, PTH118
@@ -43,34 +43,34 @@ def guarded(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def staying(folder: Path) -> Iterator[None]:
-    """Within the block, this module writes in `folder` only while it is where it was.
+    """Makes this module write in `folder` only while it stays at its path, within the block.
 
     For a process that writes in a directory without holding its lock.
 
     Args:
-        folder: Exists.
+        folder: The directory, which must exist.
     """
     with contextlib.closing(open_folder.OpenFolder(folder)) as held, guarded(folder, held.check):
         yield
 
 
 def check(path: Path) -> None:
-    """Raises if the check of the folder that `path` is in forbids writing or removing it."""
+    """Raises if the check of a directory that contains `path` forbids writing or removing it."""
     for _, ask in _guards(path):
         ask()
 
 
 def _guards(path: Path) -> list[tuple[Path, Callable[[], None]]]:
-    """The guarded folders that `path` is in, or is, with their checks."""
-    text = os.path.join(os.path.abspath(path), "")  # noqa: PTH100, PTH118, which takes `..` out
+    """Returns the guarded directories that contain or equal `path`, with their checks."""
+    text = os.path.join(os.path.abspath(path), "")  # noqa: PTH100, PTH118, which resolves `..`
     every = list(_checks.values())
     return [(Path(below), ask) for below, ask in every if text.startswith(below)]
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder, and those that it is in as far as they are missing.
+    """Creates a directory and its missing parents.
 
-    A guarded folder is never created again: if it is gone, it was moved or deleted.
+    A guarded directory is never recreated: if it is missing, it was moved or deleted.
     """
     check(folder)
     roots = {root for root, _ in _guards(folder)}
@@ -85,34 +85,34 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file, if it exists."""
+    """Removes a file if it exists."""
     check(path)
     path.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder with all that is in it, if it exists."""
+    """Removes a directory and its contents if it exists."""
     check(folder)
     if folder.is_dir():
         shutil.rmtree(folder)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file's name is one that another process gives a file until it is complete."""
+    """Returns whether another process uses this name for a file until it is complete."""
     match = _TEMPORARY.fullmatch(name)
     return match is not None and match["pid"] != str(os.getpid())
 
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that becomes `path` when the block ends: flushed to the disk, then renamed.
+    """Opens a file that becomes `path` when the block ends: it is flushed to disk, then renamed.
 
-    The new name is on the disk, too, when the block has ended.
+    The rename is also flushed to disk before the block returns.
 
     If the block raises, `path` is unchanged. Several processes may write the same path.
 
     Raises:
-        OSError: it cannot be written; the error names `path`.
+        OSError: it cannot be written. The error names `path`.
     """
     make_folder(path.parent)
     with naming(path), beside(path) as part:
@@ -127,7 +127,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A temporary name for this process in the same folder; a file left there is removed."""
+    """Yields a temporary name for this process in the same directory, and removes leftovers."""
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     part.unlink(missing_ok=True)
     try:
@@ -137,18 +137,18 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text`, whole or not at all."""
+    """Writes `text` atomically."""
     with whole(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as indented JSON, whole or not at all."""
+    """Writes `value` atomically, as indented JSON."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def loads(content: str | bytes) -> Any:
-    """A value from JSON.
+    """Parses a JSON value.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.
@@ -160,7 +160,7 @@ def loads(content: str | bytes) -> Any:
 
 
 def read_json(path: Path) -> Any | None:
-    """The JSON value in `path`, or None if there is no such file.
+    """Returns the JSON value in `path`, or None if there is no such file.
 
     Raises:
         RunnerError: it is damaged.
@@ -176,13 +176,13 @@ def read_json(path: Path) -> Any | None:
 
 
 def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
-    """Appends one row and flushes it to disk; a partial last line, left by a kill, is dropped."""
+    """Appends one row and flushes it to disk. Drops a partial last line that a kill left."""
     append_json_lines(path, [row])
     flush_file(path)
 
 
 def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Appends rows; until `flush_file` is called, a machine crash may lose them."""
+    """Appends rows. Until `flush_file` is called, a machine crash may lose them."""
     make_folder(path.parent)
     with naming(path), path.open("a+b") as file:
         is_new = not file.seek(0, os.SEEK_END)
@@ -194,7 +194,7 @@ def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Flushes what was written to `path`, a file or a folder, to disk."""
+    """Flushes a file or a directory to disk."""
     with naming(path):
         _flush(path)
 
@@ -211,7 +211,7 @@ def _flush(path: Path) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """Flushes a folder and all that is in it to disk."""
+    """Flushes a directory and everything in it to disk."""
     for path in sorted(folder.rglob("*"), reverse=True):
         flush_file(path)
     flush_file(folder)
@@ -221,7 +221,7 @@ def flush_all(folder: Path) -> None:
 def naming(path: Path) -> Iterator[None]:
     """Adds the file's name to an OSError without one, such as that of a full disk.
 
-    If the folder has just been moved or deleted, its check says so instead.
+    If the directory has just been moved or deleted, its check raises instead.
     """
     try:
         yield
@@ -232,10 +232,10 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The rows of `path`, none if it does not exist; a last line cut off by a kill is skipped.
+    """Returns the rows of `path`, without a last line cut off by a kill, or [] without a file.
 
     Raises:
-        ValueError: a line other than the last is not JSON; the message names file and line.
+        ValueError: a line other than the last is not JSON. The message names file and line.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -247,7 +247,7 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 def last_json_line(path: Path) -> Any | None:
-    """The last whole row of `path`, whose size does not matter; None if there is none."""
+    """Returns the last complete row of a file of any size, or None if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_ROW, 0))
@@ -259,13 +259,13 @@ def last_json_line(path: Path) -> Any | None:
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:
-    """Parses lines of JSON, of which the first has the number `first`; skips empty ones.
+    """Parses lines of JSON and skips empty ones. The first line has the number `first`.
 
     Raises:
-        ValueError: a line is damaged; the message gives `name` and the line's number.
+        ValueError: a line is damaged. The message contains `name` and the line's number.
     """
     written = [line for line in lines if line.strip()]
-    with contextlib.suppress(ValueError):  # all at once takes a third of the time
+    with contextlib.suppress(ValueError):  # one call for all lines takes a third of the time
         rows = loads(b"[" + b",".join(written) + b"]")
         if len(rows) == len(written):
             return list(rows)
@@ -287,9 +287,10 @@ def _is_json(line: bytes) -> bool:
 
 
 def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> Any | None:
-    """Cuts the file after the newest row to keep, and returns that row; older ones are not parsed.
+    """Cuts the file after the newest row to keep, and returns that row.
 
-    Lines that are incomplete or not JSON are dropped. None if there is no such row, or no file.
+    Older rows are not parsed. Lines that are incomplete or not JSON are dropped. Returns None if
+    there is no such row, or no file.
     """
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -318,12 +319,12 @@ def _drop_cut_off_line(file: BinaryIO) -> None:
 
 
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Replaces the whole file by `rows`."""
+    """Replaces the file's contents with `rows`."""
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies `source`, including its times, to `target`, whole or not at all."""
+    """Copies `source`, including its times, to `target` atomically."""
     check(target)
     with beside(target) as part:
         shutil.copy2(source, part)
@@ -332,7 +333,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Makes `target` the same file as `source`: a hard link where possible, else a copy."""
+    """Makes `target` a hard link to `source`, or a copy if links are impossible."""
     make_folder(target.parent)
     with beside(target) as part:
         try:
@@ -340,4 +341,4 @@ def link(source: Path, target: Path) -> None:
         except OSError:
             copy(source, target)
         else:
-            part.replace(target)  # does nothing where both are links to one file
+            part.replace(target)  # does nothing if both are links to one file

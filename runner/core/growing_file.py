@@ -4,13 +4,13 @@ from pathlib import Path
 
 
 class GrowingFile:
-    """A file of lines, read as it grows. It may be missing, cut, or written anew.
+    """A file of lines, read as it grows. It may be missing, truncated, or rewritten.
 
     Args:
         path: The file.
 
     Attributes:
-        restarted: Whether the last `take` began at the beginning of the file.
+        restarted: Whether the last `take` started at the beginning of the file.
         first: The number, from 1, of the first line that the last `take` returned.
     """
 
@@ -20,10 +20,10 @@ class GrowingFile:
         self.first = 1
         self._lines = 0  # returned so far
         self._read = 0  # bytes
-        self._last = b""  # of these: the last line, by which the file is recognized
+        self._last = b""  # the last line read, by which the file is recognized
 
     def take(self) -> list[bytes]:
-        """The whole lines that were not returned before; all of them if the file is another one."""
+        """Returns the complete lines that are new, or all lines if the file is a different one."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._read - len(self._last))

@@ -1,4 +1,4 @@
-"""Regular signs of life from a thread, whatever else goes on. Standard library only."""
+"""Sends regular heartbeats from a thread, during any other work. Standard library only."""
 
 import contextlib
 import threading
@@ -20,17 +20,17 @@ def beating(
     what: str = "heartbeat",
     waits: bool = True,
 ) -> Iterator[None]:
-    """Within the block, a thread calls `beat` every `seconds`, even in long loops and evaluations.
+    """Makes a thread call `beat` every `seconds` within the block, even in long loops.
 
-    If the file system refuses a beat (a full disk, an unreachable share), that is noted once, and
-    the next one is still tried. After a lost claim the thread ends.
+    If the file system rejects a beat (a full disk, an unreachable share), this is reported once,
+    and the thread continues to try. When the directory's lock is lost, the thread ends.
 
     Args:
         beat: Called in the thread.
         seconds: Time between two beats.
         note: Called with a line when a beat fails.
         what: What to call a beat in that line.
-        waits: Whether the end of the block waits for a beat that has begun.
+        waits: Whether the end of the block waits for a beat in progress.
     """
     ended = threading.Event()
 
@@ -40,7 +40,7 @@ def beating(
             try:
                 beat()
                 works = True
-            except LostError:  # the next write in the folder finds out by itself
+            except LostError:  # the next write in the directory detects it
                 return
             except OSError as error:
                 if works:

@@ -1,4 +1,4 @@
-"""Which packages carry the runner, and whether they are the right ones. No TensorFlow."""
+"""The packages that the runner needs, and checks that they are the right ones. No TensorFlow."""
 
 import importlib.util
 import platform
@@ -21,14 +21,14 @@ _PACKAGES = {
 
 
 def versions() -> str:
-    """A line for each package that a result may depend on, and for Python."""
+    """Returns a line for each package that a result may depend on, and for Python."""
     lines = [f"{name} {version(package)}" for name, package in _PACKAGES.items()]
     return "\n".join([*lines, f"Python {platform.python_version()}"])
 
 
 def version(package: str = DISTRIBUTION) -> str:
-    """The installed version of a package, by default the runner's own."""
-    from importlib import metadata  # which loads much, and is seldom needed
+    """Returns the installed version of a package, by default the runner's own."""
+    from importlib import metadata  # slow to import
 
     try:
         return metadata.version(package)
@@ -37,10 +37,10 @@ def version(package: str = DISTRIBUTION) -> str:
 
 
 def command_for(extra: str) -> str:
-    """The command that installs an extra of the runner, such as `s3`, with the bounds it declares.
+    """Returns the command that installs an extra of the runner, such as `s3`, with its bounds.
 
-    In a clone, that is the clone itself with the extra. Otherwise it is the extra's packages, since
-    pip cannot find the runner by its name.
+    In a clone, it installs the clone with the extra. Otherwise, it installs the extra's packages,
+    because pip cannot find the runner by its name.
     """
     if (_SOURCE / "pyproject.toml").is_file():
         return f"pip install -e {shlex.quote(f'{_SOURCE}[{extra}]')}"
@@ -53,9 +53,9 @@ def command_for(extra: str) -> str:
 
 
 def check() -> None:
-    """Raises RunnerError if official or Orbit is missing, or `orbit` is another package.
+    """Raises RunnerError if `official` or Orbit is missing, or `orbit` is another package.
 
-    Orbit comes with tf-models-official; the `orbit` on PyPI computes satellite orbits.
+    Orbit comes with tf-models-official. The `orbit` on PyPI computes satellite orbits.
     """
     if importlib.util.find_spec("official") is None:
         raise RunnerError("tf-models-official is not installed: pip install tf-models-official")

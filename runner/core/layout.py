@@ -1,4 +1,4 @@
-"""The names of files and folders in a run's folder. Standard library only."""
+"""The names of files and directories in a run's directory. Standard library only."""
 
 import errno
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from runner.errors import RunnerError
 
 PARAMS = "params.yaml"
-RESOLVED = "resolved.yaml"  # the whole configuration, where params.yaml is Model Garden's
+RESOLVED = "resolved.yaml"  # the whole configuration, if params.yaml is Model Garden's
 GIN = "config.gin"
 RUN = "run.json"
 STATUS = "status.json"
@@ -19,7 +19,7 @@ TRAINING_ROWS = "train.jsonl"
 SYSTEM_ROWS = "system.jsonl"
 OVERVIEW = "overview.json"
 INPUTS = "inputs.json"  # the shards of indexed training data
-MODEL = "model.json"  # the layers of a model that runner.fit was given
+MODEL = "model.json"  # the layers of the model passed to runner.fit
 TRACEBACK = "traceback.txt"
 NOTIFY_LOG = "notify.log"
 REPORT = "report.html"
@@ -30,35 +30,35 @@ TEST = "test"
 SYSTEM = "system"
 TEST_LAST = "test-last"
 SETS = "sets"
-EXPORT = "export"  # in it a folder for each format, in that one for each step
-EXPORT_FACTS = "export.json"  # in a version's folder
+EXPORT = "export"  # with a directory per format, and in it one per step
+EXPORT_FACTS = "export.json"  # in a version's directory
 MODEL_CARD = "model_card.md"
 REJECTED = "rejected-"
 UNFINISHED = ".unfinished"
 BEST = "best"
 AVERAGES = "ema_checkpoints"  # Model Garden's name: averaged weights of the newest evaluations
 MEAN = "mean"  # the mean of several checkpoints' weights
-INFO = "info.json"  # in a folder of best checkpoints
+INFO = "info.json"  # in a directory of best checkpoints
 DAMAGED = "damaged"
 PREDICTIONS = "predictions"
 REPLAY = "replay"
-LOGGERS = "loggers"  # what loggers were given, and what went wrong
+LOGGERS = "loggers"  # the values sent to loggers, and their errors
 LAUNCH = "launch"  # logs of the jobs that --launch has submitted
-SUBMITTED = "submitted.jsonl"  # in that folder: these jobs
-WORKERS = "workers"  # what other workers than the chief print, and what supervisors agree on
-SUPERVISOR = "supervisor.json"  # in that folder
+SUBMITTED = "submitted.jsonl"  # in that directory: these jobs
+WORKERS = "workers"  # the output of workers other than the chief, and the supervisors' state
+SUPERVISOR = "supervisor.json"  # in that directory
 ENSEMBLE = "ensemble.json"
-ENSEMBLE_PREDICTIONS = "ensemble"  # what each member predicts
+ENSEMBLE_PREDICTIONS = "ensemble"  # each member's predictions
 
-TRIALS = "trials"  # in a study's folder, as are the next four; in it a run's folder for each trial
+TRIALS = "trials"  # in a study's directory, like the next four, with a run directory per trial
 STUDY = "study.json"
 TRIALS_TABLE = "trials.csv"
 TRIALS_PARQUET = "trials.parquet"
 PLOTS = "plots"
-TRIAL = "trial.json"  # in a trial's folder, as are its attempts
+TRIAL = "trial.json"  # in a trial's directory, like its attempts
 ATTEMPTS = "attempts.jsonl"
 
-EVALUATOR = "evaluator.json"  # in an evaluator's own folder, as is the queue
+EVALUATOR = "evaluator.json"  # in an evaluator's directory, like the queue
 QUEUE = "queue"
 _EVALUATOR_FOLDER = "eval-"
 
@@ -74,57 +74,57 @@ _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 
 
 def params(folder: Path) -> Path:
-    """The file with the whole configuration of a run.
+    """Returns the file with the whole configuration of a run.
 
     A program that calls Model Garden's `run_experiment` reads and writes params.yaml, which then
-    has Model Garden's sections alone.
+    contains only Model Garden's fields.
     """
     resolved = folder / RESOLVED
     return resolved if resolved.exists() else folder / PARAMS
 
 
 def trials(study: Path) -> list[Path]:
-    """The folders of a study's trials, by number."""
+    """Returns the directories of a study's trials, by number."""
     return sorted((study / TRIALS).glob("[0-9]*-*"))
 
 
 def evaluator(model_dir: Path, name: str) -> Path:
-    """The folder of evaluator `name` in a run's folder."""
+    """Returns the directory of evaluator `name` in a run's directory."""
     return model_dir / f"{_EVALUATOR_FOLDER}{name}"
 
 
 def evaluators(model_dir: Path) -> list[Path]:
-    """The folders of the evaluators that have started, by name."""
+    """Returns the directories of the evaluators that have started, by name."""
     return sorted(model_dir.glob(f"{_EVALUATOR_FOLDER}*"))
 
 
 def evaluator_name(folder: Path) -> str:
-    """The name of the evaluator whose folder this is."""
+    """Returns the name of the evaluator that this directory belongs to."""
     return folder.name.removeprefix(_EVALUATOR_FOLDER)
 
 
 def is_evaluator(folder: str) -> bool:
-    """Whether a folder of this name is an evaluator's."""
+    """Returns whether a directory of this name belongs to an evaluator."""
     return folder.startswith(_EVALUATOR_FOLDER)
 
 
 def is_part(folder: str) -> bool:
-    """Whether a folder of this name within a run's folder belongs to that run."""
+    """Returns whether a directory of this name within a run's directory belongs to that run."""
     return folder in _PARTS or folder.startswith((_EVALUATOR_FOLDER, f"{BEST}-", REJECTED))
 
 
 def is_of_run(name: str) -> bool:
-    """Whether a file or folder of this name in a run's folder was written by the run."""
+    """Returns whether the run wrote a file or directory of this name in its directory."""
     if name.startswith((f"{CHECKPOINT_NAME}-", "events.out.tfevents.")):
         return True
     return name in (*_FILES, REPORT) or is_part(name)
 
 
 def check(folder: Path) -> None:
-    """Checks that `folder` is, or can become, a run's or evaluator's folder; changes nothing.
+    """Checks that `folder` is, or can become, a directory of a run or evaluator, without changes.
 
     Raises:
-        RunnerError: there is a file where a folder is needed, or the other way round.
+        RunnerError: there is a file in place of a directory, or a directory in place of a file.
     """
     for path in (folder, *folder.absolute().parents):
         if path.is_symlink() and _is_loop(path):

@@ -8,10 +8,10 @@ from runner.errors import LostError
 
 
 class OpenFolder:
-    """A directory that this process works in.
+    """A directory in which this process works.
 
     Args:
-        folder: The directory, which exists.
+        folder: The directory, which must exist.
 
     Raises:
         OSError: it cannot be opened.
@@ -23,10 +23,10 @@ class OpenFolder:
         self._identity = os.fstat(self._descriptor)
 
     def check(self) -> None:
-        """Checks that the directory is still where it was.
+        """Checks that the directory is still at its path.
 
         Raises:
-            LostError: it was moved or deleted; the message says where it is now, if that is known.
+            LostError: it was moved or deleted. The message contains its new path if that is known.
         """
         try:
             seen = self._folder.stat()
@@ -44,7 +44,7 @@ class OpenFolder:
 
     @property
     def now(self) -> Path | None:
-        """Where the directory is now; None if it was deleted, or if the system does not tell."""
+        """The current path of the directory, or None if it was deleted or the path is unknown."""
         with contextlib.suppress(OSError):
             path = Path(self._link).readlink()
             if os.path.samestat(path.stat(), self._identity):
@@ -53,14 +53,14 @@ class OpenFolder:
 
     @property
     def inside(self) -> Path:
-        """A path that leads into the directory even after it was moved, and creates none.
+        """A path into the directory that stays valid after a move and never creates a directory.
 
-        Where the system has no such path, this is the directory's name.
+        On systems without such paths, this is the directory's original path.
         """
         return Path(self._link) if Path(self._link).is_dir() else self._folder
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the directory."""
         os.close(self._descriptor)
 
     @property

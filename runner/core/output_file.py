@@ -1,4 +1,4 @@
-"""The file of `--output` for results that fit in one: whether it can be written."""
+"""Checks that the file given by `--output`, for results that fit in one file, can be written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def named(*ends: str) -> Callable[[str, str], Path]:
-    """What parses the value of an option: the path of a file whose name has one of these ends."""
+    """Returns a parser of an option whose value is a file name with one of these suffixes."""
 
     def parse(name: str, text: str) -> Path:
         path = Path(text)

@@ -1,4 +1,4 @@
-"""YAML that a run has stored, read as data: nothing in it is executed, and it cannot grow."""
+"""Loads YAML that a run has stored, as data: executes no code and limits the size."""
 
 from typing import Any, ClassVar
 
@@ -19,10 +19,10 @@ class _Loader(_SafeLoader):
 
 
 def load(words: str) -> Any:
-    """The plain values of a text.
+    """Returns the plain values of a text.
 
     Raises:
-        yaml.YAMLError: it is not YAML, has a value that cannot be, or is too large.
+        yaml.YAMLError: it is not YAML, has an invalid value, or is too large.
     """
     try:
         sizes.check_length(words, sizes.LONGEST_STORED)
@@ -31,7 +31,7 @@ def load(words: str) -> Any:
         sizes.check(value, sizes.MOST_STORED)
     except yaml.YAMLError:
         raise
-    # What its constructors raise for values such as `!!int x`, and the limits of Python.
+    # The constructors raise these for values such as `!!int x`, and Python for its limits.
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from error
     return value

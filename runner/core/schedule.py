@@ -1,4 +1,4 @@
-"""When things fall due in a run, and what a finished loop is. Standard library only."""
+"""The schedule of a run's actions, and the result of a finished loop. Standard library only."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,43 +6,44 @@ from fractions import Fraction
 from typing import Any
 
 Interval = int | Fraction
-"""Steps between two things of a kind; of a fraction, each falls due at the nearest step."""
+"""Steps between two events of one kind. If it is a fraction, each occurs at the nearest step."""
 
 Action = Callable[[Mapping[str, Any]], Any]
-"""Orbit's action: called with the output of a loop or of an evaluation, names to tensors. One that
-returns a string stops the run, with the string as the reason."""
+"""An Orbit action, called with the output of a loop or an evaluation, names to tensors. If it
+returns a string, the run stops with the string as the reason."""
 
 
 def passed(step: Any, interval: Interval) -> Any:
-    """How many multiples of an interval, above 0 and rounded (half up), are at `step` or before it.
+    """Returns how many multiples of an interval, above 0 and rounded half up, are at most `step`.
 
-    Of a tensor of int64, too, below about 10^9 steps.
+    `step` may also be an int64 tensor, below about 10^9 steps.
     """
     return ((2 * step + 1) * interval.denominator - 1) // (2 * interval.numerator)
 
 
 def multiple(number: int, interval: Interval) -> int:
-    """The step of the `number`th multiple of an interval, rounded (half up)."""
+    """Returns the step of the `number`th multiple of an interval, rounded half up."""
     return (2 * number * interval.numerator + interval.denominator) // (2 * interval.denominator)
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """When things fall due: at multiples of their interval, to the nearest step, and at the end.
+    """A schedule of events at multiples of their interval, to the nearest step, and at the end.
 
-    The grid is absolute: it does not move with the step at which a run was resumed.
+    The schedule is absolute: it does not depend on the step at which a run was resumed.
 
     Attributes:
         end: The last step.
-        loop: The longest inner loop; loops end on its multiples. 0: they take about a second.
-        summary: Training rows.
-        checkpoint: Commits.
+        loop: The longest inner loop. Loops end on its multiples. 0 makes loops of about a second.
+        summary: The interval of training rows.
+        checkpoint: The interval of checkpoints.
         evaluations: The intervals of evaluations.
-        evaluations_commit: Whether each evaluation commits first.
-        seconds: Time without a commit after which there is an extra one, off the grid; 0 for none.
-            It does not change what is trained: broken training is left for the grid to detect.
+        evaluations_commit: Whether a checkpoint is saved before each evaluation.
+        seconds: Time without a checkpoint after which an extra one is saved, off the schedule. 0
+            disables it. It does not change training: broken training is left for the schedule to
+            detect.
         actions: The intervals of actions.
-        epoch: How many steps an epoch has; 0 if nobody asked for epochs. Loops end with them.
+        epoch: The number of steps in an epoch, or 0 if epochs are not used. Loops end with epochs.
     """
 
     end: int
@@ -56,24 +57,24 @@ class Grid:
     epoch: Interval = 0
 
     def due(self, step: int, interval: Interval) -> bool:
-        """Whether something with this interval falls due at `step`."""
+        """Returns whether an event with this interval happens at `step`."""
         return step in (0, self.end) or passed(step, interval) > passed(step - 1, interval)
 
     def epochs(self, step: int) -> int:
-        """How many epochs have ended at `step`, or before it."""
+        """Returns how many epochs have ended at `step` or before it."""
         return passed(step, self.epoch) if self.epoch else 0
 
     def evaluates(self, step: int) -> bool:
-        """Whether any evaluation falls due at `step`."""
+        """Returns whether any evaluation happens at `step`."""
         return any(self.due(step, interval) for interval in self.evaluations)
 
     def commits(self, step: int) -> bool:
-        """Whether a commit falls due at `step`; a signal or an action may ask for one anywhere."""
+        """Returns whether a checkpoint is scheduled at `step`. Signals and actions may add more."""
         evaluates = self.evaluations_commit and self.evaluates(step)
         return evaluates or self.due(step, self.checkpoint)
 
     def describe_commits(self) -> str:
-        """When commits fall due, in words."""
+        """Describes when checkpoints are saved."""
         evaluations = [each for each in self.evaluations if each < self.end]
         finer = any(each % self.checkpoint for each in evaluations)
         commits = evaluations if self.evaluations_commit else []
@@ -88,7 +89,7 @@ class Grid:
         return f"{when}, and after {self.seconds:g} s without one" if self.seconds else when
 
     def next(self, step: int, longest: int) -> int:
-        """Where the loop that starts at `step` ends: the nearest step at which anything is due.
+        """Returns where the loop that starts at `step` ends: the nearest step with any event.
 
         Args:
             step: The step.
@@ -100,16 +101,16 @@ class Grid:
         return min(self.end, cut, *(multiple(passed(step, n) + 1, n) for n in intervals))
 
     def evaluations_after(self, step: int) -> int:
-        """How many evaluations are still to come after `step`."""
+        """Returns how many evaluations are left after `step`."""
         if not self.evaluations:
             return 0
         most = min(self.evaluations)
-        at_end = passed(self.end, most) == passed(self.end - 1, most)  # and not by the interval
+        at_end = passed(self.end, most) == passed(self.end - 1, most)  # not already by the interval
         return passed(self.end, most) - passed(step, most) + (at_end and step < self.end)
 
 
 def _shown(interval: Interval) -> str:
-    """`1,000`, or `22.5` for a fraction."""
+    """Formats `1,000`, or `22.5` for a fraction."""
     return f"{int(interval):,}" if interval.denominator == 1 else f"{float(interval):,.1f}"
 
 
@@ -119,10 +120,10 @@ class Loop:
 
     Attributes:
         step: The training step after it.
-        steps: How many steps it ran.
+        steps: The number of steps it ran.
         seconds: How long they took.
-        logs: What the trainer returned; reading a value waits for it.
-        summary: Whether a training row falls due.
+        logs: The trainer's output. Reading a value waits for it.
+        summary: Whether a training row is due.
     """
 
     step: int

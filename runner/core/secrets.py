@@ -1,6 +1,6 @@
-"""What looks like a password, a token or a key, found in text and masked. Standard library only.
+"""Finds and masks text that looks like a password, a token or a key. Standard library only.
 
-A secret is recognized by the name that it is assigned to, or by its own form.
+A secret is recognized by the name that it is assigned to, or by its own format.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 MASK = "***"
 
-# The last words of a name that holds a secret: `AWS_SECRET_ACCESS_KEY`, `authToken`, `--db-pass`.
+# The last words of names that hold secrets: `AWS_SECRET_ACCESS_KEY`, `authToken`, `--db-pass`.
 _WORDS = {
     "password", "passwords", "passwd", "pwd", "pswd", "pw", "passphrase", "passcode", "secret",
     "secrets", "token", "auth", "authorization", "credential", "credentials", "apikey", "jwt",
@@ -22,13 +22,13 @@ _KEYS = {
 }  # fmt: skip
 _PASS = {"db", "database", "smtp", "ftp", "mail", "user", "root", "admin", "proxy", "ssh", "redis"}
 _SEVERAL = {"auth", "access", "api", "refresh", "bearer", "session", "secret", "hf", "github"}
-# About tokens of text, which are not secrets.
+# Words before `token` for tokens of text, which are not secrets.
 _TEXT = {
     "mask", "pad", "padding", "cls", "class", "classification", "unk", "unknown", "oov", "eos",
     "bos", "sos", "sep", "separator", "start", "end", "stop", "special", "blank", "next", "last",
     "first", "current", "previous", "prev", "per", "image", "patch", "decoder", "newline", "text",
 }  # fmt: skip
-_QUERY = {"sig", "signature", "key"}  # in a URL, besides the words above
+_QUERY = {"sig", "signature", "key"}  # in a URL, in addition to the words above
 
 _FORMS = re.compile(
     r"""(?x) -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?: (?:.|\n){0,8000}? -----END\ [A-Z ]*KEY-----
@@ -44,7 +44,7 @@ _FORMS = re.compile(
     | eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]* )                  # a JSON web token
     | (?<=hooks\.slack\.com/services/)[\w/]+"""
 )
-# `https://user:password@host`, `https://token@host`; a password may have an @ in it.
+# `https://user:password@host`, `https://token@host`. A password may contain an @.
 _URL = re.compile(r"(?<!\w)(?P<scheme>\w++://)(?P<user>[^\s/:@'\"]*)(?P<rest>[^\s/?#'\"]*@)")
 _QUERIED = re.compile(r"(?<=[?&;])(?P<name>[\w.-]++)=(?P<value>[^&#\s\"']+)")
 _SCHEME = re.compile(
@@ -52,7 +52,7 @@ _SCHEME = re.compile(
     r" +[\w.~+/=-]{6,}"
 )
 _FLAG = re.compile(r"(?<![\w-])(?P<name>--?[A-Za-z][\w-]*+) +(?P<value>[^\s-]\S*)")
-# A line of YAML, whose text may have spaces and no quotes.
+# A line of YAML, whose value may contain spaces without quotes.
 _LINE = re.compile(r"(?m)^[ +-]*(?P<name>[\w.-]++): +(?P<value>[\w][^\n\"'(){}\[\]]*)$")
 _GIVEN = re.compile(
     r"""(?xi) (?<![\w-]) (?P<name> [\w-]++ ) \\?["']?
@@ -71,14 +71,14 @@ _PLAIN = re.compile(
     r"(?i)(?:true|false|null|(?:str|int|float|bool|bytes|any|none| \| )+|[%@][\w./()]+|\W*"
     r"|(?:(?:bearer|basic|token|digest) +)?\*+)"
 )
-_CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]")  # a call or a look-up, not a literal
+_CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]")  # a call or a subscript, not a literal
 
 
 def masked(text: str, known: Iterable[str] = ()) -> str:
-    """`text` with what looks like a secret replaced by stars.
+    """Replaces text that looks like a secret with stars.
 
     Args:
-        text: Anything: an argument, a difference of source files, a message.
+        text: Any text, such as an argument, a diff of source files or a message.
         known: Secrets to mask wherever they occur.
     """
     for secret in sorted(known, key=len, reverse=True):
@@ -93,18 +93,18 @@ def masked(text: str, known: Iterable[str] = ()) -> str:
 
 
 def masked_all(value: Any, known: Iterable[str] = (), *, name: str = "") -> Any:
-    """A value as JSON holds it, with every text in it masked.
+    """Masks every string in a JSON value.
 
     Args:
-        value: Nested in any way.
+        value: The value, nested in any way.
         known: Secrets to mask wherever they occur.
-        name: The value's name, which may say that it is a secret.
+        name: The value's name, which may mark it as a secret.
     """
     if isinstance(value, Mapping):
         return {key: masked_all(item, known, name=str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         flags = (item if re.fullmatch(r"--?[\w-]+", str(item)) else name for item in value)
-        names = [name, *flags][:-1]  # among arguments, a flag may come before its value
+        names = [name, *flags][:-1]  # in a list of arguments, a flag may precede its value
         items = zip(value, names, strict=True)
         return [masked_all(item, known, name=str(before)) for item, before in items]
     if not isinstance(value, str):
@@ -113,7 +113,7 @@ def masked_all(value: Any, known: Iterable[str] = (), *, name: str = "") -> Any:
 
 
 def held(values: Any, name: str = "") -> Iterator[str]:
-    """The strings that nested `values` hold under names of secrets, except the shortest."""
+    """Yields the strings with secret names in nested `values`, except the shortest."""
     if isinstance(values, Mapping):
         for key, item in values.items():
             yield from held(item, str(key))
@@ -125,7 +125,7 @@ def held(values: Any, name: str = "") -> Iterator[str]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a name (`S3Config.secret_key`) says that a secret is assigned to it."""
+    """Returns whether a name, such as `S3Config.secret_key`, is that of a secret."""
     name = name.rpartition(".")[2]
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     *_, before, last = ["", "", *words]
@@ -142,7 +142,7 @@ def is_secret(name: str) -> bool:
 
 
 def _without_password(found: re.Match[str]) -> str:
-    """Keeps a user name that comes with a password, and SSH's, which comes without."""
+    """Keeps a user name with a password, and SSH's user name without one."""
     if found["rest"].startswith(":"):
         return f"{found['scheme']}{found['user']}:{MASK}@"
     is_name = found["user"] == "git" or "ssh" in found["scheme"]
@@ -162,7 +162,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _without_assigned(text: str) -> str:
-    """Masks what is assigned to names of secrets, also within other values."""
+    """Masks values assigned to secret names, also within other values."""
     parts, done = [], 0
     for given in _GIVEN.finditer(text):
         if given.start() < done or not is_secret(given["name"]):
@@ -175,7 +175,7 @@ def _without_assigned(text: str) -> str:
 
 
 def _is_ordinary(value: str, given: re.Match[str]) -> bool:
-    """Whether a value cannot be a secret, whatever its name."""
+    """Returns whether a value cannot be a secret under any name."""
     is_code = given["sign"] == "=" and given["gap"] and _CODE.match(value)
     is_count = value.isdigit() and given["name"].lower().endswith("token")
     is_masked = value.startswith(MASK)

@@ -1,9 +1,9 @@
-"""SIGTERM and SIGINT: a stop that the loop sees. No TensorFlow.
+"""Turns SIGTERM and SIGINT into a stop that the training loop can see. No TensorFlow.
 
-A Python handler runs only when the interpreter gets control, and a loop inside TensorFlow may keep
-it for minutes. With `signal.set_wakeup_fd` the operating system tells a thread at once, and the
-thread sets what the loop looks at. A second signal ends the process there and then, but not one
-that another process looks after: both may be sent the same signal, and the other passes it on.
+A Python signal handler runs only when the interpreter has control, and a loop inside TensorFlow may
+keep control for minutes. With `signal.set_wakeup_fd`, the operating system wakes a thread at once,
+and the thread sets the flag that the loop checks. A second signal ends the process immediately. The
+exception is a process that a parent supervises: both may get a signal, and the parent forwards it.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _LEAVING: list[Callable[[], object]] = []
 
 @contextlib.contextmanager
 def leaving(undo: Callable[[], object]) -> Iterator[None]:
-    """Within the block, `undo` is called last before a process that ignores a signal is ended."""
+    """Calls `undo` last if this process is ended within the block for ignoring a signal."""
     _LEAVING.append(undo)
     try:
         yield
@@ -36,12 +36,12 @@ def leaving(undo: Callable[[], object]) -> Iterator[None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came, and there was nothing to save or it has been saved.
+    """A signal was received, and any state to save has been saved.
 
     Args:
         number: The signal.
-        at_once: It was the second signal, and nothing more was saved.
-        saved: Whether the current state was saved; a broken one is not.
+        at_once: Whether it was the second signal, after which no state is saved.
+        saved: Whether the current state was saved. A broken state is not saved.
     """
 
     def __init__(self, number: int, *, at_once: bool = False, saved: bool = True) -> None:
@@ -53,15 +53,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether a signal has come, and what happens when one comes.
+    """Records whether a signal was received, and decides what happens then.
 
-    At first a signal raises `Interrupted` wherever the main thread is. Inside `deferred` it is only
-    noted; the code there checks `requested` and ends in order.
+    A signal raises `Interrupted` wherever the main thread is, except inside `deferred`. There, the
+    signal is only recorded: the code checks `requested` and stops in an orderly way.
 
     Attributes:
-        number: The signal, None before one has come.
-        step: The step at which the run ended without results, for its final message; None before
-            it has started.
+        number: The signal, or None before one was received.
+        step: The step at which the run ended without results, for its final message. None before it
+            has started.
     """
 
     def __init__(self) -> None:
@@ -76,32 +76,32 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal was received."""
         return self.number is not None
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Calls `told` from another thread as soon as a signal comes."""
+        """Calls `told` from another thread as soon as a signal is received."""
         self._told.append(told)
 
     def hear(self, number: int) -> None:
-        """Takes it that this signal has come: it came to another worker of the run."""
+        """Acts as if this signal was received, because another worker of the run received it."""
         if self.number is None:
             self.number = number
             for told in self._told:
                 told()
 
     def serve_again(self) -> None:
-        """Takes signals back from a library that has put its own handlers in place."""
+        """Reinstalls the handlers after a library has replaced them."""
         self._serve()
 
     def check(self, *, saved: bool = True) -> None:
-        """Raises `Interrupted` if a signal has come; `saved`: whether the state was saved."""
+        """Raises `Interrupted` if a signal was received. `saved`: whether the state was saved."""
         if self.number is not None:
             raise Interrupted(self.number, saved=saved)
 
     @contextlib.contextmanager
     def deferred(self, *, checks: bool = True) -> Iterator[None]:
-        """Within the block, a signal raises nothing; `checks`: one that came before does."""
+        """Defers signals within the block. If `checks` is true, an earlier signal raises first."""
         if checks:
             self.check()
         self._raises = False
@@ -112,11 +112,11 @@ class Stop:
 
     @contextlib.contextmanager
     def abandoning(self, told: Callable[[Any], object]) -> Iterator[None]:
-        """Within the block, `told` is called with the error before a process is abandoned.
+        """Calls `told` with the error if the process is abandoned within the block.
 
-        That is done to one that ignores a signal, or that cannot go on and may be blocked.
+        A process is abandoned if it ignores a signal, or if it cannot continue and may be blocked.
 
-        The innermost block's is called first. All calls together have one second.
+        The function of the innermost block is called first. All calls together have one second.
         """
         self._last_words.append(told)
         try:
@@ -125,11 +125,11 @@ class Stop:
             self._last_words.remove(told)
 
     def _noted(self, number: int) -> None:
-        """In the watching thread."""
+        """Runs in the watching thread."""
         self.number = number
         for told in self._told:
             told()
-        if self._raises:  # the main thread may be deep in foreign code, and nothing is to be saved
+        if self._raises:  # the main thread may be deep in foreign code, with nothing to save
             timer = threading.Timer(_GRACE_SECONDS, self._end_unless_deferred)
             timer.daemon = True
             timer.start()
@@ -141,7 +141,7 @@ class Stop:
     def abandon(self, error: BaseException) -> NoReturn:
         """Ends the process with an error's exit code, whatever its threads are doing.
 
-        What `abandoning` was given is called before.
+        It calls the functions passed to `abandoning` first.
         """
         self._ends = True
 
@@ -157,7 +157,7 @@ class Stop:
         os._exit(getattr(error, "exit_code", 1))
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        """In the main thread, as soon as it runs Python."""
+        """Runs in the main thread, as soon as that runs Python code."""
         self.number = number
         if self._raises and not (self._raised and _is_echo(number)):
             self._raised = True
@@ -165,8 +165,8 @@ class Stop:
 
 
 ONE_SIGTERM = "RUNNER_ONE_SIGTERM"
-"""Set in the environment of a process that gets SIGTERM from a scheduler and from its parent, too:
-there the second one says nothing new, and the scheduler ends the process when it must."""
+"""Set in the environment of a process that gets SIGTERM both from a scheduler and from its parent.
+The second SIGTERM is then ignored, and the scheduler kills the process if necessary."""
 
 
 def _is_echo(number: int) -> bool:
@@ -174,14 +174,14 @@ def _is_echo(number: int) -> bool:
 
 
 ENDS_WITH_STDIN = "RUNNER_ENDS_WITH_STDIN"
-"""Set in the environment of a process whose stdin is a pipe that its parent holds open."""
+"""Set in the environment of a process whose stdin is a pipe that its parent keeps open."""
 
 
 _is_looked_after = False
 
 
 def end_with_parent() -> None:
-    """Ends this process when its parent is gone, if the parent asked for that."""
+    """Ends this process when its parent is gone, if the parent requested that."""
     global _is_looked_after
     if os.environ.pop(ENDS_WITH_STDIN, ""):
         _is_looked_after = True
@@ -195,9 +195,10 @@ def end_with_parent() -> None:
 
 
 def die_with_parent() -> None:
-    """On Linux, has the system kill this process when its parent is gone, even if suspended.
+    """Makes Linux kill this process when its parent is gone, even if this process is suspended.
 
-    The parent is the thread that has started this process: its main thread, or this dies early.
+    The parent is the thread that started this process. Start it from the main thread, or it dies
+    early.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -205,9 +206,10 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def served() -> Iterator[Stop]:
-    """Handles signals within the block; outside the main thread Python cannot, so none is noted.
+    """Handles signals within the block.
 
-    A handler of the caller's is called after the block, once for the signal that ended it.
+    Python handles signals only in the main thread, so no signal is recorded in other threads. The
+    caller's own handler runs after the block, once, for the signal that ended it.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
@@ -225,8 +227,8 @@ def served() -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        stop._raises = False  # the caller goes on: no timer may end the process now
-        while stop._ends:  # the signal counts, not what its clean-up has made fail here
+        stop._raises = False  # the caller continues: no timer may end the process now
+        while stop._ends:  # the signal decides the exit, not an error caused by its clean-up
             time.sleep(_GRACE_SECONDS)
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
@@ -239,7 +241,7 @@ def served() -> Iterator[Stop]:
 
 
 def _watch(reading: socket.socket, stop: Stop) -> None:
-    """Reads the numbers of the signals that come, until the other end is closed."""
+    """Reads the numbers of received signals until the other end is closed."""
     seen = 0
     with reading:
         while number := reading.recv(1):

@@ -1,34 +1,34 @@
-"""How much a text that somebody else may have written can hold, so that reading it ends soon.
+"""Limits on text that another person may have written, so that reading it ends soon.
 
-A few lines of YAML can stand for billions of values, and thousands of brackets end Python's
-recursion. Nothing that a person writes comes near these limits. Standard library only.
+A few lines of YAML can represent billions of values, and thousands of brackets exceed Python's
+recursion limit. No text written by hand comes near these limits. Standard library only.
 """
 
 from pathlib import Path
 from typing import Any
 
 LONGEST = 500_000
-"""Characters of a file or flag that sets values."""
+"""Characters in a file or flag that sets values."""
 
 LONGEST_STORED = 1 << 26
-"""Bytes of a file of JSON or YAML in a run's folder."""
+"""Bytes in a JSON or YAML file in a run's directory."""
 
 MOST = 50_000
-"""Values in a file or flag that sets values, with those that aliases and macros stand for."""
+"""Values in a file or flag that sets values, including those that aliases and macros expand to."""
 
 MOST_STORED = 2_000_000
-"""Values in a file of YAML in a run's folder."""
+"""Values in a YAML file in a run's directory."""
 
 DEEPEST = 100
-"""Sections, lists and brackets within each other, and files that include each other."""
+"""Depth of nested mappings, lists and brackets, and of files that include each other."""
 
 
 class TooLargeError(ValueError):
-    """A text has more than is read; the message says how much that is."""
+    """A text exceeds a limit. The message states the limit."""
 
 
 def read(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file that sets values.
+    """Returns the text of a file that sets values.
 
     Raises:
         TooLargeError: it is too long.
@@ -61,7 +61,7 @@ def check_count(number: int, most: int = MOST) -> None:
 
 
 def check_depth(depth: int) -> None:
-    """Raises TooLargeError if something is nested too deeply."""
+    """Raises TooLargeError if a value is nested too deeply."""
     if depth > DEEPEST:
         raise TooLargeError(f"nested more than {DEEPEST} deep, or in itself")
 
@@ -69,7 +69,7 @@ def check_depth(depth: int) -> None:
 def check_brackets(words: str) -> None:
     """Raises TooLargeError for so many open brackets that a parser would take minutes.
 
-    Those in strings count, too, so the limit is far above that of values.
+    Brackets in strings are counted too. Therefore this limit is far above that for values.
     """
     if words.count("[") + words.count("{") + words.count("(") <= 10 * DEEPEST:
         return
@@ -85,7 +85,7 @@ def check_brackets(words: str) -> None:
 def check(value: Any, most: int = MOST) -> None:
     """Raises TooLargeError if a value of lists and dicts has too many parts, or is too deep.
 
-    What is shared, as by aliases in YAML, counts as often as it would be printed.
+    Shared values, such as YAML aliases, are counted each time they would be printed.
     """
     _measure(value, 0, most, {})
 
@@ -93,7 +93,7 @@ def check(value: Any, most: int = MOST) -> None:
 def _measure(
     value: Any, depth: int, most: int, known: dict[int, tuple[int, int]]
 ) -> tuple[int, int]:
-    """The number of values in a value, and its height."""
+    """Returns the number of values in a value, and its height."""
     if isinstance(value, dict):
         parts: Any = [*value.keys(), *value.values()]
     elif isinstance(value, list | tuple | set):

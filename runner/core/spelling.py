@@ -1,4 +1,4 @@
-"""Which names the user probably meant."""
+"""Suggests the names that the user probably meant."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -13,27 +13,27 @@ _ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_lear
 
 
 def elsewhere(word: str) -> str:
-    """Where to find fields that are often put in the wrong section, as the end of a message."""
+    """Returns the end of a message on where to set a field often put in the wrong config class."""
     return _ELSEWHERE.get(word.lower(), "")
 
 
 def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
-    """`"; did you mean 'adam'?"`, as the end of a message, or `""` if no known name is close.
+    """Returns `"; did you mean 'adam'?"`, the end of a message, or `""` if no name is close.
 
-    There is nothing to suggest to who wrote a valid name.
+    For a valid name, it returns `""` too.
 
     Args:
-        word: What was written.
+        word: The word to correct.
         known: The valid names.
-        aliases: Other names that people write, and the valid names that they mean.
+        aliases: Other names in common use, and the valid names that they mean.
     """
-    if len(word) > _LONGEST:  # which nobody meant, and to compare it takes long
+    if len(word) > _LONGEST:  # cannot be a typo, and comparing it takes long
         return ""
     names = {name.lower(): meant for name, meant in (aliases or {}).items()}
     names |= {name.lower(): name for name in known}
     if names.get(word.lower()) == word:
         return ""
-    cutoff = 0.6 if len(word) > _SHORT else 0.76  # of short words, too many are alike
+    cutoff = 0.6 if len(word) > _SHORT else 0.76  # too many short words are similar
     near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
     if not near and len(word) >= _SHORT:
         near = sorted((name for name in names if name.startswith(word.lower())), key=len)
@@ -41,5 +41,5 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
 
 
 def metric_name(configured: str) -> str:
-    """A metric's name in rows of history; Model Garden nests names with `|`, rows with `/`."""
+    """Returns a metric's name in history rows, which nest names with `/`, Model Garden with `|`."""
     return configured.replace("|", "/")

@@ -1,7 +1,7 @@
 """Standard streams whose loss does not stop the command.
 
-A stream is lost if it was closed before the start, if the reader of its pipe has gone, or if its
-disk is full. What cannot be written is then dropped, whoever writes it: nothing raises.
+A stream is lost if it was closed before the start, if the reader of its pipe has exited, or if its
+disk is full. Further output is then dropped without an error, whichever code writes it.
 """
 
 import errno
@@ -15,14 +15,14 @@ _FOR_GOOD = (errno.EPIPE, errno.EBADF)
 
 
 class _Descriptor(io.FileIO):
-    """A standard stream's file descriptor; it drops what it cannot write.
+    """A standard stream's file descriptor that drops what it cannot write.
 
     Args:
         number: The descriptor.
-        error: Why it cannot be written, if that is known already.
+        error: Why it cannot be written, if that is already known.
 
     Attributes:
-        error: The first error of writing it; None if all was written.
+        error: The first write error, or None if everything was written.
     """
 
     def __init__(self, number: int, error: OSError | None) -> None:
@@ -30,7 +30,7 @@ class _Descriptor(io.FileIO):
         self.error = error
 
     def write(self, data: Any) -> int:
-        """Writes all of it, or drops the rest."""
+        """Writes all of the data, or drops the rest."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         try:
@@ -44,7 +44,7 @@ class _Descriptor(io.FileIO):
                     rest = rest[written:]
         except OSError as error:
             self.error = self.error or error
-            if error.errno in _FOR_GOOD:  # native code and child processes write there, too
+            if error.errno in _FOR_GOOD:  # native code and child processes write there too
                 _open_null(self.fileno())
         return size
 
@@ -53,9 +53,9 @@ _descriptors: dict[int, _Descriptor] = {}
 
 
 def keep() -> None:
-    """Makes the loss of a stream harmless for this process and those that it starts.
+    """Makes the loss of a stream harmless for this process and its children.
 
-    Call it before anything else opens a file, which would take the place of a closed stream.
+    Call it before any code opens a file, because the file would take the place of a closed stream.
     """
     closed = fill()
     if sys.stdin is None:
@@ -69,9 +69,9 @@ def keep() -> None:
 
 
 def fill() -> list[int]:
-    """Opens /dev/null in place of closed standard descriptors; returns their numbers.
+    """Opens /dev/null in place of closed standard descriptors, and returns their numbers.
 
-    Otherwise the next file that is opened takes the number, and native code that prints a warning
+    Otherwise the next file that is opened gets such a number, and native code that prints a warning
     writes into it.
     """
     closed = []
@@ -85,18 +85,18 @@ def fill() -> list[int]:
 
 
 def output_error() -> OSError | None:
-    """Why stdout lacks some of what was flushed; None if it has all."""
+    """Returns why stdout lacks part of the flushed output, or None if it has all of it."""
     return _descriptors[1].error if 1 in _descriptors else None
 
 
 def has_reader(number: int) -> bool:
-    """Whether somebody may still read stdout (1) or stderr (2), as far as writing it has shown."""
+    """Returns whether stdout (1) or stderr (2) may still have a reader, as far as known."""
     error = _descriptors[number].error if number in _descriptors else None
     return not isinstance(error, BrokenPipeError)
 
 
 def _text(descriptor: _Descriptor, stream: TextIO | None) -> TextIO:
-    """The descriptor as a stream of text that buffers as `stream` does."""
+    """Returns a text stream on the descriptor, buffered like `stream`."""
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(descriptor), errors="backslashreplace")
     unbuffered = getattr(stream, "write_through", False)  # PYTHONUNBUFFERED
@@ -110,7 +110,7 @@ def _text(descriptor: _Descriptor, stream: TextIO | None) -> TextIO:
 
 
 def _open_null(number: int) -> None:
-    """Makes the descriptor one of /dev/null, which child processes inherit."""
+    """Opens /dev/null as the descriptor `number`, which child processes inherit."""
     null = os.open(os.devnull, os.O_RDWR)
     if null == number:
         os.set_inheritable(null, True)

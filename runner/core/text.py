@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 
-_LONGEST_QUOTE = 80  # characters; what is wrong is recognized by its first ones
+_LONGEST_QUOTE = 80  # characters; enough to recognize the value
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def duration(seconds: float) -> str:
-    """`0:07`, `12:30`, `3:02:10`, `2 d 03:00`."""
+    """Formats a duration: `0:07`, `12:30`, `3:02:10`, `2 d 03:00`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     if hours >= 24:
@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
 
 
 def seconds(written: str) -> int | None:
-    """The seconds of a time such as `2:30:00` or `1-12:00:00`, with days; None for other text."""
+    """Parses a time such as `2:30:00`, or with days `1-12:00:00`. Returns None for other text."""
     found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", written)
     if not found:
         return None
@@ -26,12 +26,12 @@ def seconds(written: str) -> int | None:
 
 
 def short(number: float) -> str:
-    """Three digits and a prefix: `25.6 M`."""
+    """Formats three digits and a prefix: `25.6 M`."""
     return _prefixed(number, "").rstrip()
 
 
 def size(count: float) -> str:
-    """A number of bytes: `1.2 GB`."""
+    """Formats a number of bytes: `1.2 GB`."""
     return _prefixed(count, "B")
 
 
@@ -44,23 +44,23 @@ def _prefixed(number: float, unit: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 evaluation`, `2,000 evaluations`."""
+    """Formats a number with a noun: `1 evaluation`, `2,000 evaluations`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def some(words: Sequence[str], most: int = 3) -> str:
-    """`a, b, c and 2 more`."""
+    """Joins the first words: `a, b, c and 2 more`."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
 
 def shortened(words: str, most: int = _LONGEST_QUOTE) -> str:
-    """A text, without its end if it is long: `first words ... (10,000,000 characters)`."""
+    """Shortens a long text: `first words ... (10,000,000 characters)`."""
     return words if len(words) <= most else f"{words[:most]} ... ({len(words):,} characters)"
 
 
 def quoted(value: object, most: int = _LONGEST_QUOTE) -> str:
-    """A value as Python writes it, without its end if it is long, for messages about it."""
+    """Returns the repr of a value for a message, shortened if it is long."""
     if isinstance(value, str):
         rest = f" ... ({len(value):,} characters)" if len(value) > most else ""
         return f"{value[:most]!r}{rest}"
@@ -71,16 +71,16 @@ def quoted(value: object, most: int = _LONGEST_QUOTE) -> str:
 
 
 def visible(words: str) -> str:
-    """A text with its control characters spelled out, all but tabs and ends of lines.
+    """Escapes the control characters in a text, except tabs and line ends.
 
-    A terminal obeys them: a name in a file that somebody else wrote could clear the screen, or
-    make a line look like another one.
+    A terminal obeys them: a name in another person's file could clear the screen, or disguise a
+    line as a different one.
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
 
 
 def parts(words: str) -> list[str]:
-    """What stands between the commas of a text that are in no brackets or quotes."""
+    """Splits a text at the commas that are outside brackets and quotes."""
     cuts, depth, quote = [-1], 0, ""
     for place, each in enumerate(words):
         if quote:

@@ -1,4 +1,4 @@
-"""Checks the values of a dataclass that a file was read into. Standard library only."""
+"""Checks the values of a dataclass that was read from a file. Standard library only."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,7 @@ def check(record: Any) -> None:
     """Checks the fields of a dataclass that are an int, a float or a string.
 
     Raises:
-        TypeError: one holds something else, or a number that is not finite or beyond 2^63.
+        TypeError: a value has another type, or is a number that is not finite or beyond 2^63.
     """
     for field in dataclasses.fields(record):
         value, allowed = getattr(record, field.name), _ALLOWED.get(field.type)

@@ -1,7 +1,7 @@
-"""Where in the user's own code something went wrong, without the libraries around it.
+"""Finds the lines of the user's code that led to an error, without the libraries around them.
 
-A traceback through TensorFlow has a hundred lines, of which the user wrote two. AutoGraph, Keras
-and a graph that fails while it runs put their share of the frames in the error's text.
+A traceback through TensorFlow has a hundred lines, but the user wrote only two of them. AutoGraph,
+Keras and a graph that fails while it runs put their part of the frames in the error's text.
 """
 
 import contextlib
@@ -48,12 +48,12 @@ _LONGEST = 8  # lines of an error's own message
 
 
 def loaded() -> list[str]:
-    """The files of the user's modules that this process has imported."""
+    """Returns the files of the user's modules that this process has imported."""
     return list(modules().values())
 
 
 def modules() -> dict[str, str]:
-    """The user's modules that this process has imported: the file of each, by name."""
+    """Returns the user's modules that this process has imported: their files, by name."""
     libraries = tuple(f"{folder}{os.sep}" for folder in _OTHERS)
     loaded_modules = list(sys.modules.items())
     files = {
@@ -63,7 +63,7 @@ def modules() -> dict[str, str]:
 
 
 class Frame(NamedTuple):
-    """A line of code that was being run."""
+    """A line of code that was being executed."""
 
     file: str
     line: int
@@ -71,19 +71,19 @@ class Frame(NamedTuple):
 
     @property
     def place(self) -> str:
-        """`task.py:12`, relative to the working folder."""
+        """`task.py:12`, relative to the working directory."""
         return f"{_shown(self.file)}:{self.line}"
 
     @property
     def is_users(self) -> bool:
-        """Whether it is neither the runner's nor a library's, nor generated."""
+        """Whether the user wrote it: it is not the runner's, a library's or generated."""
         if self.file.startswith("<") or "__autograph_generated_file" in self.file:
             return False
         return not any(Path(self.file).is_relative_to(folder) for folder in _OTHERS)
 
 
 def explain(error: BaseException) -> str | None:
-    """The user's lines that led to `error`, and what it says; None if no user code is involved.
+    """Returns the user's lines that led to `error`, and its message, or None without user code.
 
     A failure in a graph comes from the task, even if every known line is a library's.
     """
@@ -99,7 +99,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def advice(error: BaseException) -> ConfigError | None:
-    """What to do about a common mistake, recognized by TensorFlow's or Keras's message."""
+    """Returns advice on a common error, recognized by the message of TensorFlow or Keras."""
     said = _message(error)
     for pattern, what_to_do in _KNOWN:
         if re.search(pattern, said):
@@ -110,9 +110,10 @@ def advice(error: BaseException) -> ConfigError | None:
 
 
 def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
-    """Writes the whole traceback, with `known` and other secrets masked; adds its path to `error`.
+    """Writes the whole traceback, with `known` and other secrets masked, and notes its path.
 
-    Skips errors that are shown as a line. If the disk refuses, the traceback is shown instead.
+    It adds the path to `error`. It skips errors that are shown as one line. If the disk rejects the
+    file, the traceback is shown instead.
     """
     if not isinstance(error, Exception) or errors.readable(error):
         return
@@ -123,7 +124,7 @@ def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
 
 
 def summary(error: BaseException) -> str:
-    """One line: what `error` says and where in the user's code."""
+    """Returns one line with the message of `error` and its place in the user's code."""
     if isinstance(error, RunnerError | KeyboardInterrupt):
         return str(errors.readable(error) or error) or type(error).__name__
     said = str(errors.readable(error) or _message(error)).splitlines()[0]
@@ -132,7 +133,7 @@ def summary(error: BaseException) -> str:
 
 
 def blame(error: BaseException) -> str:
-    """File and line in the user's code where `error` came from."""
+    """Returns the file and line in the user's code where `error` came from."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     found = [
@@ -145,17 +146,17 @@ def blame(error: BaseException) -> str:
 
 
 def place(target: Callable[..., Any] | type) -> str:
-    """The file and line where a class or a function is defined, as far as known."""
+    """Returns the file and line where a class or a function is defined, as far as known."""
     try:
         target = inspect.unwrap(target)
         _, line = inspect.getsourcelines(target)
         return f"{_shown(inspect.getsourcefile(target) or '')}:{line}"
-    except (OSError, TypeError):  # typed in, or a builtin
+    except (OSError, TypeError):  # entered interactively, or a builtin
         return getattr(target, "__module__", "") or repr(target)
 
 
 def users(stack: Iterable[traceback.FrameSummary]) -> list[Frame]:
-    """The frames of a stack that are in the user's code, the innermost last."""
+    """Returns the frames of a stack that are in the user's code, the innermost last."""
     frames = (Frame(each.filename, each.lineno or 0, each.name) for each in stack)
     return [frame for frame in frames if frame.is_users]
 
@@ -168,7 +169,7 @@ def _frames(error: BaseException) -> Iterator[Frame]:
 
 
 def _message(error: BaseException) -> str:
-    """What the error itself says, with its class."""
+    """Returns the error's own message, with its class."""
     text = str(error)
     told = [*_FRAME.finditer(text)]
     if told:

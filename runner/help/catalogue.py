@@ -1,4 +1,4 @@
-"""Which sections there are, and what they are called: those shipped, and those of gin files."""
+"""The config classes that help can show, from the runner and from gin files, by name."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,18 +11,18 @@ from runner.help.values import is_base
 
 
 class Found(NamedTuple):
-    """A section, and one of its fields if that was asked for."""
+    """A config class, with one of its fields if help for that field was requested."""
 
     section: Section
     field: FieldHelp | None = None
 
 
 class Catalogue:
-    """The sections that help knows.
+    """The config classes that help can show.
 
     Args:
-        statements: Of gin files; the modules that they import are read, too.
-        modules: More modules to read.
+        statements: Statements of gin files. The modules that they import are read, too.
+        modules: Additional modules to read.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class Catalogue:
 
     @property
     def sections(self) -> list[Section]:
-        """All of them, the standard ones first."""
+        """All config classes, the standard ones first."""
         return list(self._sections.values())
 
     def find(self, name: str) -> list[Found]:
-        """What a name may mean: `RunConfig`, `module.MyConfig`, `run`, or one of their fields.
+        """Returns the matches of a name: `RunConfig`, `module.MyConfig`, `run`, or a field of one.
 
-        Of several sections of the same name, those of modules that the gin files import.
+        If several config classes have the name, those in modules that the gin files import win.
         """
         if found := self.named(name):
             return [Found(each) for each in found]
@@ -57,7 +57,7 @@ class Catalogue:
         ]
 
     def named(self, name: str) -> list[Section]:
-        """The sections with a name or a path."""
+        """Returns the config classes with a name or a path."""
         if not name:
             return []
         found = [each for each in self.sections if f".{each.full_name}".endswith(f".{name}")]

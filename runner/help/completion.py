@@ -1,8 +1,8 @@
-"""Completion in bash and zsh: what the word under the cursor may become. No TensorFlow.
+"""Completes the word under the cursor in bash and zsh. No TensorFlow.
 
-The scripts ask the command itself, so they need not change when it does. Libraries for this ask an
-argparse parser, which knows nothing of `--gin.Section.field=` or of paths within a value, and shtab
-nothing of `--name=value`.
+The scripts call the command itself, so they need not change when the command does. Libraries for
+completion work with an argparse parser, which cannot represent `--gin.Section.field=` or paths
+within a value. shtab also does not support `--name=value`.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from runner.help.catalogue import Catalogue
 from runner.help.facts import FieldHelp, Section
 from runner.help.values import Values
 
-# Both leave a word open (no blank after it) if it ends in a way that more follows. bash treats what
-# is behind a "=" or ":" as a word of its own.
+# Both scripts omit the blank after a word whose end shows that more follows. bash splits words at
+# "=" and ":".
 _BASH = r"""
 _runner_complete() {
     local line="${COMP_LINE:0:COMP_POINT}" IFS=$'\n'
@@ -46,7 +46,7 @@ _SPECIAL = re.compile(r"""[\x00-\x20\x7f-\xa0\ud800-\udfff\\'"`$;&|<>(){}\[\]*?!
 
 
 def script(shell: str) -> str:
-    """What a shell is to evaluate.
+    """Returns the code that a shell must evaluate.
 
     Raises:
         ConfigError: there is none for that shell.
@@ -58,11 +58,11 @@ def script(shell: str) -> str:
 
 
 class Flag(NamedTuple):
-    """A flag, as far as completion goes.
+    """A flag's properties for completion.
 
     Attributes:
-        needs_value: Whether it has none without a value.
-        values: What its value may be, as far as that is known.
+        needs_value: Whether it requires a value.
+        values: The possible values, as far as known.
         is_path: Whether its value may be the path of a file or a directory.
     """
 
@@ -72,7 +72,7 @@ class Flag(NamedTuple):
 
 
 def candidates(line: str, flags: Mapping[str, Flag], *, takes_folders: bool) -> list[str]:
-    """What the last word of a line may become, as whole words.
+    """Returns the completions of the last word of a line, as whole words.
 
     Args:
         line: The command line up to the cursor.
@@ -106,7 +106,7 @@ def candidates(line: str, flags: Mapping[str, Flag], *, takes_folders: bool) -> 
 
 
 def _known(words: Iterable[str]) -> tuple[Catalogue, Values]:
-    """The sections, and where those of the gin files on the line are."""
+    """Returns the config classes and values, including those of gin files on the line."""
     files = [each.partition("=")[2] for each in words if each.startswith("--gin_file=")]
     with contextlib.suppress(ConfigError):
         statements = list(gin_parser.read(files, []))
@@ -115,7 +115,7 @@ def _known(words: Iterable[str]) -> tuple[Catalogue, Values]:
 
 
 def _bindings(text: str, before: str, known: tuple[Catalogue, Values]) -> list[str]:
-    """`Section.`, then `Section.field=`, then the values that are known."""
+    """Returns `Section.`, then `Section.field=`, then the known values."""
     name, equals, _ = text.partition("=")
     target, dot, _ = name.rpartition(".")
     scope, slash, target = target.rpartition("/") if dot else name.rpartition("/")
@@ -134,19 +134,19 @@ def _bindings(text: str, before: str, known: tuple[Catalogue, Values]) -> list[s
 
 
 def _values(section: Section, field: FieldHelp) -> Iterator[str]:
-    """The values of a field, where there are only so many."""
+    """Yields the values of a field with a fixed set of values."""
     if field.type == "bool":
         yield from ("True", "False")
-    if field.field == "type" and field.type.startswith("str"):  # of one of official's choices
+    if field.field == "type" and field.type.startswith("str"):  # a choice of Model Garden's
         yield from (each.field for each in section.fields if each.field != "type")
     if field.type.startswith("str"):
         yield from re.findall(r"'([\w.-]+)'", field.allowed)
 
 
 def _paths(text: str, known: tuple[Catalogue, Values]) -> Iterator[str]:
-    """`trainer.`, then `trainer.train_steps=`, then the values that are known."""
+    """Yields `trainer.`, then `trainer.train_steps=`, then the known values."""
     catalogue, values = known
-    # A standard section first, so that the one that a file puts in its place counts.
+    # Standard config classes come first, so that a class that replaces one overrides it.
     sections = sorted(catalogue.sections, key=lambda each: not each.path)
     places = {path: each for each in sections for _, path in values.places(each)}
     path, equals, _ = text.partition("=")
@@ -179,7 +179,7 @@ def _gin_files(text: str) -> Iterator[str]:
 
 
 def _files(text: str, pattern: str) -> Iterator[str]:
-    """The files and folders that a path may become, but none whose name a shell would act on."""
+    """Yields the completions of a path, except names that a shell would interpret."""
     above, slash, _ = text.rpartition("/")
     folder = Path(f"{above}{slash}").expanduser()
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the docstring of a section's class says: its first paragraph and its `Attributes:`."""
+"""Parses the docstring of a config class: its first paragraph and its `Attributes:`."""
 
 import inspect
 import re
@@ -6,12 +6,12 @@ import textwrap
 
 
 def summary(text: str, name: str) -> str:
-    """The first paragraph of a docstring, unless `dataclass` generated it for the class `name`."""
+    """Returns a docstring's first paragraph, unless `dataclass` made it for the class `name`."""
     return "" if text.startswith(f"{name}(") else " ".join(text.split("\n\n")[0].split())
 
 
 def attributes(text: str) -> dict[str, str]:
-    """The meanings of fields by name."""
+    """Returns the meanings of fields by name."""
     text = inspect.cleandoc(text).partition("Attributes:\n")[2]
     block = textwrap.dedent(re.split(r"\n(?=\S)", f"\n{text}", maxsplit=1)[0].strip("\n"))
     meanings = {}

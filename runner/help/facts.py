@@ -1,7 +1,7 @@
-"""What help knows about sections and their fields: without TensorFlow, from a table.
+"""The config classes and fields that help shows, from a table and without TensorFlow.
 
-The table, `fields.json`, holds what `from_classes` says about every section that comes with the
-runner; `scripts/write_fields.py` writes it, and a test compares the two.
+The table, `fields.json`, contains the output of `from_classes` for every config class of the
+runner. `scripts/write_fields.py` writes it, and a test compares the two.
 """
 
 import functools
@@ -19,11 +19,11 @@ class FieldHelp(NamedTuple):
     Attributes:
         field: Its name.
         type: In words: `tuple of str`.
-        default: As a Python literal; empty if it must be given.
-        meaning: From the field for our sections, from the class's docstring for official's.
-        allowed: The requirement, such as `must be 1 or more`; empty if the type allows everything.
-        resume: Why a resumed run may have another value; empty if it may not.
-        is_own: Whether the section adds it to those of its base class.
+        default: As a Python literal, or empty if the field is required.
+        meaning: For our config classes from the field, for Model Garden's from the docstring.
+        allowed: The requirement, such as `must be 1 or more`. Empty if the type allows everything.
+        resume: Why a resumed run may have another value. Empty if it may not.
+        is_own: Whether the config class adds it to the fields of its base class.
     """
 
     field: str
@@ -36,14 +36,14 @@ class FieldHelp(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A dataclass of the configuration.
+    """A config class.
 
     Attributes:
-        name: Of its class.
-        module: Where its class is defined.
-        path: Where it is in an experiment (`run.early_stopping`), if it has one place.
-        summary: What it is.
-        fields: In their order.
+        name: The name of the class.
+        module: The module that defines it.
+        path: Its path in an experiment (`run.early_stopping`), if it has a single one.
+        summary: A description.
+        fields: The fields, in order.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Section(NamedTuple):
 
 @functools.cache
 def table() -> tuple[Section, ...]:
-    """The sections that come with the runner: the standard ones first, then the tasks'."""
+    """Returns the config classes of the runner, the standard ones first, then the tasks'."""
     stored = json.loads(TABLE.read_text(encoding="utf-8"))
     return tuple(
         Section(name, module, path, summary, tuple(FieldHelp(*field) for field in fields))
@@ -69,7 +69,7 @@ def table() -> tuple[Section, ...]:
 
 
 def dump(sections: Iterable[Section]) -> str:
-    """The text of the table, a field on each line."""
+    """Returns the text of the table, one field per line."""
     texts = []
     for each in sections:
         fields = ",\n".join(f"  {json.dumps(field)}" for field in each.fields)

@@ -1,4 +1,4 @@
-"""What help says about a section's class: its fields with type, default and meaning.
+"""Extracts what help shows about a config class: its fields with type, default and meaning.
 
 for kind in from_classes.standard():
     for row in from_classes.facts(kind):
@@ -21,33 +21,33 @@ from runner.help.facts import FieldHelp, Section
 
 
 class Place(NamedTuple):
-    """Where a section is in an experiment, and why a resume may change all of it, if it may."""
+    """The path of a config class in an experiment, and why a resume may change it, if it may."""
 
     path: str
     resume: Resume | None
 
 
 def standard() -> dict[type[base_config.Config], Place]:
-    """The standard sections of an experiment, from the top."""
+    """Returns the standard config classes of an experiment, from the top."""
     places: dict[type[base_config.Config], Place] = {}
     _place(config.Experiment, Place("", None), places)
     return places
 
 
 def facts(kind: type[base_config.Config]) -> list[FieldHelp]:
-    """The fields of a section, in their order."""
+    """Returns the fields of a config class, in order."""
     place = standard().get(kind, Place("", None))
     return [_field(kind, name, known, place) for name, known in typecheck.parameters(kind).items()]
 
 
 def shipped(task_sections: Iterable[type[base_config.Config]]) -> list[Section]:
-    """The standard sections, and those of the tasks that come with the runner."""
+    """Returns the standard config classes, and those of the bundled tasks."""
     kinds = [*standard(), inputs.DataConfig, *task_sections]
     return [section(kind) for kind in dict.fromkeys(kinds)]
 
 
 def section(kind: type[base_config.Config]) -> Section:
-    """A class, as help shows it."""
+    """Returns a class as help shows it."""
     place = standard().get(kind, Place("", None))
     return Section(kind.__name__, kind.__module__, place.path, summary(kind), tuple(facts(kind)))
 
@@ -55,7 +55,7 @@ def section(kind: type[base_config.Config]) -> Section:
 def _place(
     kind: type[base_config.Config], place: Place, places: dict[type[base_config.Config], Place]
 ) -> None:
-    """Notes a section and its subsections; the first place of a class wins."""
+    """Records a config class and its nested classes. The first place of a class is kept."""
     kind = optimizer_kinds.EXTENDED.get(kind, kind)
     if kind in places:
         return
@@ -87,7 +87,7 @@ def _field(
 
 
 def _declaring(kind: type) -> list[type]:
-    """A class, and the one of Model Garden's that it stands for."""
+    """Returns a class, and the Model Garden class that it extends."""
     return [kind, *(base for base, made in optimizer_kinds.EXTENDED.items() if made is kind)]
 
 
@@ -103,12 +103,12 @@ def _default(kind: type[base_config.Config], name: str) -> str:
 
 
 def summary(kind: type) -> str:
-    """The first paragraph of a class's docstring, unless `dataclass` generated it."""
+    """Returns the first paragraph of a class's docstring, unless `dataclass` generated it."""
     return docstrings.summary(inspect.getdoc(kind) or "", kind.__name__)
 
 
 def _documented(kind: type) -> dict[str, str]:
-    """The `Attributes:` in the docstrings of a class and its base classes."""
+    """Returns the `Attributes:` in the docstrings of a class and its base classes."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         meanings |= docstrings.attributes(base.__doc__ or "")

@@ -1,7 +1,7 @@
-"""What a Python file says about the sections it defines, read without running it.
+"""Extracts what help shows about the config classes in a Python file, without running it.
 
-Types, defaults and meanings are shown as the file has them, so a user's task, whose import would
-load TensorFlow, is explained in milliseconds.
+Types, defaults and meanings are shown as written in the file. Therefore help for a user's task
+takes milliseconds, although importing the task would load TensorFlow.
 """
 
 import ast
@@ -14,7 +14,7 @@ from runner.help.facts import FieldHelp, Section
 
 
 def find(module: str, folders: Iterable[Path]) -> Path | None:
-    """The file of a module, looked for in `folders` and where Python would look; not imported."""
+    """Finds the file of a module in `folders` and on Python's path, without importing it."""
     top, *below = module.split(".")
     roots = [folder / top for folder in folders]
     if not any(root.exists() or root.with_suffix(".py").exists() for root in roots):
@@ -28,12 +28,12 @@ def find(module: str, folders: Iterable[Path]) -> Path | None:
 
 
 def sections(file: Path, module: str, known: Sequence[Section]) -> list[Section]:
-    """The dataclasses that a file defines.
+    """Returns the dataclasses that a file defines.
 
     Args:
-        file: Python; one that cannot be parsed defines none.
+        file: A Python file. If it cannot be parsed, it defines none.
         module: Its name.
-        known: Other sections, for the fields of base classes.
+        known: Other config classes, for the fields of base classes.
     """
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def sections(file: Path, module: str, known: Sequence[Section]) -> list[Section]
 
 
 def _roots(top: str) -> Iterator[Path]:
-    """Where a top-level module is or would be."""
+    """Yields the paths where a top-level module is or would be."""
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
@@ -79,7 +79,7 @@ def _section(node: ast.ClassDef, module: str, known: Sequence[Section]) -> Secti
 
 
 def _base(name: str, known: Sequence[Section]) -> tuple[FieldHelp, ...]:
-    """The fields of a base class as written: `cfg.TaskConfig`, `inputs.DataConfig`."""
+    """Returns the fields of a base class as written: `cfg.TaskConfig`, `inputs.DataConfig`."""
     *modules, short = name.split(".")
     named = [each for each in known if each.name == short]
     ends = [each for each in named if modules and each.module.endswith(modules[-1])]
@@ -92,7 +92,7 @@ def _field(name: str, line: ast.AnnAssign) -> FieldHelp:
 
 
 def _type(node: ast.expr) -> str:
-    """An annotation in words, where it is a plain one: `str or None`."""
+    """Formats an annotation in words if it is a simple one: `str or None`."""
     match node:
         case ast.Constant(value=str(text)):
             return _type(ast.parse(text, mode="eval").body)
@@ -106,7 +106,7 @@ def _type(node: ast.expr) -> str:
 
 
 def _default(node: ast.expr | None) -> tuple[str, str]:
-    """The default and, where `setting` gives one, the meaning."""
+    """Returns the default, and the meaning if it is given by `setting`."""
     if not isinstance(node, ast.Call):
         return (ast.unparse(node) if node else "", "")
     function = ast.unparse(node.func).rpartition(".")[2]
@@ -123,7 +123,7 @@ def _default(node: ast.expr | None) -> tuple[str, str]:
 
 
 def _made(factory: ast.expr | None) -> str:
-    """What a default factory makes: `DataConfig()`."""
+    """Describes the result of a default factory: `DataConfig()`."""
     match factory:
         case None:
             return ""

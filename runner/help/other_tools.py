@@ -1,4 +1,4 @@
-"""Flags of other tools, such as Keras scripts, Lightning or T5X, and what does the same here."""
+"""Maps flags of other tools, such as Keras scripts, Lightning or T5X, to the runner's flags."""
 
 from collections.abc import Mapping
 
@@ -64,7 +64,7 @@ _INSTEAD = {name: instead for names, instead in _TABLE.items() for name in names
 
 
 def instead(flag: str, value: str) -> str:
-    """What to do here in place of another tool's flag; empty if it is not known.
+    """Returns what to do in place of another tool's flag, or an empty string if it is unknown.
 
     Args:
         flag: `--batch-size`, for example.
@@ -75,5 +75,5 @@ def instead(flag: str, value: str) -> str:
 
 
 def names() -> list[str]:
-    """The flags of other tools that are known here, without dashes."""
+    """Returns the known flags of other tools, without dashes."""
     return list(_INSTEAD)

@@ -1,4 +1,4 @@
-"""How help shows a section, a field and an experiment."""
+"""Formats the help for a config class, a field and an experiment."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ _INDENT = "    "
 
 
 def section(each: Section, values: Values, width: int) -> str:
-    """A section with its fields."""
+    """Formats a config class with its fields."""
     paths = [f"{path} ({scope}/)" if scope else path for scope, path in values.places(each)]
     where = f" (in YAML: {', '.join(filter(None, paths))})" if any(paths) else ""
     lines = [f"{each.name}{where}: {each.summary}".removesuffix(": ")]
@@ -28,14 +28,14 @@ def section(each: Section, values: Values, width: int) -> str:
 
 
 def field(each: Section, row: FieldHelp, values: Values, width: int) -> str:
-    """One field."""
+    """Formats one field."""
     title = f"{each.name}.{row.field}"
     lines = _field(title, each, row, values, width)
     return "\n".join([*lines, *_ways(each, row.field, values)])
 
 
 def experiment(path: Path, values: Values, catalogue: Catalogue, width: int) -> str:
-    """A gin file: its header, what it sets, the sections that it uses, and its command."""
+    """Formats a gin file: its header, its values, its config classes, and its command."""
     lines = header(path)
     command = next((line for line in lines if line.startswith("runner --")), "")
     names = [_name(each) for each in values.bindings]
@@ -56,30 +56,30 @@ def experiment(path: Path, values: Values, catalogue: Catalogue, width: int) -> 
 
 
 def header(path: Path) -> list[str]:
-    """The lines of the comment at the top of a gin file."""
+    """Returns the lines of the comment at the top of a gin file."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
     return [line.removeprefix("#").strip() for line in comment]
 
 
 def title(path: Path) -> str:
-    """The first sentence of a gin file."""
+    """Returns the first sentence of a gin file."""
     text = " ".join(itertools.takewhile(bool, header(path)))
     return first_sentence(text)
 
 
 def first_sentence(text: str) -> str:
-    """A text up to its first full stop."""
+    """Returns a text up to its first full stop."""
     return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def head(title: str, row: FieldHelp) -> str:
-    """`RunConfig.seed: int = 0`."""
+    """Formats `RunConfig.seed: int = 0`."""
     return f"{title}: {row.type}{f' = {row.default}' if row.default else ''}"
 
 
 def now(each: Section, row: FieldHelp, values: Values) -> str:
-    """`Now 64 (digits.gin:23).`, or nothing."""
+    """Formats `Now 64 (digits.gin:23).`, or an empty string."""
     found = "; ".join(map(str, values.of(each, row)))
     return f"Now {found}." if found else ""
 
@@ -103,7 +103,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _ways(each: Section, name: str, values: Values) -> Iterator[str]:
-    """How to set a field."""
+    """Yields the ways to set a field."""
     yield ""
     places = values.places(each) or [("", "")]
     for scope, path in places:

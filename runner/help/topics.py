@@ -1,4 +1,4 @@
-"""`--help=TOPIC`: a section, a field, an experiment, a list, or a search. No TensorFlow."""
+"""`--help=TOPIC`: a config class, a field, an experiment, a list, or a search. No TensorFlow."""
 
 import re
 import textwrap
@@ -16,21 +16,21 @@ from runner.help.values import Values
 
 LISTS = ("modes", "experiments")
 _Hit = tuple[Section, FieldHelp]
-_MOST = 20  # fields that a search shows for their meanings alone
+_MOST = 20  # fields shown by a search if only their meanings match
 
 
 class Asked(NamedTuple):
-    """What is known when help is asked for.
+    """The context of a request for help.
 
     Attributes:
-        gin_files: Those given beside it: fields are shown with the values they set.
-        gin_params: Likewise.
-        config_files: Likewise.
-        overrides: Likewise.
-        experiment: A registered one given beside it, whose values only `--print_config` shows.
-        flags: The command's, each with its meaning.
-        modes: Each with what it does.
-        width: How wide a line may be.
+        gin_files: The gin files on the command line. Fields are shown with the values they set.
+        gin_params: The gin parameters, used in the same way.
+        config_files: The YAML files, used in the same way.
+        overrides: The overrides, used in the same way.
+        experiment: A registered experiment, whose values only `--print_config` shows.
+        flags: The command's flags, with their meanings.
+        modes: The modes, with their descriptions.
+        width: The maximum length of a line.
     """
 
     gin_files: Sequence[str] = ()
@@ -44,10 +44,10 @@ class Asked(NamedTuple):
 
 
 def answer(topic: str, asked: Asked) -> str:
-    """What `--help=topic` prints.
+    """Returns the output of `--help=topic`.
 
     Raises:
-        ConfigError: nothing is known about it, or a file given beside it cannot be read.
+        ConfigError: the topic is unknown, or a given file cannot be read.
     """
     if topic == "modes":
         return _modes(asked.modes)
@@ -83,7 +83,7 @@ def _modes(modes: Mapping[str, str]) -> str:
 
 
 def _experiments(width: int) -> str:
-    """The gin files with the first sentence of their headers."""
+    """Lists the gin files with the first sentence of their headers."""
     files = experiments()
     column = max((len(file.name) for file in files), default=0)
     rows = [
@@ -101,12 +101,12 @@ def _experiments(width: int) -> str:
 
 
 def experiments() -> list[Path]:
-    """The gin files that come with the runner."""
+    """Returns the gin files that come with the runner."""
     return sorted(gin_parser.EXPERIMENTS.glob("*.gin"))
 
 
 def _gin_file(topic: str) -> Path | None:
-    """The file that a topic names: `digits.gin`, or `digits` among the shipped ones.
+    """Returns the file that a topic names: `digits.gin`, or `digits` among the bundled ones.
 
     Raises:
         ConfigError: there is no such file.
@@ -117,13 +117,13 @@ def _gin_file(topic: str) -> Path | None:
 
 
 def _modules(topic: str) -> list[str]:
-    """The modules that a dotted name may begin with: of `a.B.c` a.B and a."""
+    """Returns the modules that a dotted name may start with: a and a.B for `a.B.c`."""
     parts = topic.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _search(topic: str, catalogue: Catalogue, values: Values, asked: Asked) -> Iterator[str]:
-    """The flags, sections and fields that a word occurs in; names first, then meanings."""
+    """Yields the flags, config classes and fields that contain a word, names before meanings."""
     if hint := spelling.elsewhere(topic):
         yield from textwrap.wrap(hint.removeprefix("; "), asked.width)
         yield ""
@@ -149,7 +149,7 @@ def _search(topic: str, catalogue: Catalogue, values: Values, asked: Asked) -> I
 
 
 def _hits(word: str, catalogue: Catalogue) -> tuple[list[_Hit], list[_Hit]]:
-    """The fields whose names contain a word, and those of which only the meanings do."""
+    """Returns the fields whose names contain a word, and those whose meanings alone do."""
     fields = [(each, field) for each in catalogue.sections for field in each.fields if field.is_own]
     named = [hit for hit in fields if _is_in(word, hit[1].field)]
     meant = [hit for hit in fields if hit not in named and _is_in(word, hit[1].meaning)]
@@ -167,13 +167,13 @@ def _row(each: Section, field: FieldHelp, values: Values) -> tuple[str, str]:
 
 
 def _is_in(word: str, text: str) -> bool:
-    """Whether the words of `word` are whole words of `text`, or their plurals."""
+    """Returns whether the words of `word` are whole words of `text`, or their plurals."""
     wanted = r"[\W_]+".join(map(re.escape, re.split(r"[\W_]+", word)))
     return bool(re.search(rf"(?<![^\W_]){wanted}s?(?![^\W_])", text, re.IGNORECASE))
 
 
 def _words(name: str) -> str:
-    """`Early Stopping Config`."""
+    """Splits a class name: `Early Stopping Config`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
 
 

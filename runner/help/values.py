@@ -1,4 +1,4 @@
-"""Where gin files and flags set the fields of sections, read without building anything."""
+"""Finds the values that gin files and flags set, without building anything."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ class Now(NamedTuple):
     """A value that was set.
 
     Attributes:
-        value: As gin writes it.
+        value: The value, as gin writes it.
         place: `digits.gin:7`, or the flag.
-        scope: Which of several sections of the class it is for; empty: for each.
+        scope: The gin scope of one of several instances of the class, or empty for all.
     """
 
     value: str
@@ -28,11 +28,11 @@ class Now(NamedTuple):
 
 
 class Values:
-    """What gin files and overrides set.
+    """The values that gin files and overrides set.
 
     Args:
-        statements: Of gin files and parameters, in order.
-        layers: Of YAML files and `--params_override`, which count more.
+        statements: Statements of gin files and parameters, in order.
+        layers: Values of YAML files and `--params_override`, which have priority.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Values:
 
     @property
     def bindings(self) -> list[gin_parser.Binding]:
-        """Those that count, without base.gin's."""
+        """The effective bindings, without those of base.gin."""
         last = {(each.scope, each.target, each.parameter): each for each in self._all}
         return [each for each in last.values() if not is_base(each.source)]
 
     def of(self, section: Section, field: FieldHelp) -> list[Now]:
-        """The values of a field that count, the general one first."""
+        """Returns the effective values of a field, the general one first."""
         found: dict[str, Now] = {}
         for each in self.bindings:
             if short(each.target) == section.name and each.parameter == field.field:
@@ -66,12 +66,12 @@ class Values:
         return sorted(found.values(), key=lambda each: each.scope)
 
     def places(self, section: Section) -> list[tuple[str, str]]:
-        """Where a section is in the experiment: a scope and a path each."""
+        """Returns each place of a config class in the experiment, as a scope and a path."""
         is_placed = section.path or section.name == "Experiment"
         return self._paths.get(section.name) or ([("", section.path)] if is_placed else [])
 
     def _follow(self, scope: str, name: str, path: str) -> None:
-        """Notes where a section is, and those that it refers to."""
+        """Records the place of a config class, and of those that it refers to."""
         if (scope, path) in self._paths[name] or path.count(".") > _DEEPEST:
             return
         self._paths[name].append((scope, path))
@@ -88,12 +88,12 @@ _DEEPEST = 8
 
 
 def is_base(source: gin_parser.Source) -> bool:
-    """Whether it is base.gin, which only refers to the standard sections."""
+    """Returns whether it is base.gin, which only refers to the standard config classes."""
     return source.is_file and source.folder / Path(source.label).name == BASE
 
 
 def short(name: str) -> str:
-    """A class's name without its modules."""
+    """Returns a class's name without its modules."""
     return name.rpartition(".")[2]
 
 

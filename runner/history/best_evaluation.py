@@ -1,4 +1,4 @@
-"""Which evaluations are the best. No TensorFlow."""
+"""Selects the best evaluations. No TensorFlow."""
 
 import dataclasses
 import math
@@ -10,17 +10,18 @@ from runner.history.records import Evaluation
 
 @dataclasses.dataclass(frozen=True)
 class BestRule:
-    """Which of several evaluations is the best.
+    """Selects the best of several evaluations.
 
-    By one metric it is the highest or the lowest, the earliest of equals. By several it is the last
-    that was better in any of them than all before it, as in PyABSA's training.
+    With one metric, the best is the highest or the lowest value, and the earliest of equals. With
+    several metrics, the best is the last evaluation that improved any of them over all before it,
+    as in PyABSA's training.
 
     Attributes:
         metric: The metric that decides.
         higher: Whether higher is better.
-        or_higher: Further metrics where higher is better.
-        or_lower: Further metrics where lower is better.
-        from_step: Evaluations before this step are left out.
+        or_higher: Additional metrics where higher is better.
+        or_lower: Additional metrics where lower is better.
+        from_step: Evaluations before this step are ignored.
     """
 
     metric: str
@@ -35,10 +36,10 @@ class BestRule:
         return (self.metric, *self.or_higher, *self.or_lower)
 
     def ranked(self, rows: Iterable[Evaluation]) -> list[Evaluation]:
-        """The evaluations in order, the best first.
+        """Returns the evaluations in order, the best first.
 
-        Those whose value is NaN, missing or too early are left out; by several metrics, also those
-        that were not better than all before them.
+        Evaluations whose value is NaN, missing or too early are left out. With several metrics,
+        evaluations that improved none of them are left out too.
         """
         rows = [row for row in rows if row.step >= self.from_step]
         if len(self.names) > 1:
@@ -49,11 +50,11 @@ class BestRule:
         return [rows[n] for _, n in order]
 
     def best(self, rows: Iterable[Evaluation]) -> Evaluation | None:
-        """The best one; None if every value is NaN, missing or too early."""
+        """Returns the best evaluation, or None if every value is NaN, missing or too early."""
         return next(iter(self.ranked(rows)), None)
 
     def _gains(self, rows: Iterable[Evaluation]) -> Iterator[Evaluation]:
-        """The evaluations that were better than all before them."""
+        """Yields the evaluations that were better than all before them."""
         higher, lower = ((self.metric,), ()) if self.higher else ((), (self.metric,))
         watched = Watched((*higher, *self.or_higher), (*lower, *self.or_lower))
         marks: Mapping[str, float] = {}

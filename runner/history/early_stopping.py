@@ -1,4 +1,4 @@
-"""When a run ends early: a fold over its evaluations. No TensorFlow."""
+"""Decides when a run stops early, as a fold over its evaluations. No TensorFlow."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -7,13 +7,13 @@ from runner.core import text
 from runner.history.improvement import Trend, Watched
 from runner.history.records import Evaluation
 
-if TYPE_CHECKING:  # which loads TensorFlow
+if TYPE_CHECKING:  # importing it loads TensorFlow
     from runner import run_config
 
 
 @dataclasses.dataclass(frozen=True)
 class StoppingRule:
-    """See `run_config.EarlyStoppingConfig`; without metrics it never stops anything."""
+    """See `run_config.EarlyStoppingConfig`. Without metrics, it never stops a run."""
 
     watched: Watched
     patience: int
@@ -22,12 +22,12 @@ class StoppingRule:
 
     @classmethod
     def of(cls, options: "run_config.EarlyStoppingConfig") -> "StoppingRule":
-        """The rule that a configuration describes."""
+        """Returns the rule that a configuration describes."""
         watched = Watched.of(options)
         return cls(watched, options.patience, options.from_step, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:
-        """The state after one more evaluation. A decision to stop is final."""
+        """Returns the state after one more evaluation. A decision to stop is final."""
         seen = None if row.step < self.from_step else self.watched.better(row, state.best)
         if seen is None or self.reason(state):
             return state
@@ -35,7 +35,7 @@ class StoppingRule:
         return Trend(best, row.step) if better else state.one_worse()
 
     def reason(self, state: Trend) -> str | None:
-        """Why the run ends, None if it goes on."""
+        """Returns why the run stops, or None if it continues."""
         if state.worse < self.patience:
             return None
         names = " or ".join(self.watched.names)

@@ -1,7 +1,7 @@
 """The log of a run: evaluations and decisions, appended and flushed. No TensorFlow.
 
-All that follows from them is a fold over the rows of `history.jsonl`, stored nowhere else, so it
-survives every restart: `early_stopping`, `learning_rate_drops`, `best_evaluation`.
+All state that follows from them is a fold over the rows of `history.jsonl` and stored nowhere else,
+so it survives every restart: `early_stopping`, `learning_rate_drops`, `best_evaluation`.
 """
 
 import bisect
@@ -20,7 +20,7 @@ Kind = TypeVar("Kind", bound=records.Record)
 
 
 class Extent(NamedTuple):
-    """How far a history goes.
+    """The extent of a history.
 
     Attributes:
         evaluations: The number of evaluations.
@@ -43,7 +43,7 @@ class History:
         self._set(read(path))
 
     def of(self, kind: type[Kind]) -> Sequence[Kind]:
-        """The rows of one kind, oldest first."""
+        """Returns the rows of one kind, oldest first."""
         return self._of[kind]
 
     @property
@@ -64,16 +64,16 @@ class History:
 
     @property
     def skipped(self) -> list[tuple[int, int]]:
-        """The batches that training leaves out because of rollbacks."""
+        """The batches that training skips because of rollbacks."""
         return [rollback.skipped for rollback in self.rollbacks]
 
     @property
     def extent(self) -> Extent:
-        """How far it goes."""
+        """The current extent."""
         return self._extent(len(self.evaluations))
 
     def lost(self, then: Extent) -> str:
-        """What has been lost since it went as far as `then`; empty if nothing."""
+        """Describes the rows lost since the extent `then`, or returns an empty string."""
         counts = {
             "evaluation": (then.evaluations, len(self.evaluations)),
             "rollback": (then.rollbacks, len(self.rollbacks)),
@@ -93,29 +93,29 @@ class History:
         return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
 
     def append(self, row: records.Record) -> None:
-        """Adds one row; it is on disk when this returns."""
+        """Adds one row. The row is on disk when this returns."""
         files.append_json_line(self._path, row.as_dict())
         self._add(row)
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps that have been evaluated, in order; other runs' checkpoints do not count."""
+        """The evaluated steps, in order, without those of other runs' checkpoints."""
         return self._steps
 
     @property
     def furthest(self) -> int:
-        """The highest of these steps, -1 if there is none."""
+        """The highest of these steps, or -1 if there is none."""
         return self._steps[-1] if self._steps else -1
 
     def has(self, step: int) -> bool:
-        """Whether `step` has been evaluated."""
+        """Returns whether `step` has been evaluated."""
         at = bisect.bisect_left(self._steps, step)
         return at < len(self._steps) and self._steps[at] == step
 
     def drop_after(self, step: int) -> bool:
-        """Forgets rows newer than `step`: the training that led to them is repeated.
+        """Removes rows newer than `step`, because the training that led to them is repeated.
 
-        A decision stays if it holds from `step` or earlier, whenever it was made.
+        A decision is kept if it applies from `step` or earlier, whenever it was made.
 
         Returns:
             Whether there were any.
@@ -126,7 +126,7 @@ class History:
         return newer
 
     def drop(self, row: records.Record) -> None:
-        """Forgets a decision that no longer holds."""
+        """Removes a decision that no longer applies."""
         self._keep(lambda each: each != row)
 
     def _keep(self, keeps: Callable[[records.Record], bool]) -> None:
@@ -150,7 +150,7 @@ class Tail:
     """Another process's `history.jsonl`, read as it grows.
 
     Args:
-        path: The file, which need not exist yet.
+        path: The file, which may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,9 +159,10 @@ class Tail:
         self._known: set[tuple[int, frozenset[str]]] = set()  # steps, with the metrics found there
 
     def take(self, step: int | None) -> list[records.Evaluation]:
-        """The evaluations up to `step` (None: all) that were not returned before, oldest first.
+        """Returns the new evaluations up to `step` (None: all), oldest first.
 
-        If a checkpoint was evaluated again, only the first counts; other runs' checkpoints do not.
+        If a checkpoint was evaluated again, only the first result is returned. Evaluations of other
+        runs' checkpoints are ignored.
         """
         waiting, self._waiting = [*self._waiting, *self._new()], []
         if step is None:
@@ -184,7 +185,7 @@ class Tail:
 
 
 def read(path: Path) -> list[records.Record]:
-    """The rows of a `history.jsonl`, oldest first; none if there is no file.
+    """Returns the rows of a `history.jsonl`, oldest first, or [] if there is no file.
 
     Raises:
         RunnerError: it is damaged.
@@ -204,7 +205,7 @@ def _parsed(path: Path, lines: Callable[[], list[Any]]) -> list[records.Record]:
 
 
 def _digest(rows: Sequence[records.Evaluation]) -> int:
-    """A digest, below 2**63, of these evaluations' steps and values."""
+    """Returns a digest, below 2**63, of these evaluations' steps and values."""
     steps = array("q", [row.step for row in rows])
     numbers = (value for row in rows for value in row.metrics.values())
     values = array("d", [math.nan if math.isnan(value) else value for value in numbers])

@@ -1,6 +1,6 @@
-"""Whether evaluations get better: what early stopping and learning rate drops fold over.
+"""Detects whether evaluations improve, for early stopping and learning rate drops.
 
-A rule is a fold: `Trend()` is its first state, `step(state, row)` the next. A state
+A rule is a fold: `Trend()` is its first state and `step(state, row)` returns the next. A state
 depends only on the rows so far, so it is not saved: the rows determine the decisions.
 """
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from runner.history.records import Evaluation
 
-if TYPE_CHECKING:  # which loads TensorFlow
+if TYPE_CHECKING:  # importing it loads TensorFlow
     from runner import run_config
 
 
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """The metrics that tell whether an evaluation is better than all before it.
+    """The metrics that decide whether an evaluation is better than all before it.
 
     Attributes:
         higher: Metrics where higher is better.
         lower: Metrics where lower is better.
-        min_delta: How much a metric must gain to count as better.
+        min_delta: The minimum gain of a metric that makes it better.
     """
 
     higher: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Watched:
 
     @classmethod
     def of(cls, options: "run_config.EarlyStoppingConfig | run_config.PlateauConfig") -> "Watched":
-        """The metrics that a configuration names."""
+        """Returns the metrics that a configuration names."""
         return cls(tuple(options.higher), tuple(options.lower), options.min_delta)
 
     @property
@@ -42,9 +42,9 @@ class Watched:
     def better(
         self, row: Evaluation, best: Mapping[str, float]
     ) -> tuple[bool, Mapping[str, float]] | None:
-        """Whether any metric of `row` beats `best`, and the best of each, including this row.
+        """Returns whether any metric of `row` beats `best`, and the best of each with this row.
 
-        NaN beats nothing. None if the row, coming from another set, has none of the metrics.
+        NaN never beats a value. Returns None if the row, from another set, has none of the metrics.
         """
         values = {name: row.metrics[name] for name in self.names if name in row.metrics}
         if not values:
@@ -63,14 +63,14 @@ class Watched:
 
 @dataclasses.dataclass(frozen=True)
 class Trend:
-    """What a rule knows after some evaluations.
+    """The state of a rule after some evaluations.
 
     Attributes:
         best: The best value of each metric.
         step: When the newest of these values was reached.
-        worse: Evaluations in a row since then, or since the last drop, that were no better.
-        cooling: How many of the next evaluations do not count.
-        drops: How often the learning rate was dropped.
+        worse: Evaluations without improvement in a row since then, or since the last drop.
+        cooling: The number of next evaluations to ignore.
+        drops: The number of learning rate drops.
     """
 
     best: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -80,5 +80,5 @@ class Trend:
     drops: int = 0
 
     def one_worse(self) -> "Trend":
-        """The state after one more evaluation that was no better."""
+        """Returns the state after one more evaluation without improvement."""
         return dataclasses.replace(self, worse=self.worse + 1)

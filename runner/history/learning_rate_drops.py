@@ -1,4 +1,4 @@
-"""When the learning rate drops and by how much: folds over a history. No TensorFlow."""
+"""Decides when and by how much the learning rate drops, as folds over a history. No TensorFlow."""
 
 import dataclasses
 import math
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from runner.history.improvement import Trend, Watched
 from runner.history.records import Evaluation, Rollback
 
-if TYPE_CHECKING:  # which loads TensorFlow
+if TYPE_CHECKING:  # importing it loads TensorFlow
     from runner import run_config
 
 
 @dataclasses.dataclass(frozen=True)
 class PlateauRule:
-    """See `run_config.PlateauConfig`; without metrics it never drops anything."""
+    """See `run_config.PlateauConfig`. Without metrics, it never drops the learning rate."""
 
     watched: Watched
     factor: float
@@ -24,12 +24,12 @@ class PlateauRule:
 
     @classmethod
     def of(cls, options: "run_config.PlateauConfig") -> "PlateauRule":
-        """The rule that a configuration describes."""
+        """Returns the rule that a configuration describes."""
         watched = Watched.of(options)
         return cls(watched, options.factor, options.tolerance, options.cooldown, options.source)
 
     def step(self, state: Trend, row: Evaluation) -> Trend:
-        """The state after one more evaluation."""
+        """Returns the state after one more evaluation."""
         seen = self.watched.better(row, state.best)
         if seen is None:
             return state
@@ -45,10 +45,10 @@ class PlateauRule:
         return dataclasses.replace(state, worse=0, cooling=self.cooldown, drops=state.drops + 1)
 
     def scale(self, state: Trend) -> float:
-        """The factor that drops put on the scheduled learning rate."""
+        """Returns the factor of all drops on the scheduled learning rate."""
         return float(self.factor**state.drops)
 
 
 def rollback_scale(rollbacks: Iterable[Rollback]) -> float:
-    """The factor that rollbacks put on the scheduled learning rate."""
+    """Returns the factor of all rollbacks on the scheduled learning rate."""
     return math.prod(rollback.rate for rollback in rollbacks)

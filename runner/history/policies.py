@@ -1,4 +1,4 @@
-"""What a configuration means: what is due when, and which evaluation is the best. No TensorFlow."""
+"""Derives a run's schedule and its rules for the best evaluation. No TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ from runner.core.spelling import metric_name
 from runner.errors import ConfigError
 from runner.history import best_evaluation
 
-if TYPE_CHECKING:  # which loads TensorFlow
+if TYPE_CHECKING:  # importing it loads TensorFlow
     from runner.config import Experiment
 
 
 @dataclasses.dataclass(frozen=True)
 class Policies:
-    """What a configuration means, worked out once and handed to what depends on it.
+    """The schedule and rules of a configuration, derived once and passed to their users.
 
     Attributes:
-        grid: When things fall due in training.
-        best: Which evaluation is best, None if the configuration names no metric.
-        best_folders: The rule of each folder of best checkpoints, by the folder's name. The first
-            is that of `best`, if there is one.
-        deciding: The metrics by which the run's own evaluations stop it or lower its rate.
+        grid: The training schedule.
+        best: The rule for the best evaluation, or None if the configuration names no metric.
+        best_folders: The rule of each directory of best checkpoints, by the directory's name. The
+            first is that of `best`, if there is one.
+        deciding: The metrics by which the run's own evaluations stop it or lower its learning rate.
     """
 
     grid: schedule.Grid
@@ -37,10 +37,10 @@ class Policies:
 
 
 def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
-    """The policies of a run that trains, and that also `evaluates` or does not.
+    """Returns the policies of a run that trains, and that evaluates if `evaluates` is true.
 
     Raises:
-        ConfigError: two rules would share a folder.
+        ConfigError: two rules would share a directory.
     """
     run, official = config.run, best(config)
     rules = [rule for rule in (run.early_stopping, run.plateau) if not rule.source]
@@ -53,7 +53,7 @@ def of(config: "Experiment", *, evaluates: bool = True) -> Policies:
 
 
 def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
-    from runner.configuration import epochs  # loads TensorFlow
+    from runner.configuration import epochs  # imports TensorFlow
 
     options, run, last = config.trainer, config.run, config.trainer.train_steps
     every = {
@@ -79,7 +79,7 @@ def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
 
 
 def best(config: "Experiment") -> best_evaluation.BestRule | None:
-    """Which evaluation is best, None if the configuration names no metric."""
+    """Returns the rule for the best evaluation, or None if the configuration names no metric."""
     options, retention = config.trainer, config.run.retention
     if not options.best_checkpoint_eval_metric:
         return None

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from runner.core import typed
 
 PACE = ("steps_per_second", "mfu", "input_wait", "seconds", "epoch_seconds")
-"""What a training row holds besides the metrics; it differs from run to run."""
+"""The values in a training row in addition to metrics. They differ from run to run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Record:
     step: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The row for JSON; metrics that are not finite become their names."""
+        """Returns the row for JSON. Metrics that are not finite become their names."""
         names = (field.name for field in dataclasses.fields(self))
         row = {"kind": self.kind, **{name: getattr(self, name) for name in names}}
         if not row.get("limited", True):
@@ -44,11 +44,11 @@ class Evaluation(Record):
 
     Attributes:
         step: The training step whose weights were evaluated.
-        metrics: Name to value; may be NaN or infinite.
+        metrics: Name to value. Values may be NaN or infinite.
         seconds: How long the evaluation took.
         checkpoint: The checkpoint's name, `ckpt-<step>` or a path.
-        limited: How many batches of each set counted (`RunConfig.limit_evaluation`); 0: all. A row
-            has it only if it is not 0.
+        limited: The number of batches of each set used (`RunConfig.limit_evaluation`), or 0 for
+            all. It is stored in a row only if it is not 0.
     """
 
     kind = "evaluation"
@@ -61,20 +61,20 @@ class Evaluation(Record):
 
     @property
     def is_own(self) -> bool:
-        """Whether the checkpoint is of this run, and not another's that was evaluated here."""
+        """Whether the checkpoint belongs to this run, and not to another one evaluated here."""
         return "/" not in self.checkpoint
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rollback(Record):
-    """A decision: training broke, went back to a checkpoint and skips what broke it.
+    """A decision: training broke, returns to a checkpoint and skips the batches that broke it.
 
     Attributes:
-        step: The checkpoint's step; the decision holds from there.
-        found: The step after the one that broke.
+        step: The checkpoint's step, from which the decision applies.
+        found: The step after the broken step.
         skipped: The batches left out: the first, and the one after the last.
         rate: The factor on the learning rate from `step` on.
-        reason: What broke.
+        reason: Why training broke.
     """
 
     kind = "rollback"
@@ -88,12 +88,12 @@ class Rollback(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
-    """A decision that came from an evaluator's evaluations: the run ends.
+    """A decision based on an evaluator's evaluations: the run stops.
 
     Attributes:
-        step: Where it ended, and committed.
+        step: The step at which it stopped and saved a checkpoint.
         source: The evaluator's name.
-        reason: Why.
+        reason: Why it stopped.
     """
 
     kind = "stop"
@@ -105,12 +105,12 @@ class Stop(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drop(Record):
-    """A decision that came from an evaluator's evaluations: the learning rate drops.
+    """A decision based on an evaluator's evaluations: the learning rate drops.
 
     Attributes:
-        step: Where it was made, and committed; it holds from there.
+        step: The step at which it was made, with a checkpoint, and from which it applies.
         source: The evaluator's name.
-        scale: The factor on the schedule from this drop and all before it.
+        scale: The factor of this drop and all before it on the schedule.
     """
 
     kind = "drop"
@@ -122,12 +122,12 @@ class Drop(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeftOut(Record):
-    """A checkpoint that an evaluator could not evaluate, and does not retry on its own.
+    """A checkpoint that an evaluator could not evaluate, and does not retry by itself.
 
     Attributes:
-        step: The checkpoint's.
+        step: The checkpoint's step.
         checkpoint: Its name, `ckpt-<step>` or a path.
-        reason: What went wrong.
+        reason: The error.
     """
 
     checkpoint: str
@@ -137,14 +137,14 @@ class LeftOut(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damaged(LeftOut):
-    """The checkpoint is damaged, or gone."""
+    """The checkpoint is damaged or missing."""
 
     kind = "damaged"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed(LeftOut):
-    """Its evaluation raised an exception, or an action did after it."""
+    """Its evaluation raised an exception, or an action after it did."""
 
     kind = "failed"
 
@@ -154,13 +154,13 @@ class Test(Record):
     """A test of some weights at the end of a run.
 
     Attributes:
-        step: Where the run ended.
+        step: The last step of the run.
         weights: `best` or `last`.
         tested: The step whose weights were tested.
-        metrics: Name to value; may be NaN or infinite.
+        metrics: Name to value. Values may be NaN or infinite.
         seconds: How long it took.
         checkpoint: The checkpoint's name.
-        limited: As of `Evaluation`.
+        limited: As in `Evaluation`.
     """
 
     kind = "test"
@@ -176,15 +176,15 @@ class Test(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mean(Record):
-    """An evaluation of the mean of several checkpoints' weights, when a run had ended.
+    """An evaluation of the mean of several checkpoints' weights, after the end of a run.
 
     Attributes:
-        step: Where the run ended.
-        steps: Those of the checkpoints.
-        metrics: Name to value; may be NaN or infinite.
+        step: The last step of the run.
+        steps: The steps of the checkpoints.
+        metrics: Name to value. Values may be NaN or infinite.
         seconds: How long it took.
-        checkpoint: The mean, from the run's folder.
-        limited: As of `Evaluation`.
+        checkpoint: The mean, relative to the run's directory.
+        limited: As in `Evaluation`.
     """
 
     kind = "mean"
@@ -203,14 +203,14 @@ KINDS: Mapping[str, type[Record]] = {
 
 
 def parse(row: dict[str, Any]) -> Record:
-    """The record in a row of JSON.
+    """Parses the record in a row of JSON.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError: the row is not a record.
     """
     fields = dict(row)
     kind = fields.pop("kind")
-    if kind == "unreadable":  # the name of damaged ones until version 0.1
+    if kind == "unreadable":  # the name of damaged checkpoints until version 0.1
         kind = Damaged.kind
     if "metrics" in fields:
         fields["metrics"] = {name: float(value) for name, value in fields["metrics"].items()}
@@ -225,7 +225,7 @@ def parse(row: dict[str, Any]) -> Record:
 
 
 def nested(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Metrics with compound names (`part/accuracy`) as nested dictionaries."""
+    """Returns metrics with compound names (`part/accuracy`) as nested dictionaries."""
     found: dict[str, Any] = {}
     for name, value in plain(metrics).items():
         *above, leaf = name.split("/")
@@ -242,7 +242,7 @@ def _joined(above: str, part: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON, which has no NaN and no infinities: they become "nan", "inf", "-inf"."""
+    """Converts a value for JSON, which has no NaN or infinity: they become "nan", "inf", "-inf"."""
     if isinstance(value, Mapping):
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""What was read from the folders of runs, kept from one command to the next. No TensorFlow.
+"""Caches facts about run directories between commands. No TensorFlow.
 
-It is one SQLite file in the user's folder of caches ($XDG_CACHE_HOME, else ~/.cache), so folders
-that cannot be written are remembered too. It may be deleted. Where it cannot be used, everything is
-read again.
+The cache is one SQLite file in the user's cache directory ($XDG_CACHE_HOME, or ~/.cache), so
+directories that cannot be written are cached, too. It is safe to delete. If it cannot be used,
+everything is read again.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 3  # of what is remembered; another one is forgotten
+_FORMAT = 3  # of the cached facts; a cache with another format is dropped
 
 
 class Cache:
-    """What is remembered of the folders below one.
+    """The cached facts about the directories below a root.
 
     Args:
-        known: Stamp and facts, by folder.
+        known: Stamp and facts, by directory.
     """
 
     def __init__(self, known: Mapping[str, tuple[str, str]]) -> None:
@@ -29,24 +29,24 @@ class Cache:
         self._new: dict[str, tuple[str, str]] = {}
 
     def get(self, folder: str, stamp: str) -> dict[str, Any] | None:
-        """What was put with the same stamp; None if there is nothing."""
+        """Returns the facts stored with the same stamp, or None if there are none."""
         self._seen.add(folder)
         before, facts = self._known.get(folder, ("", ""))
         return dict(json.loads(facts)) if before == stamp else None
 
     def put(self, folder: str, stamp: str, facts: Mapping[str, Any]) -> None:
-        """Remembers facts, for JSON, which hold as long as the stamp is this."""
+        """Stores facts, as JSON values, which are valid while the stamp is unchanged."""
         self._new[folder] = (stamp, json.dumps(facts))
 
     @property
     def changes(self) -> tuple[dict[str, tuple[str, str]], list[str]]:
-        """What is new, and the folders that are gone."""
+        """The new facts, and the directories that are gone."""
         return self._new, [folder for folder in self._known if folder not in self._seen]
 
 
 @contextlib.contextmanager
 def of(root: Path) -> Iterator[Cache]:
-    """The cache for the folders at and below `root`; what changes in it is kept afterwards."""
+    """Yields the cache for the directories at and below `root`, and saves changes at the end."""
     below = os.path.realpath(root)
     base = _open()
     try:
@@ -76,7 +76,7 @@ def _open() -> sqlite3.Connection | None:
 
 
 def _read(base: sqlite3.Connection, below: str) -> dict[str, tuple[str, str]]:
-    after = below.rstrip("/") + "0"  # which follows "/"
+    after = below.rstrip("/") + "0"  # the character after "/"
     query = "SELECT folder, stamp, facts FROM runs WHERE folder >= ? AND folder < ?"
     with contextlib.suppress(sqlite3.Error):
         rows = base.execute(query, (below, after))

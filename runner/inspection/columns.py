@@ -1,4 +1,4 @@
-"""The columns of a table of runs: what a name means, which ones say something. No TensorFlow."""
+"""The columns of a table of runs: their meanings, and which ones matter. No TensorFlow."""
 
 import collections
 import datetime
@@ -15,7 +15,7 @@ from runner.inspection.rows import Row
 from runner.run_folder.params import Values
 
 Value = Callable[[Row], Any]
-"""From a row to what stands in a column; None if it has nothing there."""
+"""Maps a row to the value in a column, or None if it has none."""
 
 FACTS: Mapping[str, Value] = {
     "run": lambda row: row.name,
@@ -47,19 +47,19 @@ METRICS: Mapping[str, Callable[[Row], Mapping[str, float]]] = {
     "test": lambda row: row.test,
     "train": lambda row: row.train,
 }
-"""The sections of metrics: `best.accuracy` is a column."""
+"""The groups of metrics, in columns such as `best.accuracy`."""
 
 
 def when(seconds: float) -> str:
-    """A time as text that sorts: `2026-11-23T01:40:05Z`."""
+    """Formats a time as text that sorts: `2026-11-23T01:40:05Z`."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 LEARNING_RATE = "learning_rate"
-"""The column of the scheduled learning rate, which each kind of schedule has elsewhere."""
+"""The column of the scheduled learning rate, whose path depends on the kind of schedule."""
 
 _RATE = re.compile(r"(?:.*\.)?learning_rate\.(?:\w+\.(?:initial_)?learning_rate|type)")
-_OF_A_PERSON = ("run.tags", "run.notes")  # not what makes a run what it is
+_OF_A_PERSON = ("run.tags", "run.notes")  # do not affect the run
 
 
 class Columns:
@@ -69,10 +69,9 @@ class Columns:
         rows: The runs.
 
     Attributes:
-        special: The paths of the configuration's values that are not the same in all runs, in the
-            order of the file.
-        short: For each of these a short name, which no other column has.
-        rates: The paths of the learning rate, if the runs have schedules of several kinds.
+        special: The paths of configuration values that differ between runs, in file order.
+        short: A short name for each of them that no other column has.
+        rates: The paths of the learning rate, if the runs have several kinds of schedules.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -91,7 +90,7 @@ class Columns:
 
     @property
     def shown(self) -> list[str]:
-        """The special columns, with one for the learning rate of all kinds of schedules."""
+        """The special columns, with a single one for the learning rates of all schedules."""
         if not self.rates:
             return self.special
         kinds = {*self.rates}
@@ -108,16 +107,16 @@ class Columns:
 
     @property
     def paths(self) -> list[str]:
-        """The path of every value of the configurations."""
+        """The path of every configuration value."""
         if self._paths is None:
             self._paths = list(resolved.paths(self._configurations))
         return self._paths
 
     def expanded(self, names: Iterable[str]) -> list[str]:
-        """Names of columns, with those that patterns such as `best.*` stand for.
+        """Replaces patterns such as `best.*` with the columns that match.
 
         Raises:
-            ConfigError: nothing matches a pattern.
+            ConfigError: a pattern has no match.
         """
         found: list[str] = []
         for name in names:
@@ -131,13 +130,13 @@ class Columns:
         return list(dict.fromkeys(found))
 
     def value(self, name: str, flag: str) -> Value:
-        """What a name means.
+        """Returns the function that reads a column from a row.
 
         Args:
-            name: A column; `best.x`, `last.x`, `test.x`, `train.x`, a metric at the best, last and
-                final evaluation and in training; `x`, the same at the best evaluation, else at the
-                last; a path of the configuration, or the end of one.
-            flag: Which flag it comes from, for the message.
+            name: A column. `best.x`, `last.x`, `test.x` and `train.x` are the metric `x` at the
+                best, last and final evaluation and in training. `x` alone is the metric at the best
+                evaluation, or else at the last. Other names are a configuration path or its end.
+            flag: The flag that it comes from, for the message.
 
         Raises:
             ConfigError: these runs have no such column, or several.
@@ -167,7 +166,7 @@ class Columns:
         return [f"{at}.{name}" for at, names in self.metrics.items() for name in names]
 
     def _matching(self, name: str) -> list[str]:
-        """The paths that a name may mean: that, one with this short name, or with this end."""
+        """Returns the paths that match a name: itself, by short name, or by their end."""
         if name in self.paths:
             return [name]
         if short := [path for path, each in self.short.items() if each == name]:
@@ -175,7 +174,7 @@ class Columns:
         return [path for path in self.paths if path.endswith(f".{name}")]
 
     def _ambiguous(self, paths: Sequence[str]) -> list[str]:
-        """Of several paths those that one run has at once, with values that are not the same."""
+        """Returns the paths that one run has at once with different values, or []."""
         for values in {id(each): each for each in self._configurations}.values():
             found = [path for path in paths if resolved.get(values, path) is not resolved.ABSENT]
             if len({repr(resolved.get(values, path)) for path in found}) > 1:
@@ -191,13 +190,13 @@ class Columns:
 
 
 def _first(values: Values, paths: Sequence[str]) -> Any:
-    """The value at the first of the paths that the configuration has; None if it has none."""
+    """Returns the value at the first path that the configuration has, or None."""
     found = (resolved.get(values, path) for path in paths)
     return next((value for value in found if value is not resolved.ABSENT), None)
 
 
 def _shortened(paths: Sequence[str], taken: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Each path with its shortest end that no other path has and that says what it is."""
+    """Yields each path with its shortest descriptive end that no other path has."""
     taken = set(taken)
     ends: dict[str, collections.Counter[str]] = {}
     for path in paths:
@@ -209,7 +208,7 @@ def _shortened(paths: Sequence[str], taken: Iterable[str]) -> Iterable[tuple[str
 
 
 def _ends(path: str) -> list[str]:
-    """`adam.beta`, ... for `optimizer.adam.beta`: the shortest first, which may not be `type`."""
+    """Returns `adam.beta`, ... for `optimizer.adam.beta`, shortest first, but not just `type`."""
     parts = path.split(".")
     ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
     return ends[1:] if parts[-1] in ("type", "name") and len(ends) > 1 else ends

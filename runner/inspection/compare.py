@@ -1,4 +1,4 @@
-"""The mode `compare`: in what runs differ, and whether they do. No TensorFlow."""
+"""The mode `compare`: shows whether and how runs differ. No TensorFlow."""
 
 import dataclasses
 import math
@@ -22,26 +22,26 @@ Curves = dict[str, list[tuple[int, float]]]
 """The steps and values of each metric's evaluations."""
 
 _CUT = 48  # characters of a value
-_LONGEST = 60  # of a name
+_LONGEST = 60  # characters of a name
 _SHOWN = 30  # differences of a section
 _CURVES = 4
 _BARS = "▁▂▃▄▅▆▇█"
-_POINTS = 40  # of a curve
+_POINTS = 40  # points of a curve
 
 
 def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, Any]:
-    """Shows in what runs differ.
+    """Shows how runs differ.
 
     Args:
         folders: Two or more.
-        output: A file, .json, for all that was found.
+        output: A .json file for all results.
 
     Returns:
         `equal` and all differences, if they are equal.
 
     Raises:
-        ConfigError: one is not the folder of a run.
-        DifferError: they differ; it has the same results.
+        ConfigError: one is not the directory of a run.
+        DifferError: they differ. The error contains the same results.
     """
     found = [rows.of(folder) for folder in folders]
     sections = differences.sections(found)
@@ -103,7 +103,7 @@ def _lines(
 
 
 def _table(section: Section, names: Sequence[str]) -> list[str]:
-    """A line for each difference: its name, the value of each run, and how far they are apart."""
+    """Formats a line for each difference: its name, the value of each run, and the distance."""
     shown = section.differences[:_SHOWN]
     lines = [[section.name, *names, ""]]
     lines += [[_path(each.name), *map(_cut, each.values), each.note] for each in shown]
@@ -114,12 +114,12 @@ def _table(section: Section, names: Sequence[str]) -> list[str]:
 
 
 def _name(folder: Path) -> str:
-    """How a run is called: a copy of what a URL holds by that."""
+    """Returns a run's name. For a copy of a URL, it is the URL."""
     return _clean(display_names.of(folder))
 
 
 def _path(name: str) -> str:
-    """A name, whose end says most."""
+    """Shortens a name at its start, as its end is the most specific."""
     name = _clean(name)
     return name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
 
@@ -130,17 +130,17 @@ def _cut(cell: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """`text` without what would steer the terminal."""
+    """Replaces characters that would control the terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _common(curves: Sequence[Curves]) -> list[str]:
-    """The metrics that all runs have."""
+    """Returns the metrics that all runs have."""
     return [name for name in curves[0] if all(name in each for each in curves)]
 
 
 def _series(curves: Sequence[Curves]) -> dict[str, Any]:
-    """For each metric that all runs have: each run's steps and values, for JSON."""
+    """Returns each run's steps and values of the metrics that all runs have, for JSON."""
     return {
         name: [
             [[step, *records.plain({"": x}).values()] for step, x in one[name]] for one in curves
@@ -160,7 +160,7 @@ def _evaluations(row: Row) -> Curves:
 def _curves(
     folders: Sequence[Path], curves: Sequence[Curves], deciding: Collection[str]
 ) -> Iterator[str]:
-    """Small pictures of the evaluations that differ, on one scale for all runs."""
+    """Yields small plots of the evaluations that differ, with one scale for all runs."""
     names = [_name(folder) for folder in folders]
     width = max(map(cells.cell_len, names))
     differing = [name for name in _common(curves) if len({str(one[name]) for one in curves}) > 1]

@@ -1,7 +1,7 @@
-"""The curves of a run, few enough points of each for a page. No TensorFlow.
+"""The curves of a run, each reduced to as many points as a page can show. No TensorFlow.
 
-Training and validation share a chart: what the rows call `training_loss`, `validation_loss` and, of
-a further set, `part/validation_loss`, are the curves of the chart `loss`.
+Training and validation share a chart. The metrics `training_loss` and `validation_loss`, and
+`part/validation_loss` of an additional set, become curves of the chart `loss`.
 """
 
 import collections
@@ -26,16 +26,16 @@ Points = tuple[np.ndarray, np.ndarray]
 
 
 def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
-    """The charts of one run, or of several together, for the page's script.
+    """Returns the charts of one run, or of several together, for the page's script.
 
     Args:
-        runs: One run or several; then each curve has the name of its run in front.
+        runs: One or more runs. With several, each curve's name starts with its run's name.
         first: The names of metrics whose charts come first.
 
     Returns:
         For each chart its `name`, and `series` with `name`, `x`, `y`, `color`, `dash`, and `bad`:
         pairs of a step and the name of a value that is not finite. A run has one color in all
-        charts, and training and validation have one each if there is a single run.
+        charts. For a single run, training and validation have one each.
     """
     found: dict[str, list[tuple[int, str, Points]]] = collections.defaultdict(list)
     for number, run in enumerate(runs):
@@ -62,7 +62,7 @@ def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
 
 
 def _kinds(names: Iterable[str]) -> dict[str, int]:
-    """A number for each kind of curve in a chart: training and validation have the same in all."""
+    """Numbers the kinds of curves in a chart. Training and validation have fixed numbers."""
     others = itertools.count(len(_COLORS))
     return {
         name: _COLORS[name] if name in _COLORS else next(others) for name in dict.fromkeys(names)
@@ -70,9 +70,9 @@ def _kinds(names: Iterable[str]) -> dict[str, int]:
 
 
 def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
-    """At most `most` points [n]: the lowest and the highest of each part, the first and the last.
+    """Reduces points [n] to at most `most`: each part's extremes, and the first and last point.
 
-    So a spike of one step stays.
+    A spike of a single step is preserved.
     """
     if len(x) <= most:
         return x, y
@@ -87,7 +87,7 @@ def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
 
 
 def _curves(run: Run) -> Iterable[tuple[str, str, Points]]:
-    """Chart, name and points of each curve."""
+    """Yields chart, name and points of each curve."""
     sets = run.evaluation_sets
     for name, points in _of_columns(run.training):
         yield *_place("training", name, sets), points
@@ -102,7 +102,7 @@ def _curves(run: Run) -> Iterable[tuple[str, str, Points]]:
 
 
 def _of_columns(columns: Columns) -> Iterable[tuple[str, Points]]:
-    """The points of each column where it has a value."""
+    """Yields the points of each column where it has a value."""
     steps = np.array(columns.get("step", ()), float)
     for name, values in columns.items():
         if name != "step":
@@ -122,7 +122,7 @@ def _of_evaluations(rows: Iterable[records.Record]) -> dict[str, Points]:
 
 
 def _place(kind: str, name: str, sets: Sequence[str]) -> tuple[str, str]:
-    """The chart of a metric, and what its curve is called there."""
+    """Returns the chart of a metric, and the name of its curve there."""
     before, slash, rest = name.partition("/")
     if slash and before in sets:
         chart, _ = _place("validation", rest, ())
@@ -136,7 +136,7 @@ def _place(kind: str, name: str, sets: Sequence[str]) -> tuple[str, str]:
 
 
 def series(name: str, x: np.ndarray, y: np.ndarray, most: int) -> dict[str, Any]:
-    """A curve of at most `most` points, for the script."""
+    """Returns a curve of at most `most` points, for the script."""
     finite = np.isfinite(y)
     strange = zip(x[~finite], y[~finite], strict=True)
     kept_x, kept_y = thinned(x[finite], y[finite], most)
@@ -150,7 +150,7 @@ def series(name: str, x: np.ndarray, y: np.ndarray, most: int) -> dict[str, Any]
 
 
 def _short(value: float) -> float:
-    """Six digits are more than a chart shows."""
+    """Rounds to six digits, more than a chart shows."""
     return float(f"{value:.6g}")
 
 
@@ -161,12 +161,12 @@ def _named(value: float) -> str:
 
 
 def values(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Metrics with their values as text, in order of their names."""
+    """Returns metrics with their values as text, sorted by name."""
     return [(name, number(value)) for name, value in sorted(metrics.items())]
 
 
 def number(value: Any) -> str:
-    """Four digits; a dash for None, the name of what is not finite, and others as text."""
+    """Formats four digits, a dash for None, the name of a non-finite number, or other text."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):

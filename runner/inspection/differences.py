@@ -1,4 +1,4 @@
-"""In what runs differ: what was asked for, on what it ran, what came of it. No TensorFlow."""
+"""The differences between runs in configuration, environment and results. No TensorFlow."""
 
 import dataclasses
 import itertools
@@ -18,10 +18,10 @@ _ABSENT = "-"
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same in all runs.
+    """One value that differs between runs.
 
     Attributes:
-        name: What it is.
+        name: Its name.
         values: Its value in each run, as text.
         note: How far they are apart.
     """
@@ -37,8 +37,8 @@ class Section:
 
     Attributes:
         name: The kind.
-        counts: Whether runs that differ in this are not equal; else it may only be a reason.
-        differences: What differs.
+        counts: Whether such a difference makes runs unequal. Otherwise, it may only explain one.
+        differences: The differences.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Section:
 
 
 def sections(rows: Sequence[Row]) -> list[Section]:
-    """All that differs between runs, of which there are at least two.
+    """Returns all differences between at least two runs.
 
-    Configuration, data, model, progress and metrics decide whether they are equal; code, packages
-    and machine do not: they explain.
+    Configuration, data, model, progress and metrics decide whether they are equal. Code, packages
+    and machine only explain differences.
     """
     runs = [Run(row.folder, strict=False) for row in rows]
     starts = [run.attempts[-1] if run.attempts else {} for run in runs]
@@ -70,7 +70,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def _all(found: Iterable[Difference], runs: int) -> tuple[Difference, ...]:
-    """The differences; one that says so if a file has another form than it should."""
+    """Returns the differences, or a difference that reports a malformed file."""
     try:
         return tuple(found)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -78,7 +78,7 @@ def _all(found: Iterable[Difference], runs: int) -> tuple[Difference, ...]:
 
 
 def _of(name: str, values: Sequence[Any], note: str = "") -> Iterator[Difference]:
-    """The difference, if the values are not all the same."""
+    """Yields a difference if the values are not all equal."""
     if len({_ABSENT if value in (None, "", (), []) else repr(value) for value in values}) > 1:
         yield Difference(name, [_shown(value) for value in values], note)
 
@@ -104,7 +104,7 @@ def _facts(rows: Sequence[Row], names: Iterable[str]) -> Iterator[Difference]:
 
 
 def code(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
-    """Commits, and the files that were changed since, of a start of each run."""
+    """Yields the differences in commits and in changed files of an attempt of each run."""
     found = [each.get("code") or {} for each in starts]
     yield from _of("commit", [each.get("commit", "")[:12] for each in found])
     for name, key in (("runner", "commit"), ("task", "sha256")):
@@ -124,7 +124,7 @@ def code(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
 
 
 def _changed_files(diff: str) -> dict[str, str]:
-    """The part of a git diff about each file."""
+    """Splits a git diff by file."""
     parts = re.split(r"(?m)^diff --git a/.* b/(.*)$", diff)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -134,14 +134,14 @@ def _edited(diff: str) -> int:
 
 
 def packages(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
-    """Versions of Python and of packages."""
+    """Yields the differences in the versions of Python and of packages."""
     found = [{"python": each.get("python"), **(each.get("versions") or {})} for each in starts]
     for name in dict.fromkeys(name for each in found for name in each):
         yield from _of(name, [each.get(name) for each in found])
 
 
 def machine(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
-    """Machines, their processors, memory and devices."""
+    """Yields the differences in machines, their processors, memory and devices."""
     for name in ("host", "platform"):
         yield from _of(name, [each.get(name) for each in starts])
     found = [each.get("machine") or {} for each in starts]
@@ -152,16 +152,16 @@ def machine(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
 
 
 def data(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
-    """The files of data, by what they are named in the configuration; by content, if it differs.
+    """Yields the differences in data, by the name in the configuration, if their content differs.
 
-    A start before these were recorded is left out.
+    If an attempt did not record its data, none are returned.
     """
     found = [each.get("data") for each in starts]
     if any(each is None for each in found):
         return
     known = [each or {} for each in found]
     if len({tuple(sorted(facts["digest"] for facts in each.values())) for each in known}) < 2:
-        return  # the same files, if perhaps elsewhere
+        return  # the same files, perhaps at another path
     for name in dict.fromkeys(name for each in known for name in each):
         yield from _of(name, [_files(each.get(name)) for each in known])
 
@@ -186,7 +186,7 @@ def _overview(found: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
 
 
 def _layers(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Each layer by a name without the numbers that Keras counts a process's layers with."""
+    """Returns each layer by a name without the numbers that Keras adds within a process."""
     found: dict[str, str] = {}
     for row in rows:
         plain = re.sub(r"_\d+(?=/|$)", "", row["layer"])
@@ -208,7 +208,7 @@ def _pace(rows: Sequence[Row]) -> Iterator[Difference]:
 
 
 def _metrics(rows: Sequence[Row]) -> Iterator[Difference]:
-    """Metrics at the best, the last and the final evaluation, and in training."""
+    """Yields metrics at the best, the last and the final evaluation, and in training."""
     yield from _of("best step", [row.best_step for row in rows])
     for at, metrics in columns.METRICS.items():
         values = [metrics(row) for row in rows]
@@ -219,7 +219,7 @@ def _metrics(rows: Sequence[Row]) -> Iterator[Difference]:
 
 
 def _apart(values: Sequence[float | None]) -> str:
-    """How much more the others are than the first."""
+    """Returns how much the other values exceed the first."""
     first, *others = values
     if first is None or not math.isfinite(first):
         return ""

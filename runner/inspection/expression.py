@@ -1,7 +1,7 @@
 """Expressions over the columns of a table, such as `accuracy > 0.9 and seed == 1`. No TensorFlow.
 
-They look like Python's and are never run as Python: each part that is allowed is worked out here.
-What a row does not have is None, and no comparison by size holds for it.
+They use Python's syntax but are never run as Python: this module evaluates each allowed part. A
+missing value is None, for which comparisons by size are false.
 """
 
 import ast
@@ -13,7 +13,7 @@ from runner.core import sizes
 from runner.errors import ConfigError
 
 Lookup = Callable[[str], Any]
-"""From a name in an expression to a row's value; None where it has none."""
+"""Maps a name in an expression to a row's value, or None if it has none."""
 
 _SIZES: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
@@ -35,14 +35,14 @@ class Expression:
     """An expression.
 
     Args:
-        text: As `--where` has it. Names are columns; `best.x`, `last["x/y"]` a metric at an
-            evaluation; dotted names paths of the configuration.
+        text: The value of `--where`. Names are columns. `best.x` or `last["x/y"]` is a metric at an
+            evaluation. Dotted names are configuration paths.
 
     Attributes:
         names: The names in it, in the order of their appearance.
 
     Raises:
-        ConfigError: it is not one, or has parts that are not allowed.
+        ConfigError: it is invalid, or has parts that are not allowed.
     """
 
     def __init__(self, text: str) -> None:
@@ -60,7 +60,7 @@ class Expression:
         self._check(self._tree)
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether it is true of a row."""
+        """Returns whether it is true for a row."""
         return bool(self._value(self._tree, lookup))
 
     def _wrong(self, why: str) -> ConfigError:
@@ -70,7 +70,7 @@ class Expression:
         )
 
     def _check(self, node: ast.AST) -> None:
-        """Notes the names, and refuses what has no meaning here."""
+        """Collects the names, and rejects syntax that is not supported."""
         match node:
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 name = self._name(node)
@@ -94,7 +94,7 @@ class Expression:
                 raise self._wrong(f"{ast.unparse(node)[:80]!r} is not allowed")
 
     def _name(self, node: ast.AST) -> str:
-        """`best.accuracy` for `best.accuracy` and for `best["accuracy"]`."""
+        """Returns `best.accuracy` for `best.accuracy` and for `best["accuracy"]`."""
         match node:
             case ast.Name(id=name):
                 return name
@@ -132,7 +132,7 @@ class Expression:
 
 
 def _check_depth(tree: ast.AST) -> None:
-    """Raises TooLargeError for a tree that is too deep to be worked out."""
+    """Raises TooLargeError for a tree that is too deep to evaluate."""
     depth, level = 0, [tree]
     while level:
         sizes.check_depth(depth)
@@ -149,7 +149,7 @@ def _computed(function: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
 
 
 def _compared(op: ast.cmpop, one: Any, other: Any) -> bool:
-    """A comparison; false if the two cannot be compared."""
+    """Compares two values. Returns false if they cannot be compared."""
     if isinstance(op, ast.In | ast.NotIn):
         try:
             return (one in other) == isinstance(op, ast.In)

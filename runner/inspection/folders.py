@@ -1,4 +1,4 @@
-"""Where the runs are below a folder, at any depth. No TensorFlow."""
+"""Finds the runs below a directory, at any depth. No TensorFlow."""
 
 import os
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from runner.run_folder import run, submitted
 
 
 class Found(NamedTuple):
-    """The folder of a run.
+    """The directory of a run.
 
     Attributes:
-        folder: It.
+        folder: The directory.
         files: Size and modification time in ns of the files in it, by name.
-        folders: The names of the folders in it.
-        problem: Why its files are unknown; empty if they are not.
+        folders: The names of its subdirectories.
+        problem: Why its files are unknown, or empty if they are known.
     """
 
     folder: Path
@@ -26,10 +26,10 @@ class Found(NamedTuple):
 
 
 def runs(root: Path) -> Iterator[Found]:
-    """The folders of runs at and below `root`, by name.
+    """Yields the directories of runs at and below `root`, by name.
 
-    A folder is a run's if it has params.yaml, run.json, status.json or trial.json, or if a job has
-    been submitted for it. Links to folders outside `root` are followed, each once.
+    A directory is a run's if it has params.yaml, run.json, status.json or trial.json, or if a job
+    has been submitted for it. Links to directories outside `root` are followed, each once.
     """
     seen = {os.path.realpath(root)}
     waiting = [str(root)]
@@ -64,7 +64,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _stamps(entries: list[os.DirEntry[str]]) -> dict[str, tuple[int, int]]:
-    """Of the files that say something about a run; checkpoints are not asked for."""
+    """Returns the stamps of files that describe a run, which excludes checkpoints."""
     found = {}
     for each in entries:
         if each.name.endswith((".json", ".jsonl", ".yaml")):
@@ -77,7 +77,7 @@ def _stamps(entries: list[os.DirEntry[str]]) -> dict[str, tuple[int, int]]:
 
 
 def _is_new(entry: os.DirEntry[str], seen: set[str]) -> bool:
-    """Whether a folder is to be looked into: a link only if nothing else leads there."""
+    """Returns whether to search a directory. A link is searched only if its target is new."""
     if not entry.is_symlink():
         return True
     path = os.path.realpath(entry.path)

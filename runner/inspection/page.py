@@ -1,6 +1,6 @@
-"""Pages that are one file: templates, style and script in them, and nothing from the network.
+"""Renders pages as single files that include style and script and need no network.
 
-Everything that a page shows is escaped. No TensorFlow.
+All values on a page are escaped. No TensorFlow.
 """
 
 import functools
@@ -35,13 +35,13 @@ _COLORS = {
 
 
 def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values: Any) -> str:
-    """A page.
+    """Returns a page.
 
     Args:
-        template: The name of a file of templates/.
-        data: What the script draws; NaN and infinities are not allowed in it.
-        refresh: After how many seconds a browser loads it again; 0: never.
-        values: What the template names.
+        template: The name of a file in templates/.
+        data: The data that the script draws. NaN and infinities are not allowed in it.
+        refresh: Seconds after which a browser reloads it, or 0 for never.
+        values: The variables of the template.
     """
     values["problems"] = [display_names.in_text(line) for line in values.get("problems", ())]
     made: str = (
@@ -57,11 +57,11 @@ def render(template: str, data: Mapping[str, Any], *, refresh: int = 0, **values
             **values,
         )
     )
-    return made.encode(errors="backslashreplace").decode()  # half a character cannot be written
+    return made.encode(errors="backslashreplace").decode()  # lone surrogates cannot be written
 
 
 def time_rows(ledger: goodput.Ledger) -> dict[str, Any]:
-    """Where time went, for the template."""
+    """Returns the time breakdown for the template."""
     rows = [
         {
             "name": name,
@@ -90,7 +90,7 @@ def _environment() -> jinja2.Environment:
 
 
 def breakable(value: Any) -> markupsafe.Markup:
-    """A text that may be broken after a `.`, `/`, `_` or `=` in a name, but not in a number."""
+    """Allows line breaks after `.`, `/`, `_` or `=` in a name, but not in a number."""
     escaped = str(markupsafe.escape(value))
     return markupsafe.Markup(re.sub(r"(?<=\w)([./_=]+)(?=[a-zA-Z@%])", r"\1<wbr>", escaped))
 
@@ -100,7 +100,7 @@ def _text(name: str) -> markupsafe.Markup:
 
 
 def _embedded(data: Mapping[str, Any]) -> markupsafe.Markup:
-    """JSON that cannot end the script element it stands in."""
+    """Returns JSON that cannot end its script element."""
     said = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for letter in "<>&":
         said = said.replace(letter, f"\\u{ord(letter):04x}")
@@ -108,7 +108,7 @@ def _embedded(data: Mapping[str, Any]) -> markupsafe.Markup:
 
 
 def flat(value: Any, path: str = "") -> Sequence[tuple[str, str]]:
-    """The values of nested mappings, by path."""
+    """Returns the values of nested mappings, by path."""
     if isinstance(value, Mapping) and value:
         return [row for name, each in value.items() for row in flat(each, f"{path}.{name}")]
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):

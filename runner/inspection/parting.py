@@ -1,7 +1,7 @@
-"""Where two runs part: the first step at which they differ, bit by bit. No TensorFlow.
+"""Finds the first step at which two runs differ, bit by bit. No TensorFlow.
 
-Training rows, evaluations and decisions are compared by their steps, checkpoints that both still
-have tensor by tensor.
+It compares training rows, evaluations and decisions by step, and the checkpoints that both runs
+still have tensor by tensor.
 """
 
 import dataclasses
@@ -19,20 +19,19 @@ from runner.run_folder.run import Run
 from runner.verification import comparison, tensors
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
-_SHOWN = 3  # differences of a checkpoint that are named
+_SHOWN = 3  # differences of a checkpoint to list
 
 
 @dataclasses.dataclass(frozen=True)
 class Parted:
-    """How far two runs are the same.
+    """The result of a comparison of two runs.
 
     Attributes:
-        step: The first step at which they differ; None if they do not differ, or nobody knows when.
-        same_until: The last step before, at which they are known to be the same; None if there is
-            none.
-        is_same: Whether all that was compared is the same.
-        lines: What differs, in sentences.
-        before: What was different before: code, packages, machine, starts.
+        step: The first step at which they differ. None if they do not, or the step is unknown.
+        same_until: The last step before that at which they are known to be equal, or None.
+        is_same: Whether everything that was compared is equal.
+        lines: The differences, in sentences.
+        before: Earlier differences in code, packages, machine and attempts.
     """
 
     step: int | None
@@ -43,7 +42,7 @@ class Parted:
 
     @property
     def sentence(self) -> str:
-        """In a sentence."""
+        """The result as a sentence."""
         if self.is_same:
             return "nothing to compare" if self.same_until is None else "the same, bit by bit"
         if self.same_until is None:
@@ -54,7 +53,7 @@ class Parted:
 
 
 class _Found:
-    """Collects what was compared: steps at which the runs are the same, and those where not."""
+    """Collects the steps at which the runs are equal, and those at which they differ."""
 
     def __init__(self) -> None:
         self.same: set[int] = set()
@@ -65,7 +64,7 @@ class _Found:
 
 
 def of(first: Path, second: Path) -> Parted:
-    """Where the runs in two folders part."""
+    """Compares the runs in two directories."""
     found = _Found()
     _compare_rows(first, second, found)
     _compare_checkpoints(first, second, found)
@@ -84,7 +83,7 @@ def of(first: Path, second: Path) -> Parted:
 
 
 def _compare_rows(first: Path, second: Path, found: _Found) -> None:
-    """Notes the first difference of each kind of rows."""
+    """Records the first difference of each kind of rows."""
     old, new = (
         comparison.by_kind(
             *(_rows(folder / name, found) for name in (layout.TRAINING_ROWS, layout.HISTORY))
@@ -97,7 +96,7 @@ def _compare_rows(first: Path, second: Path, found: _Found) -> None:
 
 
 def _rows(path: Path, found: _Found) -> list[dict[str, Any]]:
-    """The rows of a log; lines without a step are noted."""
+    """Returns the rows of a log. Lines without a step are recorded."""
     try:
         rows = files.read_json_lines(path)
     except (OSError, ValueError) as error:
@@ -110,7 +109,7 @@ def _rows(path: Path, found: _Found) -> list[dict[str, Any]]:
 
 
 def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
-    """Notes where rows of one kind, of which both runs have some steps, begin to differ."""
+    """Records where rows of one kind start to differ, given the steps that both runs have."""
     missing = [each for each in part.differences if each.missing]
     apart = [each for each in part.differences if not each.missing]
     parted = min((each.step for each in apart if each.step is not None), default=None)
@@ -125,7 +124,7 @@ def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
 
 
 def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
-    """Notes what differs in the checkpoints that both have, the best ones included."""
+    """Records the differences in checkpoints that both runs have, including the best ones."""
     ours, theirs = _checkpoints(first), _checkpoints(second)
     for name in sorted(ours.keys() & theirs.keys(), key=lambda name: (ours[name], name)):
         step = ours[name]
@@ -141,7 +140,7 @@ def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
 
 
 def _checkpoints(folder: Path) -> dict[str, int]:
-    """The names of checkpoints below a run's folder, with their steps."""
+    """Returns the names of checkpoints in a run's directory, with their steps."""
     paths = [*folder.glob("ckpt-*.index"), *folder.glob(f"{layout.BEST}*/ckpt-*.index")]
     found = {}
     for path in paths:
@@ -156,7 +155,7 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _sentence(name: str, parts: Sequence[tensors.Part], variables: Mapping[str, str]) -> str:
-    """`ckpt-1250 differs in 12 tensors (4 weights, 8 slots): dense/kernel: 1 of 640 values`."""
+    """Formats `ckpt-1250 differs in 12 tensors (4 weights, 8 slots): dense/kernel: 1 of ...`."""
     differing = [part for part in parts if part.differences]
     counts = ", ".join(f"{part.differing:,} {part.kind}" for part in differing)
     all_of = [each for part in differing for each in part.differences]
@@ -171,18 +170,18 @@ def _sentence(name: str, parts: Sequence[tensors.Part], variables: Mapping[str, 
 def _variables(path: Path) -> dict[str, str]:
     try:
         return tensor_bundle.Bundle(path).variables
-    except (RunnerError, ValueError, KeyError):  # it has no graph of objects
+    except (RunnerError, ValueError, KeyError):  # it has no object graph
         return {}
 
 
 def _place(key: str, variables: Mapping[str, str]) -> str:
-    """A variable's key, and its name if that says more."""
+    """Returns a variable's key, with its name if that is more specific."""
     name = variables.get(f"{key}{checkpoint_keys.VALUE}", "").partition(":")[0]
     return f"{key} ({name})" if name and not key.endswith(name) else key
 
 
 def _before(first: Path, second: Path, step: int | None) -> list[str]:
-    """What was different before a step, on what the runs ran."""
+    """Returns the differences in the environments of the runs before a step."""
     starts = [_until(each, step) for each in (first, second)]
     found = []
     pair = [each[-1] if each else {} for each in starts]
@@ -195,7 +194,7 @@ def _before(first: Path, second: Path, step: int | None) -> list[str]:
 
 
 def _until(folder: Path, step: int | None) -> list[Mapping[str, Any]]:
-    """The starts of a run that had begun before it came to a step."""
+    """Returns the attempts of a run that started before it reached a step."""
     found: list[Mapping[str, Any]] = []
     for start in Run(folder, strict=False).attempts:
         reached = found[-1].get("step") if found else None

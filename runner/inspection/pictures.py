@@ -1,4 +1,4 @@
-"""Pictures that a task drew after its evaluations, out of TensorBoard's events. No TensorFlow."""
+"""Reads images that a task logged after its evaluations from TensorBoard events. No TensorFlow."""
 
 import base64
 import struct
@@ -9,19 +9,19 @@ from tensorboard.compat.proto import event_pb2
 
 from runner.core import layout
 
-_LARGEST = 64 << 20  # bytes of a file of events that is still read
+_LARGEST = 64 << 20  # bytes; larger event files are skipped
 _MOST, _PNG = 6, b"\x89PNG"
 
 
 def of(folder: Path) -> list[tuple[str, int, str]]:
-    """Name, step and `data:` address of the newest picture of each name; best effort."""
+    """Returns name, step and `data:` URL of the newest image of each name, as far as readable."""
     newest: dict[str, tuple[int, bytes]] = {}
     for path in sorted((folder / layout.VALIDATION).glob("events.out.tfevents.*")):
         try:
             if path.stat().st_size <= _LARGEST:
                 for name, step, picture in _pictures(path.read_bytes()):
                     newest[name] = step, picture
-        except (OSError, ValueError):  # being written, or damaged: there are none
+        except (OSError, ValueError):  # being written, or damaged
             continue
     return [
         (name, step, f"data:image/png;base64,{base64.b64encode(picture).decode()}")
@@ -30,7 +30,7 @@ def of(folder: Path) -> list[tuple[str, int, str]]:
 
 
 def _pictures(content: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Those of a file of records: each its length (8 bytes), a checksum (4), data, another (4)."""
+    """Yields images from a file of records: length (8 bytes), checksum (4), data, checksum (4)."""
     if _PNG not in content:
         return
     at = 0
@@ -42,7 +42,7 @@ def _pictures(content: bytes) -> Iterator[tuple[str, int, bytes]]:
             continue
         try:
             event = event_pb2.Event.FromString(data)
-        except Exception as error:  # protobuf's DecodeError has no public place
+        except Exception as error:  # protobuf's DecodeError has no public path
             raise ValueError(str(error)) from error
         for value in event.summary.value:
             if value.image.encoded_image_string.startswith(_PNG):

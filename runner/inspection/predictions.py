@@ -1,8 +1,8 @@
-"""What a run's file of predictions shows: samples, a confusion matrix, calibration. No TensorFlow.
+"""Summarizes a run's predictions: samples, a confusion matrix, calibration. No TensorFlow.
 
-Training keeps no predictions; `--mode=predict` does, in the run's folder. The newest file of JSON
-lines or Parquet counts. The matrix needs the columns `class` (or `probabilities`) and `label`, the
-calibration `probabilities`, too.
+Training stores no predictions. `--mode=predict` writes them to the run's directory, and the newest
+file of JSON lines or Parquet is used. The matrix needs the columns `class` (or `probabilities`) and
+`label`. The calibration also needs `probabilities`.
 """
 
 import dataclasses
@@ -19,25 +19,25 @@ from runner.core import files, layout
 
 _ROWS = 50_000  # read at most
 _SAMPLES = 12
-_CLASSES = 40  # of a matrix that is still read
+_CLASSES = 40  # in a matrix that is still legible
 _BINS = 10
 _CELL = 90  # characters of a value
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """What there is to show.
+    """The summary of a file of predictions.
 
     Attributes:
         file: The file's name.
-        count: How many rows were read.
-        whole: Whether that is all.
+        count: The number of rows read.
+        whole: Whether the file has no more rows.
         names: The columns of the samples.
-        samples: Rows of text, those that are wrong first if that can be told.
-        wrong: How many of them are wrong; 0 if that cannot be told.
-        matrix: How often each label (row) was taken for each class; None where there is none.
-        bins: Of each bin of confidence: mean confidence, accuracy, share of the examples.
-        error: The expected calibration error; None where there is none.
+        samples: Rows of text. Wrong predictions come first, if they can be identified.
+        wrong: The number of wrong samples, or 0 if that is unknown.
+        matrix: Counts of each label (row) and predicted class (column), or None.
+        bins: For each bin of confidence: mean confidence, accuracy, fraction of the examples.
+        error: The expected calibration error, or None if unavailable.
     """
 
     file: str
@@ -52,7 +52,7 @@ class Predictions:
 
 
 def of(folder: Path, problems: list[str]) -> Predictions | None:
-    """What the newest file of predictions in a run's folder shows; None if there is none."""
+    """Summarizes the newest predictions in a run's directory. Returns None if there are none."""
     files = [*folder.glob(f"{layout.PREDICTIONS}/*.jsonl")]
     files += folder.glob(f"{layout.PREDICTIONS}/*.parquet")
     try:
@@ -82,7 +82,7 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
 def _classified(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-    """Labels, classes and confidences, [rows]; None where the columns do not have them."""
+    """Returns labels, classes and confidences [rows], each None if the columns lack them."""
     labels = _whole([row.get("label") for row in rows])
     classes = _whole([row.get("class") for row in rows])
     try:
@@ -96,7 +96,7 @@ def _classified(
 
 
 def _whole(values: Sequence[Any]) -> np.ndarray | None:
-    """The values, if they are numbers of classes."""
+    """Returns the values if they are class indices."""
     kinds = {type(each) for each in values}
     if kinds != {int} or min(values) < 0:
         return None
@@ -142,7 +142,7 @@ def _made(
 def _calibration(
     confidence: np.ndarray, right: np.ndarray
 ) -> tuple[list[tuple[float, float, float]], float]:
-    """The bins and the expected calibration error, with bins of equal width."""
+    """Returns the bins, of equal width, and the expected calibration error."""
     place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     bins = []
     for n in range(_BINS):

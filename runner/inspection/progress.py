@@ -1,4 +1,4 @@
-"""How far runs are: those that go on by their last sign of life, studies in numbers. No TensorFlow.
+"""The progress of runs and studies, with heartbeats of active runs. No TensorFlow.
 
 board = Board(Path("runs"))
 for each in board.look():
@@ -18,23 +18,23 @@ from runner.run_folder import pulse, status, supervised
 from runner.run_folder.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 
 UNFINISHED = (*ACTIVE, State.PENDING, State.PAUSED, State.PREEMPTED)
-"""The states of runs that have not ended for good."""
+"""The states of runs that have not ended or may be resumed."""
 
 _WORK = ("training", "input_wait", "again", "evaluation", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One run, as far as it is now.
+    """The current progress of one run.
 
     Attributes:
         row: The run.
-        state: Its state, as far as several looks at a process elsewhere tell.
-        step: The last training step done.
-        pace: Steps a second of this start, with evaluations and checkpoints; None: unknown.
-        sign: The last sign of life of its process; None if there is none.
-        ended: When it ended, in seconds since the epoch by its machine's clock; None: unknown.
-        workers: How many take part in it, where a supervisor starts them.
+        state: Its state, as far as several looks at a remote process can show.
+        step: The last training step completed.
+        pace: Steps per second of this attempt, including evaluations and checkpoints, or None.
+        sign: The last heartbeat of its process, or None.
+        ended: When it ended, in seconds since the epoch by its machine's clock, or None if unknown.
+        workers: The number of its workers, if a supervisor starts them.
     """
 
     row: Row
@@ -47,21 +47,21 @@ class Line:
 
     @property
     def end(self) -> int | None:
-        """The step at which it is to end; None: unknown."""
+        """The step at which it is to end, or None if unknown."""
         trainer = self.row.configuration.get("trainer")
         found = trainer.get("train_steps") if isinstance(trainer, Mapping) else None
         return found if isinstance(found, int) else None
 
     @property
     def left(self) -> float | None:
-        """Seconds until it ends, if it goes on like this; None: unknown."""
+        """The estimated seconds until it ends, or None if unknown."""
         if self.state != State.RUNNING or not self.end or not self.pace:
             return None
         return max(self.end - self.step, 0) / self.pace
 
     @property
     def figures(self) -> dict[str, Any]:
-        """For JSON."""
+        """The values for JSON."""
         return {
             "step": self.step,
             "train_steps": self.end,
@@ -78,8 +78,8 @@ class Study:
     """The trials of a study.
 
     Attributes:
-        name: The study's folder, seen from the one that is looked at.
-        trials: What is known of each.
+        name: The study's directory, relative to the one being shown.
+        trials: The progress of each trial.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Study:
 
     @property
     def states(self) -> dict[str, int]:
-        """How many trials are in which state."""
+        """The number of trials in each state."""
         return counts(self.trials)
 
     @property
     def left(self) -> float | None:
-        """Seconds until all trials that are there have ended; None: unknown."""
+        """The estimated seconds until all existing trials have ended, or None if unknown."""
         paces = [each.pace for each in self.trials if each.state == State.RUNNING]
         ends = [each.end for each in self.trials if each.end]
         if not ends or not paces or not all(paces):
@@ -102,16 +102,16 @@ class Study:
         return steps / sum(each for each in paces if each)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the values for JSON."""
         left = None if self.left is None else round(self.left)
         return {"study": self.name, "trials": self.states, "seconds_left": left}
 
 
 class Board:
-    """The runs at and below a folder, looked at again and again.
+    """The runs at and below a directory, read repeatedly.
 
     Args:
-        root: The folder.
+        root: The directory.
     """
 
     def __init__(self, root: Path) -> None:
@@ -119,17 +119,17 @@ class Board:
         self._pulses: dict[Path, pulse.Pulse] = {}
 
     def look(self) -> list[Line]:
-        """The runs as they are now: those that run first, then by name.
+        """Returns the current progress of the runs, active runs first, then by name.
 
         Raises:
-            ConfigError: there is no such folder.
+            ConfigError: there is no such directory.
         """
         found = [self._line(each) for each in rows.below(self._root)]
         return sorted(found, key=lambda each: each.state not in ACTIVE)
 
     @property
     def is_settled(self) -> bool:
-        """Whether every process that runs has given a sign of life since the first look."""
+        """Whether every active process has sent a heartbeat since the first look."""
         return all(each.look().is_known for each in self._pulses.values())
 
     def _line(self, row: Row) -> Line:
@@ -153,18 +153,18 @@ class Board:
 
 
 def _pace(spent: Mapping[str, float] | None) -> float | None:
-    """Steps a second of a start, over all but starting and compiling."""
+    """Returns the steps per second of an attempt, without its start and compilation."""
     seconds = sum((spent or {}).get(name, 0.0) for name in _WORK)
     return spent.get("steps", 0) / seconds or None if spent and seconds > 0 else None
 
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:
-    """How many are in which state."""
+    """Returns the number of runs in each state."""
     return dict(sorted(collections.Counter(each.state for each in lines).items()))
 
 
 def studies(lines: Iterable[Line]) -> list[Study]:
-    """The studies that there are trials of."""
+    """Returns the studies that the trials belong to."""
     found: dict[str, list[Line]] = {}
     for each in lines:
         if each.row.study:

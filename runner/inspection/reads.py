@@ -1,4 +1,4 @@
-"""How often a run has read each value of its configuration. No TensorFlow."""
+"""Shows how often a run has read each value of its configuration. No TensorFlow."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,17 +10,17 @@ from runner.core import layout
 from runner.errors import ConfigError
 from runner.run_folder.run import Run
 
-_COLUMN = 60  # where the counts begin, unless a value is longer
+_COLUMN = 60  # where the counts start, unless a value is longer
 
 
 def render(folder: Path) -> str:
-    """YAML of a run's configuration, with a comment on each line that says how often it was read.
+    """Returns a run's configuration as YAML, with the number of reads in a comment on each line.
 
     Args:
-        folder: The run's.
+        folder: The run's directory.
 
     Raises:
-        ConfigError: it is not the folder of a run that counted its reads.
+        ConfigError: it is not the directory of a run that counted its reads.
         RunnerError: its configuration is damaged.
     """
     run = Run(folder)

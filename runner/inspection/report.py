@@ -1,4 +1,4 @@
-"""The mode `report`: a page about a run. No TensorFlow."""
+"""The mode `report`: an HTML page about a run. No TensorFlow."""
 
 import time
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from runner.runs.call import Results
 def report(
     folder: Path, runs: Sequence[Path] = (), output: Path | None = None, *, watch: float = 0.0
 ) -> Results:
-    """Writes the page; with `--watch`, again and again until the run has ended.
+    """Writes the page once, or with `--watch` repeatedly until the run has ended.
 
     Args:
-        folder: The run's, or the study's.
-        runs: Several runs, for one page about them.
-        output: The file to write; None: one in the folder.
-        watch: After how many seconds it is written again; 0: once.
+        folder: The directory of the run or the study.
+        runs: Several runs to show on one page.
+        output: The file to write, or None for one in the directory.
+        watch: Seconds between updates, or 0 to write once.
 
     Raises:
-        ConfigError: there is nothing to write about.
+        ConfigError: there is no run to report.
     """
     target = output or folder / layout.REPORT
     while True:
@@ -46,7 +46,7 @@ def report(
 
 
 def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
-    """The page about what is in a folder, and whether it has ended."""
+    """Returns the page about a directory, and whether its run or study has ended."""
     if study_page.is_study(folder):
         return study_page.render(folder, refresh=refresh)
     _check(folder)
@@ -56,7 +56,7 @@ def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
 
 
 def _several(folders: Sequence[Path], *, refresh: int) -> tuple[str, bool]:
-    """The page about several runs, and whether all of them have ended."""
+    """Returns the page about several runs, and whether all of them have ended."""
     for folder in folders:
         _check(folder, flag="--runs")
     runs = [Run(folder, strict=False) for folder in folders]
@@ -69,7 +69,7 @@ def _has_ended(run: Run) -> bool:
 
 
 def _check(folder: Path, *, flag: str = "--model_dir") -> None:
-    """Raises ConfigError if there is no run in the folder."""
+    """Raises ConfigError if there is no run in the directory."""
     if has_begun(folder):
         return
     if not folder.is_dir():

@@ -1,8 +1,8 @@
-"""The configurations of many runs, looked into by path and compared. No TensorFlow.
+"""Looks up and compares values in the configurations of many runs, by path. No TensorFlow.
 
-What several runs have in common is one object (see `runner.run_folder.params`), so a comparison
-skips it without looking inside. A list of sections counts as a section: its parts have their names,
-or else their numbers.
+Parts that several runs have in common are one object (see `runner.run_folder.params`), so a
+comparison skips them without looking inside. A list of mappings is treated as one mapping, whose
+keys are the names of its parts, or else their numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Any
 from runner.run_folder.params import Values
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
-"""The value of what a configuration does not have."""
+"""The value of a path that a configuration does not have."""
 
 
 def _section(value: Any) -> Values | None:
-    """A section, or a list of them as a section; None for other values."""
+    """Returns a mapping, or a list of mappings as a mapping, or None for other values."""
     if isinstance(value, Mapping):
         is_plain = all(isinstance(name, str) for name in value)
         return value if is_plain else {str(name): part for name, part in value.items()}
@@ -28,7 +28,7 @@ def _section(value: Any) -> Values | None:
 
 
 def _named(value: Any) -> Any:
-    """`value` with all lists of sections in it as sections."""
+    """Replaces all lists of mappings in `value` with mappings."""
     section = _section(value)
     if section is None:
         return value
@@ -36,9 +36,9 @@ def _named(value: Any) -> Any:
 
 
 def get(values: Values, path: str) -> Any:
-    """The value at a path such as `trainer.train_steps`; `ABSENT` if there is none.
+    """Returns the value at a path such as `trainer.train_steps`, or `ABSENT`.
 
-    A name in the path may itself have dots.
+    A name in the path may itself contain dots.
     """
     if path in values:
         return _named(values[path])
@@ -54,7 +54,7 @@ def get(values: Values, path: str) -> Any:
 
 
 def paths(all_of: Iterable[Values]) -> Iterator[str]:
-    """The path of every value that any of them has, once."""
+    """Yields the path of every value that any of them has, once."""
     yield from dict.fromkeys(_paths(list(all_of), ""))
 
 
@@ -69,10 +69,10 @@ def _paths(all_of: Sequence[Any], path: str) -> Iterator[str]:
 
 
 def differing(all_of: Sequence[Values]) -> list[str]:
-    """The paths of the values that are not the same in all of them, in the order of the file.
+    """Returns the paths of values that are not equal in all of them, in the order of the file.
 
-    What some do not have counts only if it differs among those that have it: the fields of one
-    optimizer say nothing about a run with another one.
+    A value that only some have is included if it differs among these: the fields of one optimizer
+    are meaningless for a run with another one.
     """
     return list(_differing(list(all_of), ""))
 
@@ -92,17 +92,17 @@ def _differing(all_of: Sequence[Any], path: str) -> Iterator[str]:
 
 
 def _distinct(all_of: Iterable[Any]) -> list[Any]:
-    """Each object once."""
+    """Returns each distinct object once."""
     return list({id(each): each for each in all_of}.values())
 
 
 def _key(value: Any) -> str:
-    """Equal for equal values; 1, 1.0 and true are not."""
+    """Returns a key that is equal for equal values, and differs between 1, 1.0 and true."""
     return repr(value)
 
 
 def _leaves(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value with its path."""
+    """Yields each value with its path."""
     for name, value in values.items():
         inner = f"{path}.{name}" if path else name
         if isinstance(value, Mapping):
@@ -112,7 +112,7 @@ def _leaves(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def shown(value: Any) -> str:
-    """A value for a person, on one line; `-` if there is none."""
+    """Formats a value on one line, or `-` if there is none."""
     if value is ABSENT:
         return "-"
     if isinstance(value, Mapping):

@@ -3,7 +3,7 @@
     for row in rows.below(Path("runs")):
         print(row.name, row.state, row.best)
 
-What was read is remembered (see `cache`), so that ten thousand directories take seconds only once.
+The facts are cached (see `cache`), so ten thousand directories take seconds only the first time.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ from runner.run_folder.state import State
 from runner.run_folder.status import Status
 from runner.storage import display_names
 
-_RECENT = 20  # rows whose speed counts
+_RECENT = 20  # rows from which the speed is computed
 _RATE = "steps_per_second"
 
 _READ = (
     *(layout.PARAMS, layout.RESOLVED, layout.GIN, layout.RUN, layout.STATUS, layout.HISTORY),
     *(layout.TRAINING_ROWS, layout.TRIAL, layout.ATTEMPTS),
 )
-"""The files that are read, besides those of evaluators."""
+"""The files that are read, in addition to those of evaluators."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,30 +39,30 @@ class Row:
     """One run.
 
     Attributes:
-        name: Its folder, seen from the one that was looked through.
-        folder: Its folder.
+        name: Its directory, relative to the one that was searched.
+        folder: Its directory.
         state: Its state.
-        reason: Why, in a few words.
-        step: The last training step done.
-        metric: What its best evaluation is chosen by; empty if nothing decides.
+        reason: Why it is in this state, in a few words.
+        step: The last training step completed.
+        metric: The metric that selects its best evaluation, or empty if there is none.
         best_step: The step of the best evaluation.
-        best: Metrics there; empty where there is none.
+        best: Metrics of the best evaluation, or empty if there is none.
         last_step: The step of the last evaluation.
-        last: Metrics there.
-        test: Metrics of the test at the end: of the best weights, if they were tested.
+        last: Metrics of the last evaluation.
+        test: Metrics of the final test, of the best weights if these were tested.
         train: Metrics of the last training row.
-        evaluations: How many there are.
-        started: When it was first started, in seconds since the epoch; None if that is unknown.
-        starts: How often it was started.
-        seconds: How long these starts took together.
-        rate: Training steps a second, of late; None if that is unknown.
-        goodput: The share of that time that was training; None if that is unknown.
-        host: The machine of its last start.
-        task: The name of its task's configuration.
-        study: The folder of the study whose trial it is, seen from the same one; or empty.
-        number: Which trial.
-        seed: `RunConfig.seed`; None if that is unknown.
-        fold: Which fold is held out, of a trial.
+        evaluations: The number of evaluations.
+        started: When it was first started, in seconds since the epoch, or None if unknown.
+        starts: The number of attempts.
+        seconds: How long these attempts took together.
+        rate: Recent training steps per second, or None if unknown.
+        goodput: The fraction of that time spent training, or None if unknown.
+        host: The machine of its last attempt.
+        task: The name of its task's config class.
+        study: The directory of its study if it is a trial, relative to the same one, or empty.
+        number: The trial's number.
+        seed: `RunConfig.seed`, or None if unknown.
+        fold: The trial's held-out fold.
         tags: `RunConfig.tags`.
         notes: `RunConfig.notes`.
         configuration: The resolved configuration.
@@ -98,10 +98,10 @@ class Row:
 
 
 def below(root: Path) -> list[Row]:
-    """The runs at and below a folder, by name.
+    """Returns the runs at and below a directory, by name.
 
     Raises:
-        ConfigError: there is no such folder.
+        ConfigError: there is no such directory.
     """
     if not root.is_dir():
         what = "is not a folder" if root.exists() else "does not exist"
@@ -112,7 +112,7 @@ def below(root: Path) -> list[Row]:
 
 
 def of(folder: Path) -> Row:
-    """The run in a directory.
+    """Returns the run in a directory.
 
     Raises:
         ConfigError: there is none.
@@ -156,7 +156,7 @@ def _row(found: folders.Found, root: Path, known: cache.Cache) -> Row:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """What does not change by itself, for JSON: the fields of a row, and what its state needs."""
+    """Returns the cacheable facts, for JSON: most fields of a row, and the inputs of its state."""
     status, trial, attempts = run.status, run.trial or {}, run.attempts
     best, last = run.best, run.evaluations[-1] if run.evaluations else None
     tested = [test for test in run.tests if test.weights == "best"] or run.tests
@@ -196,7 +196,7 @@ def _name(folder: Path, root: Path) -> str:
 
 
 def _stamp(found: folders.Found) -> str:
-    """Says whether anything that is read has changed."""
+    """Returns a stamp that changes when any file that is read changes."""
     stamps = [found.files.get(name) for name in _READ]
     for name in found.folders:
         if layout.is_evaluator(name):

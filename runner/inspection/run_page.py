@@ -14,7 +14,7 @@ from runner.run_folder.state import State
 from runner.storage import display_names
 
 _LONGEST_DIFF = 20_000  # characters
-_METRICS = 500  # of the table of best and last
+_METRICS = 500  # rows in the table of best and last
 _AT = {
     State.PENDING: "Begun, at",
     State.RUNNING: "Running, at",
@@ -25,7 +25,7 @@ Rows = list[tuple[str, ...]]
 
 
 def render(run: Run, *, refresh: int = 0) -> str:
-    """The page as HTML."""
+    """Returns the page as HTML."""
     problems: list[str] = []
     found = predictions.of(run.directory, problems)
     drawn = pictures.of(run.directory)
@@ -67,7 +67,7 @@ def render(run: Run, *, refresh: int = 0) -> str:
 
 
 def sentence(run: Run) -> str:
-    """What became of the run: `Done at step 2,000: best accuracy 0.97 at step 1,400, ...`."""
+    """Summarizes the run: `Done at step 2,000: best accuracy 0.97 at step 1,400, ...`."""
     end = f" of {run.train_steps:,}" if run.train_steps and run.step < run.train_steps else ""
     said = f"{_AT.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
     if run.reason and run.state != State.UNRESPONSIVE:
@@ -89,7 +89,7 @@ def _capital(said: str) -> str:
 
 
 def _decisive(run: Run) -> str:
-    """The metric to speak of; empty if there is none."""
+    """Returns the metric to report, or an empty string if there is none."""
     if not run.evaluations:
         return ""
     metrics = run.evaluations[-1].metrics
@@ -98,7 +98,7 @@ def _decisive(run: Run) -> str:
 
 
 def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Name, value and note of what stands out."""
+    """Yields name, value and note of the key figures."""
     end = f"of {run.train_steps:,}" if run.train_steps else ""
     yield "step", f"{run.step:,}", end
     if metric := _decisive(run):
@@ -120,7 +120,7 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def results(run: Run) -> dict[str, Any] | None:
-    """The metrics of the best and the last evaluation and of the tests; None without any."""
+    """Returns the metrics of the best and last evaluation and the tests, or None without any."""
     columns: list[tuple[str, Mapping[str, float]]] = []
     if run.best:
         columns.append((f"best, step {run.best.step:,}", run.best.metrics))
@@ -165,7 +165,7 @@ def _configuration(run: Run) -> dict[str, Any]:
 
 
 def _value(known: Mapping[str, str], path: str) -> str:
-    """The value at a path, or all that lies below it."""
+    """Returns the value at a path, or the values below it."""
     if path in known:
         return known[path]
     below = [f"{each[len(path) + 1 :]} {value}" for each, value in known.items()
@@ -224,7 +224,7 @@ def _environment(run: Run) -> dict[str, Any] | None:
 
 
 def _again(run: Run) -> list[tuple[str, str, str]]:
-    """Commands that make the run once more: an id, what it does, the command."""
+    """Returns commands that repeat the run: an id, a description, the command."""
     if not run.attempts:
         return []
     start = run.attempts[-1]
@@ -245,5 +245,5 @@ def _again(run: Run) -> list[tuple[str, str, str]]:
 
 
 def decisions(rows: Sequence[records.Record]) -> int:
-    """How many of the rows are decisions."""
+    """Returns the number of rows that are decisions."""
     return sum(isinstance(row, records.Rollback | records.Stop | records.Drop) for row in rows)

@@ -1,4 +1,4 @@
-"""The mode `runs`: a table of all runs below a folder. No TensorFlow."""
+"""The mode `runs`: a table of all runs below a directory. No TensorFlow."""
 
 import collections
 import math
@@ -16,12 +16,12 @@ _SHOWN = 200  # on a terminal
 
 
 class Wanted(NamedTuple):
-    """What a user wants to see.
+    """The selection of runs and columns to show.
 
     Attributes:
-        sort: Columns to sort by, the first counting most; `-` before one: the highest first.
-        where: An expression that holds of the runs to show; empty: all.
-        columns: Names of columns, and patterns; none: those that say most.
+        sort: Columns to sort by, in order of priority. A leading `-` sorts the highest first.
+        where: An expression that selects the runs to show, or empty for all.
+        columns: Names of columns, and patterns. If empty, the most informative columns.
         output: The file to write instead of showing a table.
     """
 
@@ -32,10 +32,10 @@ class Wanted(NamedTuple):
 
 
 def runs(root: Path, wanted: Wanted) -> dict[str, Any]:
-    """Shows or writes the table of the runs below `root`, and says in short what there is.
+    """Shows or writes the table of the runs below `root`, and returns a short summary.
 
     Raises:
-        ConfigError: there is no such folder, or what is wanted names no column.
+        ConfigError: there is no such directory, or a name is no column.
     """
     if wanted.output:
         runs_table.check(wanted.output)
@@ -67,7 +67,7 @@ def _filtered(found: Sequence[Row], condition: Expression, columns: Columns) -> 
 
 
 def _sorted(found: list[Row], names: Sequence[str], columns: Columns) -> list[Row]:
-    """By each column in turn; runs without a value come last."""
+    """Sorts by each column in turn, with runs without a value at the end."""
     for name in reversed(names):
         value = columns.value(name.removeprefix("-"), "sort")
         there = [row for row in found if _sortable(value(row))]
@@ -82,7 +82,7 @@ def _sortable(value: Any) -> bool:
 
 
 def _order(value: Value, row: Row) -> tuple[bool, Any]:
-    """Numbers before texts."""
+    """Returns a sort key that puts numbers before text."""
     found = value(row)
     is_number = isinstance(found, int | float)
     return not is_number, found if is_number else str(found)

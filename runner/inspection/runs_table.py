@@ -18,17 +18,17 @@ from runner.inspection.rows import Row
 from runner.run_folder.state import State
 
 FORMATS = (".csv", ".json", ".jsonl", ".parquet")
-"""How the names of the files end that a table can be written to."""
+"""The suffixes of the files that a table can be written to."""
 
 _GAP = "  "
 _CUT = 40  # characters of a cell
-_METRICS = 3  # that decide, at most
+_METRICS = 3  # deciding metrics, at most
 _BAD = (State.DAMAGED, State.FAILED, State.REJECTED, State.DIVERGED)
 _HEADS = {"seconds": "time", "steps_per_second": "steps/s"}
 
 
 def shown(columns: Columns, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """The columns that say most: those to show first, and those to show as far as they fit."""
+    """Returns the most informative columns: the ones to show first, and more if they fit."""
     deciding = dict.fromkeys(row.metric for row in rows if row.metric)
     names = list(deciding)[:_METRICS] or columns.metrics["last"][:_METRICS]
     found = ["run", "state", "step"]
@@ -52,14 +52,14 @@ def render(
     *,
     width: float = math.inf,
 ) -> Text:
-    """A line for each run.
+    """Formats a line for each run.
 
     Args:
         rows: The runs.
-        columns: What their columns mean.
+        columns: The meanings of their columns.
         names: The columns to show.
-        more: More of them, which are shown as far as they fit.
-        width: Columns of the terminal.
+        more: Further columns, shown as far as they fit.
+        width: The width of the terminal, in characters.
     """
     found = [_cells(rows, columns, name) for name in names]
     for name in more:
@@ -94,7 +94,7 @@ def _head(name: str, columns: Columns) -> str:
 
 
 def _form(name: str) -> Callable[[Any], str]:
-    """How values of a column are written."""
+    """Returns the function that formats values of a column."""
     if name == "seconds":
         return text.duration
     if name in ("step", "best_step", "last_step"):
@@ -107,7 +107,7 @@ def _form(name: str) -> Callable[[Any], str]:
 
 
 def pace(rate: float | None) -> str:
-    """Steps a second: `3,290`, `12.5`, `0.0123`."""
+    """Formats steps per second: `3,290`, `12.5`, `0.0123`."""
     if rate is None:
         return "-"
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
@@ -122,7 +122,7 @@ def _plain(value: Any) -> str:
 
 
 def _clean(cell: str) -> str:
-    """A cell on one line, without what would steer the terminal, and not too long."""
+    """Formats a cell on one line, without terminal control characters, and not too long."""
     cell = "".join(each if each.isprintable() else "?" for each in cell)
     return cell if len(cell) <= _CUT else f"{cell[: _CUT - 3]}..."
 
@@ -132,7 +132,7 @@ def _width(column: Sequence[str]) -> int:
 
 
 def _aligned(column: Sequence[str]) -> list[str]:
-    """Cells of one width: numbers to the right."""
+    """Pads cells to one width, with numbers aligned to the right."""
     width = _width(column)
     numbers = all(cell[:1] in "-0123456789ni" for cell in column[1:])
     pads = [" " * (width - cells.cell_len(cell)) for cell in column]
@@ -141,7 +141,7 @@ def _aligned(column: Sequence[str]) -> list[str]:
 
 
 def everything(columns: Columns) -> list[str]:
-    """All columns of a file: every metric, and what differs of the configurations."""
+    """Returns all columns of a file: every metric, and the configuration values that differ."""
     metrics = [f"{at}.{name}" for at, names in columns.metrics.items() for name in names]
     return [*FACTS, *metrics, *(each for each in columns.special if each != "run.seed")]
 
@@ -153,7 +153,7 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, rows: Sequence[Row], columns: Columns, names: Sequence[str]) -> None:
-    """Writes a table to a file, whole; its columns have the names that `--columns` takes."""
+    """Writes a table to a file atomically, with the column names that `--columns` takes."""
     values = {name: columns.value(name, "columns") for name in names}
     if path.suffix in (".json", ".jsonl"):
         found = [{name: _json(of(row)) for name, of in values.items()} for row in rows]
@@ -162,7 +162,7 @@ def write(path: Path, rows: Sequence[Row], columns: Columns, names: Sequence[str
         else:
             files.write_json(path, found)
         return
-    from runner.reporting import arrow  # loads pyarrow
+    from runner.reporting import arrow  # imports pyarrow
 
     cells = {name: [_scalar(of(row)) for row in rows] for name, of in values.items()}
     arrow.write(path, arrow.table(cells, as_text=str))

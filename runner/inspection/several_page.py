@@ -9,12 +9,12 @@ from runner.run_folder import goodput
 from runner.run_folder.run import Run
 from runner.storage import display_names
 
-_METRICS = 12  # of the table
+_METRICS = 12  # columns of the table
 _DIFFERENCES = 100
 
 
 def render(runs: Sequence[Run], *, refresh: int = 0) -> str:
-    """The page as HTML."""
+    """Returns the page as HTML."""
     _name(runs)
     first = [name for run in runs if run.rule for name in run.rule.names]
     charts = curves.charts(runs, first=first)
@@ -42,14 +42,14 @@ def render(runs: Sequence[Run], *, refresh: int = 0) -> str:
 
 
 def _name(runs: Sequence[Run]) -> None:
-    """Calls the runs by their paths where two have the same name."""
+    """Renames the runs to their paths if two have the same name."""
     if len({run.name for run in runs}) < len(runs):
         for run in runs:
             run.name = display_names.of(run.directory)
 
 
 def _table(runs: Sequence[Run]) -> dict[str, Any]:
-    """A row for each run: how far, how good at its best or else its last evaluation."""
+    """Returns a row for each run, with its step and its best or else last evaluation."""
     shown = [run.best or next(iter(run.evaluations[-1:]), None) for run in runs]
     known = dict.fromkeys(name for row in shown if row for name in sorted(row.metrics))
     first = dict.fromkeys(run.rule.metric for run in runs if run.rule and run.rule.metric in known)
@@ -64,7 +64,7 @@ def _table(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _differences(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """The configuration's values that are not the same in all runs."""
+    """Returns the configuration values that are not equal in all runs."""
     flat = [dict(page.flat(run.params)) if run.params else {} for run in runs]
     paths = dict.fromkeys(path for each in flat for path in each)
     found = [(path, *(each.get(path, "-") for each in flat)) for path in paths]

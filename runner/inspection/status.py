@@ -1,4 +1,4 @@
-"""The mode `status`: how far a run, a study or a folder of runs is, wherever they run.
+"""The mode `status`: the progress of a run, a study or a directory of runs on any machine.
 
 No TensorFlow.
 """
@@ -33,7 +33,7 @@ _HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "work
 
 
 def status(root: Path, watch: float = 0.0) -> Results:
-    """Says how far the runs are; with `--watch`, until all have ended or nobody reads any more.
+    """Shows the progress of the runs, with `--watch` until all have ended or stderr is closed.
 
     Raises:
         ConfigError: there are none.
@@ -57,7 +57,7 @@ def status(root: Path, watch: float = 0.0) -> Results:
 
 
 def _is_one(root: Path) -> bool:
-    """Whether the folder is that of a run, and of no study."""
+    """Returns whether the directory is that of a run, and not of a study."""
     return has_begun(root) and not study_page.is_study(root)
 
 
@@ -71,7 +71,7 @@ def _found(board: progress.Board, root: Path) -> list[Line]:
 
 
 def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
-    """Waits until each process elsewhere has given a sign of life, or would have."""
+    """Waits until each remote process has sent a heartbeat, or would have."""
     end = time.monotonic() + pulse.PATIENCE_SECONDS
     unknown = [each.row for each in lines if each.sign and not each.sign.is_known]
     if unknown and console.STDERR.is_live:
@@ -82,7 +82,7 @@ def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
 
 
 def _one(folder: Path, line: Line) -> Results:
-    """Says all about one run: how good it is, too, and where its time went."""
+    """Shows one run in full, including its metrics and its time breakdown."""
     run = Run(folder, strict=False)
     console.say(run_page.sentence(run))
     console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(folder)]))
@@ -124,7 +124,7 @@ def _several(root: Path, lines: Sequence[Line]) -> Results:
 
 
 def _shown(lines: Sequence[Line], *, is_one: bool = False) -> list[str]:
-    """A line for each study and each run; of trials, those that run."""
+    """Formats a line for each study and each run. Only active trials are included."""
     studies = [] if is_one else progress.studies(lines)
     active = [each for each in lines if each.state in ACTIVE]
     others = [each for each in lines if each not in active and (is_one or not each.row.study)]
@@ -141,7 +141,7 @@ def _shown(lines: Sequence[Line], *, is_one: bool = False) -> list[str]:
 
 
 def _study(study: Study) -> str:
-    """`rate: 40 trials: 10 done, 2 running, 28 waiting; about 1:20:00 left`."""
+    """Formats `rate: 40 trials: 10 done, 2 running, 28 waiting; about 1:20:00 left`."""
     states = ", ".join(f"{count:,} {state}" for state, count in study.states.items())
     left = f"; about {text.duration(study.left)} left" if study.left is not None else ""
     return f"{study.name}: {text.counted(len(study.trials), 'trial')}: {states}{left}"
@@ -166,7 +166,7 @@ def _cells(line: Line) -> list[str]:
 
 
 def _sign(line: Line) -> str:
-    """When there was a sign of life: `2 s ago`, `none for 12 s`, or the time of the end."""
+    """Formats the last heartbeat: `2 s ago`, `none for 12 s`, or the time of the end."""
     if line.sign is None:
         return "-" if line.ended is None else timeline.stamp(line.ended)
     seconds = line.sign.seconds

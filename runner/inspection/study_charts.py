@@ -12,7 +12,7 @@ from runner.studies import summary
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
 
-_LOGARITHMIC = 30  # from this ratio of the highest to the lowest value on
+_LOGARITHMIC = 30  # ratio of the highest to the lowest value from which an axis is logarithmic
 _CATEGORIES = 12  # values of a parameter that are not numbers
 _GROUPS = 20  # boxes
 _CURVES = 12
@@ -22,7 +22,7 @@ Chart = dict[str, Any]
 
 
 def charts(found: Summary) -> Iterator[tuple[Chart, str]]:
-    """Each chart, and a note about it."""
+    """Yields each chart with a note about it."""
     names = varying(found.trials)
     scored = [each for each in found.trials if score(found, each) is not None]
     if not scored:
@@ -41,25 +41,25 @@ def charts(found: Summary) -> Iterator[tuple[Chart, str]]:
 
 
 def varying(trials: Sequence[Trial]) -> list[str]:
-    """The parameters that differ between trials."""
+    """Returns the parameters that differ between trials."""
     names = dict.fromkeys(name for each in trials for name in each.parameters)
     return [name for name in names if len({_key(each.parameters.get(name)) for each in trials}) > 1]
 
 
 def short(names: Sequence[str]) -> list[str]:
-    """The last parts of names, where they are different."""
+    """Returns the last parts of names where they are unique."""
     ends = [name.rpartition(".")[2] for name in names]
     return [end if ends.count(end) == 1 else name for name, end in zip(names, ends, strict=True)]
 
 
 def score(found: Summary, each: Trial) -> float | None:
-    """The objective at a trial's best evaluation, as it counts; None if it has none."""
+    """Returns the objective at a trial's best evaluation, after any replacement, or None."""
     value = found.counts_as(each, found.objective.metric, "best")
     return float(value) if math.isfinite(value) else None
 
 
 def _is_best(found: Summary, each: Trial) -> bool:
-    """Whether a trial is one of the chosen configuration."""
+    """Returns whether a trial belongs to the chosen configuration."""
     return found.chosen is not None and each in found.chosen.trials
 
 
@@ -80,13 +80,13 @@ def _said(found: Summary, each: Trial, names: Sequence[str]) -> str:
 
 
 def _note(found: Summary, each: Trial) -> list[str]:
-    """What a reader must know about a trial's score."""
+    """Returns what a reader must know about a trial's score."""
     is_replaced = summary.is_replaced(each, found.objective, "best")
     return ["counted as the worst of all"] if is_replaced else []
 
 
 def _axis(label: str, values: Sequence[Any]) -> Chart:
-    """An axis: numbers on it, or names at 0, 1, 2 and so on."""
+    """Returns an axis with numbers, or with names at 0, 1, 2 and so on."""
     numbers = [each for each in values if _is_number(each)]
     if len(numbers) == len(values):
         low, high = min(numbers), max(numbers)
@@ -127,7 +127,7 @@ def _parallel(found: Summary, names: Sequence[str], scored: Sequence[Trial]) -> 
 
 
 def _slice(found: Summary, name: str, label: str, scored: Sequence[Trial]) -> Chart | None:
-    """The objective over one parameter."""
+    """Plots the objective over one parameter."""
     axis = _axis(label, [each.parameters.get(name) for each in scored])
     points = [
         {
@@ -144,7 +144,7 @@ def _slice(found: Summary, name: str, label: str, scored: Sequence[Trial]) -> Ch
 
 
 def _boxes(found: Summary) -> Chart | None:
-    """A box for each configuration, where one has several runs."""
+    """Plots a box for each configuration, if any has several runs."""
     groups = [_group(found, each) for each in found.configurations[:_GROUPS]]
     shown = [each for each in groups if each]
     if not any(len(each["points"]) > 1 for each in shown):
@@ -165,7 +165,7 @@ def _group(found: Summary, each: Configuration) -> Chart | None:
 
 
 def _density(values: np.ndarray) -> list[tuple[float, float]] | None:
-    """Gaussian, with Scott's bandwidth: values and densities, the highest 1."""
+    """Returns a Gaussian density with Scott's bandwidth: values and densities, scaled to 1."""
     width = values.std() * len(values) ** -0.2
     if not width:
         return None
@@ -176,7 +176,7 @@ def _density(values: np.ndarray) -> list[tuple[float, float]] | None:
 
 
 def _over_steps(found: Summary, scored: Sequence[Trial]) -> Iterator[tuple[Chart, str]]:
-    """The objective of the best trials while they trained, and their ranks among all."""
+    """Plots the objective of the best trials during training, and their ranks among all."""
     metric = found.objective.metric
     runs = {
         each.number: [(step, row[metric]) for step, row in each.evaluations if metric in row]
@@ -198,7 +198,7 @@ def _over_steps(found: Summary, scored: Sequence[Trial]) -> Iterator[tuple[Chart
 def _ranks(
     found: Summary, runs: dict[int, list[tuple[int, float]]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """By trial: its place at each step, by its best value until then."""
+    """Returns each trial's rank at each step, by its best value until then."""
     at: dict[int, list[tuple[float, int]]] = {}
     for number, rows in runs.items():
         best = math.inf

@@ -1,4 +1,4 @@
-"""The page about a study: which values do best, how surely, and what matters. No TensorFlow."""
+"""The page about a study: the best values, their confidence and importance. No TensorFlow."""
 
 import collections
 import math
@@ -19,17 +19,17 @@ from runner.studies.statistics import Spread
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
 
-_MOST = 200  # configurations of the table
+_MOST = 200  # configurations in the table
 _UNFINISHED = (State.PENDING, *ACTIVE, State.PAUSED, State.PREEMPTED)
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a study has begun in this folder."""
+    """Returns whether a study has started in this directory."""
     return (folder / layout.TRIALS).is_dir()
 
 
 def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
-    """The page as HTML, and whether every trial has ended."""
+    """Returns the page as HTML, and whether every trial has ended."""
     problems: list[str] = []
     found = summary.of(_trials(folder, problems))
     states: collections.Counter[str] = collections.Counter(each.state for each in found.trials)
@@ -63,7 +63,7 @@ def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
 
 
 def sentence(found: Summary) -> str:
-    """What came out: `The best of 12 configurations is 0.02: accuracy 0.97 (...)`."""
+    """Summarizes the study: `The best of 12 configurations is 0.02: accuracy 0.97 (...)`."""
     trials = text.counted(len(found.trials), "trial")
     if not found.chosen:
         return f"{trials}; nothing is chosen yet."
@@ -79,7 +79,7 @@ def sentence(found: Summary) -> str:
 
 
 def _trials(folder: Path, problems: list[str]) -> list[Trial]:
-    """The trials that can be read, by number."""
+    """Returns the trials that can be read, by number."""
     found = []
     for each in layout.trials(folder):
         if (each / layout.TRIAL).exists():
@@ -102,7 +102,7 @@ def _figures(found: Summary, states: Mapping[str, int]) -> list[tuple[str, str, 
 
 
 def _table(found: Summary) -> dict[str, Any]:
-    """The configurations, the best first, without columns that no configuration has."""
+    """Returns the configurations, the best first, without empty columns."""
     metric, shown = found.objective.metric, found.configurations[:_MOST]
     heads = list(shown[0].values) if shown else []
     others = [name for name in found.metrics if name != metric][:4]
@@ -130,7 +130,7 @@ def _table(found: Summary) -> dict[str, Any]:
 
 
 def _filled(rows: Sequence[Sequence[str]], always: Container[int]) -> list[int]:
-    """The columns with a value in any row, and those that are always shown."""
+    """Returns the columns with a value in any row, and those always shown."""
     width = len(rows[0]) if rows else 0
     return [n for n in range(width) if n in always or any(row[n] not in ("", "-") for row in rows)]
 
@@ -178,7 +178,7 @@ def _rows(found: Summary) -> dict[str, Any]:
 
 
 def _importance(found: Summary) -> list[tuple[str, float]]:
-    """The share of the objective's variance that each parameter explains alone, highest first."""
+    """Returns the fraction of variance that each parameter alone explains, highest first."""
     scored = [(each, study_charts.score(found, each)) for each in found.trials]
     trials = [each for each, value in scored if value is not None]
     scores = np.array([value for _, value in scored if value is not None])
@@ -190,10 +190,10 @@ def _importance(found: Summary) -> list[tuple[str, float]]:
 
 
 def explained(values: Sequence[Any], scores: np.ndarray) -> float | None:
-    """The share of the variance of scores [n] that groups by value explain: omega squared.
+    """Returns omega squared: the fraction of the variance of scores [n] that the values explain.
 
-    It is corrected for chance (Hays, 1963), so a parameter that does not matter has about zero.
-    Numbers with many values are grouped by quantiles. None if there is too little to tell.
+    It is corrected for chance (Hays, 1963), so a parameter without effect has about zero. Numbers
+    with many values are grouped by quantiles. Returns None if there are too few scores.
     """
     groups = _groups(values)
     means = {each: scores[groups == each].mean() for each in set(groups.tolist())}
@@ -207,7 +207,7 @@ def explained(values: Sequence[Any], scores: np.ndarray) -> float | None:
 
 
 def _groups(values: Sequence[Any]) -> np.ndarray:
-    """The number of each value's group."""
+    """Returns the number of each value's group."""
     known = sorted({str(each) for each in values})
     most = max(2, min(8, len(values) // 3))
     if len(known) > most and all(isinstance(each, int | float) for each in values):

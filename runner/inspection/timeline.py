@@ -1,6 +1,6 @@
-"""When a run was started, killed, saved, evaluated and decided about, as a picture and as rows.
+"""The attempts, checkpoints, evaluations and decisions of a run, as a plot and as rows.
 
-The time between two starts is drawn short, however long it was. No TensorFlow.
+The time between two attempts is drawn short, however long it was. No TensorFlow.
 """
 
 import dataclasses
@@ -13,20 +13,20 @@ from runner.history import records
 from runner.run_folder import goodput
 from runner.run_folder.run import Run
 
-_GAP = 0.02  # of the picture's width, for the time between two starts
-_MARKS = 400  # places of a lane, of which each has at most one mark
-_ROWS = 300  # of the table
+_GAP = 0.02  # fraction of the plot's width, for the time between two attempts
+_MARKS = 400  # places of a lane, each with at most one mark
+_ROWS = 300  # rows of the table
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that happened.
+    """One event.
 
     Attributes:
-        time: When, in seconds since the epoch.
+        time: When it happened, in seconds since the epoch.
         kind: `start`, `kill`, `end`, `save`, `evaluation`, `decision` or `test`.
-        said: What it was.
-        at: Its place on the picture, 0 to 1.
+        said: Its description.
+        at: Its position on the plot, 0 to 1.
     """
 
     time: float
@@ -36,13 +36,13 @@ class Event:
 
     @property
     def when(self) -> str:
-        """The date and time, in this machine's zone."""
+        """The date and time, in this machine's time zone."""
         return stamp(self.time)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A start, from one place of the picture to another."""
+    """An attempt, from one position on the plot to another."""
 
     begin: float
     end: float
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """What to draw, and all events by time; `more` are left out."""
+    """The contents of the plot, and the events by time, of which `more` are left out."""
 
     bars: Sequence[Bar]
     marks: Sequence[Event]
@@ -61,7 +61,7 @@ class Timeline:
 
 
 def of(run: Run) -> Timeline:
-    """The timeline of a run; empty if its starts are not known."""
+    """Returns the timeline of a run, empty if its attempts are unknown."""
     starts = run.time.starts
     events = sorted([*_starts(starts), *_rows(run), *_saves(run)], key=lambda event: event.time)
     axis = _Axis(starts)
@@ -71,7 +71,7 @@ def of(run: Run) -> Timeline:
         if starts and each.kind not in ("start", "end"):
             marks[each.kind, round(each.at * _MARKS)] = each
     few = placed
-    if len(placed) > _ROWS:  # the many are on the picture, and in the files
+    if len(placed) > _ROWS:  # the plot and the files still have all of them
         few = [each for each in placed if each.kind not in ("save", "evaluation")][:_ROWS]
     bars = [
         Bar(axis.place(each.began), axis.place(each.ended), each.state, _about(n, each))
@@ -81,12 +81,12 @@ def of(run: Run) -> Timeline:
 
 
 def stamp(seconds: float) -> str:
-    """`2026-11-23 01:02:03`, in this machine's zone."""
+    """Formats `2026-11-23 01:02:03`, in this machine's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 class _Axis:
-    """From times to places: starts get room by their length, the time between them a little."""
+    """Maps times to positions, with attempts in proportion and short gaps between them."""
 
     def __init__(self, starts: Sequence[goodput.Start]) -> None:
         gap = min(_GAP, 0.4 / max(len(starts), 1))
@@ -158,7 +158,7 @@ def _event(row: Any, by: str) -> Event:
 
 
 def _saves(run: Run) -> Iterator[Event]:
-    """The checkpoints that are still there."""
+    """Yields the checkpoints that still exist."""
     for path in run.directory.glob("ckpt-*.index"):
         number = path.stem.removeprefix("ckpt-")
         if number.isdigit():

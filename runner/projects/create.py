@@ -1,6 +1,6 @@
-"""`--mode=init`: a new project in a folder of its own, copied from one of the folders beside this.
+"""`--mode=init`: creates a new project in its own directory from one of the templates here.
 
-Each of them runs as it is. No TensorFlow.
+Each template runs without changes. No TensorFlow.
 """
 
 import shutil
@@ -17,15 +17,15 @@ def create(like: str, folder: Path) -> dict[str, object]:
     """Writes the project.
 
     Args:
-        like: Which kind, one of `LIKE`.
-        folder: New or empty; folders above it are made, too.
+        like: The template, one of `LIKE`.
+        folder: A new or empty directory. Missing parents are created, too.
 
     Returns:
-        What was written, for the command's last line.
+        The result, for the command's last line.
 
     Raises:
-        ConfigError: there is no such kind, the folder is not empty or cannot be one, or the disk
-            is full.
+        ConfigError: there is no such template, the directory is not empty or cannot be created, or
+            the disk is full.
     """
     if like not in LIKE:
         meant = spelling.did_you_mean(like, LIKE)
@@ -48,7 +48,7 @@ def create(like: str, folder: Path) -> dict[str, object]:
 
 
 def _make(folder: Path) -> list[Path]:
-    """Makes the folder, unless it is there and empty; returns what was not there, inside out."""
+    """Creates the directory if needed. Returns the new directories, the innermost first."""
     if not str(folder).isprintable() or ":/" in str(folder):
         raise ConfigError(f"{str(folder)!r}: a project needs a folder of this machine")
     try:

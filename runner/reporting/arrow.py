@@ -1,4 +1,4 @@
-"""Arrow tables from columns of Python values, and their files."""
+"""Builds Arrow tables from columns of Python values, and writes them to files."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +16,10 @@ def table(
     as_text: Callable[[Any], str],
     kinds: Mapping[str, pa.DataType] | None = None,
 ) -> pa.Table:
-    """A table.
+    """Returns a table.
 
     Args:
-        columns: Their values, by name; None where there is no value.
+        columns: The values by column name, with None for missing values.
         as_text: Converts the values of a column without a common type.
         kinds: The types of columns that may have no value at all.
     """
@@ -32,13 +32,13 @@ def table(
 
 
 def write(path: Path, rows: pa.Table) -> None:
-    """Writes a table, whole: as CSV if the file's name ends in `.csv`, else as Parquet."""
+    """Writes a table atomically, as CSV if the file's name ends in `.csv`, otherwise as Parquet."""
     with files.whole(path) as file:
         csv.write_csv(rows, file) if path.suffix == ".csv" else parquet.write_table(rows, file)
 
 
 def _uniform(values: list[Any], as_text: Callable[[Any], str]) -> list[Any]:
-    """Values of one type."""
+    """Converts values to one type."""
     types = {type(value) for value in values} - {type(None)}
     if types <= {int, float} and float in types:
         return [None if value is None else float(value) for value in values]

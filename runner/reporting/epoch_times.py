@@ -1,4 +1,4 @@
-"""How long epochs take, and the run altogether. No TensorFlow."""
+"""Measures the time of each epoch and of the whole run. No TensorFlow."""
 
 import json
 import math
@@ -9,23 +9,23 @@ from typing import Any
 
 from runner.core import console, files, schedule, text
 
-_FLOOD = 1.0  # seconds; shorter epochs are not announced one by one
+_FLOOD = 1.0  # seconds; shorter epochs are not announced individually
 
 
 class EpochTimes:
-    """The time of each epoch, evaluations and commits included, and that of the run so far.
+    """The time of each epoch, with evaluations and checkpoints, and of the run so far.
 
-    The training rows have both, so that a resumed run counts on from them: `seconds`, of the run up
-    to the row, and in the first row after an epoch has ended `epoch_seconds`.
+    The training rows contain both, so that a resumed run continues from them: `seconds` is the time
+    of the run up to the row. The first row after the end of an epoch also has `epoch_seconds`.
 
     Args:
-        grid: When epochs end; nothing is counted if it has none.
+        grid: When epochs end. Without epochs, no time is measured.
         total: The number of epochs in the run.
-        rows: The file of the training rows, cut to where the run is.
-        clock: Seconds, for tests to inject.
+        rows: The file of the training rows, cut at the run's current step.
+        clock: Returns seconds. Tests can replace it.
 
     Attributes:
-        last: How long the last epoch took; 0 before the first has ended.
+        last: How long the last epoch took, or 0 before the first has ended.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class EpochTimes:
         self._clock = clock
         self._began: float | None = None  # the clock when the run's time was 0
         self._before = self._epoch = 0.0
-        self._ended: float | None = None  # the time of an epoch that no row has yet
+        self._ended: float | None = None  # the time of an epoch that is in no row yet
         self.last = 0.0
         self.rewind()
 
     def after(self, loop: schedule.Loop) -> dict[str, float]:
-        """After a loop: what its row says, if it has one; an epoch that has ended is announced."""
+        """Returns the values for the row after a loop, and announces an epoch that has ended."""
         if not self._grid.epoch:
             return {}
         now = self._clock()
@@ -60,7 +60,7 @@ class EpochTimes:
             self._epoch = seconds
             if self.last >= _FLOOD:
                 taken, so_far = text.duration(self.last), text.duration(seconds)
-                which = min(number, math.ceil(self._total))  # a step may be longer than it
+                which = min(number, math.ceil(self._total))  # a step may be longer than an epoch
                 console.say(f"epoch {which:,} of {self._total:g} took {taken}, {so_far} so far")
         if not loop.summary:
             return {}
@@ -68,14 +68,14 @@ class EpochTimes:
         return {"seconds": seconds, **({} if ended is None else {"epoch_seconds": ended})}
 
     def rewind(self) -> None:
-        """Counts on from the last row, after the run went back."""
+        """Continues from the last row after a rollback."""
         if self._grid.epoch and self._rows:
             self._began = self._ended = None
             self._before, self._epoch = _counted(self._rows)
 
 
 def _counted(rows: Path) -> tuple[float, float]:
-    """The run's time at the last row, and at the last row after the end of an epoch."""
+    """Returns the run's time at the last row, and at the last row that ended an epoch."""
     newest: dict[str, Any] = files.last_json_line(rows) or {}
     lines = rows.read_bytes().splitlines() if newest else []
     ended = next((line for line in reversed(lines) if b'"epoch_seconds"' in line), b"{}")

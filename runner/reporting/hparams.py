@@ -1,8 +1,9 @@
 """A run as a row of TensorBoard's HPARAMS table, where `tensorboard --logdir runs` compares runs.
 
-The row says what the configuration changes, how the run ended, and the best evaluation's metrics.
-TensorBoard adds the last point of every chart in the folders below, evaluators' included. No
-columns are declared: TensorBoard would read only one run's, but by itself gathers all runs'.
+The row contains the changed configuration values, how the run ended, and the best evaluation's
+metrics. TensorBoard adds the last point of every chart in the subdirectories, including those of
+evaluators. No columns are declared: TensorBoard would read only the declaration of one run, but
+without any it collects the columns of all runs.
 """
 
 import contextlib
@@ -24,19 +25,19 @@ _SUFFIX = ".hparams"  # of the event file's name
 
 
 class Session:
-    """The row of one run (TensorBoard's "session"), in the run's folder itself.
+    """The row of one run (TensorBoard's "session"), in the run's directory itself.
 
     Args:
-        model_dir: The run's folder. An earlier start's row is replaced: given two, TensorBoard
-            would read the older.
-        values: What the configuration changes, by path.
+        model_dir: The run's directory. The row of an earlier attempt is replaced, because
+            TensorBoard would read the older of two.
+        values: The changed configuration values, by path.
     """
 
     def __init__(self, model_dir: Path, values: dict[str, bool | float | str]) -> None:
         for old in model_dir.glob(f"events.out.tfevents.*{_SUFFIX}"):
             files.remove(old)
         self._board = tensorboard.TensorBoard(model_dir, suffix=_SUFFIX)
-        self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a group of its own
+        self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a separate group
         self._board.flush()
 
     def best(self, row: records.Evaluation | None) -> None:
@@ -45,7 +46,7 @@ class Session:
             self._board.write(row.step, {f"best/{name}": x for name, x in row.metrics.items()})
 
     def end(self, *, succeeded: bool) -> None:
-        """Says how the run ended."""
+        """Records how the run ended."""
         end = plugin_data_pb2.SessionEndInfo(
             status=api_pb2.STATUS_SUCCESS if succeeded else api_pb2.STATUS_FAILURE,
             end_time_secs=time.time(),
@@ -59,15 +60,15 @@ class Session:
         self._board.add(0, summary_pb2.Summary(value=[value]))
 
     def close(self) -> None:
-        """Flushes."""
+        """Flushes and closes the file."""
         self._board.close()
 
 
 @contextlib.contextmanager
 def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]:
-    """The run's row while a start lasts; None if `RunConfig.tensorboard` is off.
+    """Yields the run's row during an attempt, or None if `RunConfig.tensorboard` is off.
 
-    A start ended by a signal leaves the row open: the run is to be resumed.
+    If a signal ends the attempt, the row stays open, because the run will be resumed.
     """
     if not experiment.run.draws("hparams"):
         yield None
@@ -84,9 +85,9 @@ def session(experiment: Experiment, model_dir: Path) -> Iterator[Session | None]
 
 
 def values(experiment: Experiment) -> dict[str, bool | float | str]:
-    """What the configuration changes, by path, as in `--print_config=changed`; secrets are masked.
+    """Returns the changed values by path, as in `--print_config=changed`, with secrets masked.
 
-    Anything but a bool, a finite number or a string is rendered as YAML.
+    Anything except a bool, a finite number or a string is rendered as YAML.
     """
     changed = {path: _plain(value) for path, value in printing.changed(experiment).items()}
     return secrets.masked_all(changed, list(secrets.held(experiment.as_dict())))

@@ -1,8 +1,8 @@
-"""Model FLOPs utilisation (MFU): the share of the devices' peak that training uses.
+"""Model FLOPs utilization (MFU): the fraction of the devices' peak that training uses.
 
-Steps per second, divided by those that the peak would allow, as in appendix B of PaLM (Chowdhery
-et al., 2022, arXiv:2204.02311). A step's FLOPs are counted by `runner.reporting.flops.graph`, so
-recomputed activations count twice.
+It is the ratio of actual steps per second to those possible at peak, as in appendix B of PaLM
+(Chowdhery et al., 2022, arXiv:2204.02311). `runner.reporting.flops.graph` counts a step's FLOPs, so
+recomputed activations are counted twice.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ import re
 
 import tensorflow as tf
 
-# Dense TFLOP/s of a device in float32, float16, bfloat16, by the words in its name; 0: unsupported.
-# float32 is TF32 where available, TensorFlow's default. From NVIDIA's data sheets, sparse figures
-# halved; SXM unless the name says otherwise.
+# Dense TFLOP/s of a device in float32, float16, bfloat16, by the words in its name. 0 means
+# unsupported. float32 is TF32 where available, which is TensorFlow's default. Source: NVIDIA's data
+# sheets, with sparse figures halved, for SXM unless the name says otherwise.
 _GPUS = {
     "V100": (15.7, 125.0, 0.0),
     "V100 PCIE": (14.0, 112.0, 0.0),
@@ -35,8 +35,8 @@ _GPUS = {
     "H200 NVL": (417.5, 835.5, 835.5),
     "B200": (1125.0, 2250.0, 2250.0),
 }
-# From Google Cloud's pages on TPUs, which multiply float32 as bfloat16. Each of the two cores of a
-# v2 or v3 is a device.
+# Source: Google Cloud's pages on TPUs, which multiply float32 as bfloat16. Each of the two cores of
+# a v2 or v3 is a device.
 _TPUS = {
     "v2": (22.5, 0.0, 22.5),
     "v3": (61.5, 0.0, 61.5),
@@ -51,11 +51,11 @@ _PRECISIONS = ("float32", "float16", "bfloat16")
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """The most that one device can do.
+    """The peak throughput of one device.
 
     Attributes:
-        flops: Floating-point operations a second.
-        source: Where the figure is from.
+        flops: Floating-point operations per second.
+        source: The source of the figure.
     """
 
     flops: float
@@ -67,7 +67,7 @@ class Peak:
 
 @dataclasses.dataclass(frozen=True)
 class Utilization:
-    """The share of the devices' peak that a rate of training steps uses.
+    """The fraction of the devices' peak that training uses at a given speed.
 
     Attributes:
         step_flops: FLOPs of a training step on all devices.
@@ -80,17 +80,17 @@ class Utilization:
     peak: Peak
 
     def __call__(self, steps_per_second: float) -> float:
-        """The share of the peak, 0 to 1."""
+        """Returns the fraction of the peak, 0 to 1."""
         return self.step_flops * steps_per_second / (self.devices * self.peak.flops)
 
 
 def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
-    """The peak of one device, None if unknown.
+    """Returns the peak of one device, or None if unknown.
 
     Args:
         device: The device's name, from `device_name`.
         precision: The type of matrix products: `float32`, `float16` or `bfloat16`.
-        given: FLOP/s that override the table; 0 to use the table.
+        given: FLOP/s that override the table, or 0 to use the table.
     """
     if given:
         return Peak(given, "RunConfig.peak_flops")
@@ -104,7 +104,7 @@ def peak(device: str, precision: str, *, given: float = 0.0) -> Peak | None:
 
 
 def device_name(variable: tf.Variable) -> str:
-    """The product name of the device that holds a variable; empty if a CPU or unknown."""
+    """Returns the product name of a variable's device, or "" for a CPU or an unknown device."""
     device = tf.DeviceSpec.from_string(variable.device)
     if device.device_type == "GPU":
         gpus = tf.config.list_physical_devices("GPU")

@@ -1,6 +1,6 @@
-"""A model's contents and the cost of its steps: parameters layer by layer, multiply-adds, FLOPs.
+"""A model's parameters by layer, and the multiply-adds and FLOPs of its steps.
 
-Rows first, rendering last, as in CLU's parameter overview.
+Rows are computed first and rendered last, as in CLU's parameter overview.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ _SHOWN_ROWS = 40
 
 @dataclasses.dataclass(frozen=True)
 class ParameterRow:
-    """The parameters that a layer owns itself, without those of layers inside it.
+    """The parameters that a layer owns itself, without those of its sublayers.
 
     Attributes:
         layer: Names from the model down, as in `backbone/conv1`.
         kind: The layer's class.
         shapes: One per variable.
-        trainable: How many parameters are changed by gradients.
-        not_trainable: How many are not: frozen weights, running statistics.
+        trainable: The number of parameters that gradients change.
+        not_trainable: The number of other parameters: frozen weights, running statistics.
     """
 
     layer: str
@@ -44,7 +44,7 @@ class ParameterRow:
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """A number of multiply-adds or, if None, the reason why it is `unknown`."""
+    """A number of multiply-adds, or None with the reason why it is `unknown`."""
 
     multiply_adds: int | None = None
     unknown: str = ""
@@ -68,20 +68,20 @@ class Overview:
     rows: Sequence[ParameterRow]
     forward: Count
     training_step: Count
-    frozen: int = 0  # of those that are not trainable, how many groups of variables keep so
+    frozen: int = 0  # of the non-trainable parameters, how many are in frozen variable groups
 
     @property
     def trainable(self) -> int:
-        """How many parameters are changed by gradients."""
+        """The number of parameters that gradients change."""
         return sum(row.trainable for row in self.rows)
 
     @property
     def not_trainable(self) -> int:
-        """How many parameters are not."""
+        """The number of other parameters."""
         return sum(row.not_trainable for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """The contents of overview.json; an unknown figure is a string that says why."""
+        """Returns the contents of overview.json, with a reason in place of an unknown figure."""
         forward, step = self.forward, self.training_step
         return {
             "parameters": self.trainable + self.not_trainable,
@@ -103,13 +103,13 @@ def build(
     training_step: Count,
     frozen: Sequence[tf.Variable] = (),
 ) -> Overview:
-    """The overview of a built model; the counts come from the functions below."""
+    """Returns the overview of a built model. The counts come from the functions below."""
     kept = sum(variable.shape.num_elements() for variable in frozen)
     return Overview(parameters(model), forward, training_step, kept)
 
 
 def parameters(model: tf_keras.Model) -> list[ParameterRow]:
-    """A row for each layer that owns variables; the first layer to share a variable owns it.
+    """Returns a row per layer that owns variables. A shared variable belongs to its first layer.
 
     Raises:
         ValueError: the model has no variables yet, as it has not been built.
@@ -121,18 +121,18 @@ def parameters(model: tf_keras.Model) -> list[ParameterRow]:
 def forward(model_call: Callable[[Any], Any], batch_spec: Any) -> Count:
     """Counts the forward pass of one example.
 
-    `model_call` is traced, not run. The model must have its variables, or tracing would create
-    them.
+    `model_call` is traced, not run. The model must already have its variables. Otherwise, tracing
+    would create them.
 
     Args:
-        model_call: From a batch of features to anything computed from them.
+        model_call: Computes anything from a batch of features.
         batch_spec: The features' nested structure of `tf.TypeSpec`, as in a dataset's
-            `element_spec`; the size of the batch, fixed or not, is replaced by one.
+            `element_spec`. The batch size, fixed or not, is replaced by one.
     """
     one_example = tf.nest.map_structure(_one_example, batch_spec)
     try:
         graph = tf.function(model_call).get_concrete_function(one_example).graph
-    # The model is the user's code and may raise anything; the run goes on without this figure.
+    # The model is user code and may raise any exception. The run continues without this figure.
     except Exception as error:
         return Count(unknown=_reason(error))
     return count(graph)
@@ -147,11 +147,11 @@ def count(graph: tf.Graph) -> Count:
 
 
 def render(overview: Overview, *, width: float = math.inf) -> Text:
-    """A table of the layers, about 40 lines at most, and the totals in words.
+    """Formats a table of the layers, with at most about 40 lines, and the totals in words.
 
     Args:
-        overview: What to render.
-        width: Columns of the terminal that the table must fit into.
+        overview: The overview to render.
+        width: The width of the terminal, in characters, that the table must fit into.
     """
     rows = _grouped(overview.rows)
     cells = [("layer", "kind", "shapes", "trainable", "not trainable")]
@@ -196,7 +196,7 @@ def _rows(
 
 
 def _grouped(rows: Sequence[ParameterRow]) -> list[ParameterRow]:
-    """The rows; if there are too many to print, those of inner layers are combined."""
+    """Combines the rows of inner layers if there are too many to print."""
     deepest = max((row.layer.count("/") for row in rows), default=0)
     for depth in range(deepest + 1, 0, -1):
         groups = _to_depth(rows, depth)
@@ -222,7 +222,7 @@ def _to_depth(rows: Sequence[ParameterRow], depth: int) -> list[ParameterRow]:
 
 
 def _shapes(row: ParameterRow) -> str:
-    """`3x3x64x128, 2 of 128`: equal shapes are listed once."""
+    """Formats shapes such as `3x3x64x128, 2 of 128`, with equal shapes listed once."""
     words = ["x".join(map(str, shape)) or "scalar" for shape in row.shapes]
     equal = [(word, len(list(group))) for word, group in itertools.groupby(words)]
     return ", ".join(f"{number} of {word}" if number > 1 else word for word, number in equal)
@@ -233,7 +233,7 @@ def _or_reason(figure: int | None, count: Count) -> int | str:
 
 
 def _one_example(spec: tf.TypeSpec) -> tf.TypeSpec:
-    """`spec` with one example in its batch; scalars, and specs of other kinds, stay as they are."""
+    """Sets the batch size to one, except in scalars and specs of other kinds."""
     if not isinstance(spec, tf.TensorSpec | tf.SparseTensorSpec | tf.RaggedTensorSpec):
         return spec
     if not spec.shape.rank:
@@ -245,7 +245,7 @@ def _one_example(spec: tf.TypeSpec) -> tf.TypeSpec:
 
 
 def _reason(error: Exception) -> str:
-    """One line: the innermost of the errors that AutoGraph and Keras wrap into each other."""
+    """Returns one line with the innermost of the errors that AutoGraph and Keras nest."""
     name = type(error).__name__
     told = re.findall(rf"^\s*(?:\w+Error|{name}):(.*)$", str(error), flags=re.MULTILINE)
     line = told[-1] if told else next(iter(str(error).splitlines()), "")

@@ -1,4 +1,4 @@
-"""How far a run is: the console's live line, and a line for each evaluation. No TensorFlow."""
+"""Shows a run's progress: the live line, and a line for each evaluation. No TensorFlow."""
 
 import math
 import threading
@@ -12,21 +12,21 @@ _RATE_SECONDS = 5.0
 
 
 class Rate:
-    """Training steps a second, without other work, averaged over about the last few seconds."""
+    """Training steps per second, without other work, averaged over about the last few seconds."""
 
     def __init__(self) -> None:
         self._steps = 0.0
         self._seconds = 0.0
 
     def add(self, steps: int, seconds: float) -> None:
-        """Counts `steps` that took `seconds`; what is older fades."""
+        """Adds `steps` that took `seconds`. Older values decay."""
         fade = math.exp(-seconds / _RATE_SECONDS)
         self._steps = self._steps * fade + steps
         self._seconds = self._seconds * fade + seconds
 
     @property
     def value(self) -> float:
-        """Steps a second, 0 before the first."""
+        """Steps per second, or 0 before the first step."""
         return self._steps / self._seconds if self._seconds else 0.0
 
 
@@ -35,14 +35,15 @@ class Progress:
 
     Args:
         total: The last training step.
-        metric: The rule whose metrics are shown, the latest and the best; None shows none.
-        deciding: Other metrics that decide, which come next where an evaluation is printed.
-        evaluations_left: Step to the number of evaluations still to come after it, for the ETA.
-        epochs: `total` in epochs; 0 if lengths are not given in epochs.
-        utilization: From steps a second to the share of the devices' peak; None shows none.
+        metric: The rule whose metrics are shown, latest and best. None shows none.
+        deciding: Other metrics that affect decisions. They come next when an evaluation is printed.
+        evaluations_left: Returns the number of evaluations left after a step, for the ETA.
+        epochs: `total` in epochs, or 0 if lengths are not given in epochs.
+        utilization: Converts steps per second to the fraction of the devices' peak. None shows
+            none.
         screen: The console.
-        hand_over: Runs the line's reading of the loss and redrawing, here or in another thread.
-        clock: Seconds, for tests to inject.
+        hand_over: Runs the function that reads the loss and redraws, here or in another thread.
+        clock: Returns seconds. Tests can replace it.
     """
 
     def __init__(
@@ -90,15 +91,15 @@ class Progress:
         rate: Callable[[], float] | None = None,
         epoch_seconds: float = 0.0,
     ) -> None:
-        """After a loop of `steps` in `seconds` that ended at `step`.
+        """Updates the line after a loop of `steps` in `seconds` that ended at `step`.
 
         Args:
-            step: Where it ended.
-            steps: How many there were.
-            seconds: What they took.
-            loss: Read to be shown.
-            rate: The learning rate, read to be shown; None shows none.
-            epoch_seconds: What the last epoch took; 0 shows nothing.
+            step: The step at the end of the loop.
+            steps: The number of steps.
+            seconds: How long they took.
+            loss: Returns the loss to show.
+            rate: Returns the learning rate to show. None shows none.
+            epoch_seconds: How long the last epoch took. 0 shows nothing.
         """
         self._rate.add(steps, seconds)
         self._learning_rate, self._epoch_seconds = rate, epoch_seconds
@@ -109,14 +110,14 @@ class Progress:
         self._hand_over(lambda: self._redraw(step, loss()))
 
     def resumed(self, newest: records.Evaluation, best: records.Evaluation | None) -> None:
-        """What earlier starts evaluated last, and the best so far."""
+        """Records the last evaluation of earlier attempts, and the best so far."""
         with self._lock:
             self._evaluation_seconds = newest.seconds
             self._best = best
             self._newest.update(newest.metrics)
 
     def evaluated(self, row: records.Evaluation, best: records.Evaluation | None) -> None:
-        """After an evaluation; `best` is the best one so far."""
+        """Shows an evaluation. `best` is the best one so far."""
         with self._lock:
             self.resumed(row, best)
             if self._live and self._line:
@@ -159,7 +160,7 @@ class Progress:
         shorter = [("mfu", ""), ("epoch", epoch), ("epoch", ""), ("rate", ""), ("eta", eta)]
         shorter += [("learning_rate", ""), ("eta", ""), ("step", f"{done:.0%}")]
         shorter += [("metrics", self._metrics(self._watched[:1])), ("step", "")]
-        for name, less in shorter:  # what decides goes last
+        for name, less in shorter:  # the deciding metric is dropped last
             if len("  ".join(filter(None, parts.values()))) > self._console.width:
                 parts[name] = less
         return "  ".join(filter(None, parts.values()))
@@ -169,7 +170,7 @@ class Progress:
         return self._rule.names if self._rule else ()
 
     def _metrics(self, watched: Sequence[str]) -> str:
-        """`accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty before any evaluation."""
+        """Formats `accuracy 0.91, macro_f1 0.63 (best 0.92, 0.61 @400)`, empty without values."""
         names = [name for name in watched if name in self._newest]
         shown = ", ".join(f"{name} {self._newest[name]:.4g}" for name in names)
         if names and self._best:
@@ -179,7 +180,7 @@ class Progress:
         return shown
 
     def _ordered(self, metrics: Mapping[str, float]) -> list[str]:
-        """`accuracy 0.97`, and so on, with the metrics that decide first."""
+        """Formats values such as `accuracy 0.97`, with the deciding metrics first."""
         names = dict.fromkeys([*self._watched, *self._deciding, *sorted(metrics)])
         return [f"{name} {metrics[name]:.4g}" for name in names if name in metrics] or [""]
 
@@ -190,7 +191,7 @@ class Progress:
         return text.duration(left + self._evaluations_left(step) * self._evaluation_seconds)
 
     def _fitting(self, line: str) -> str:
-        """As much of a line as fits the console, cut between two values."""
+        """Cuts a line between two values so that it fits the console."""
         width = self._console.width
         if len(line) <= width:
             return line
@@ -200,12 +201,12 @@ class Progress:
 
 
 def limited(row: records.Evaluation | records.Test | records.Mean) -> str:
-    """` on 2 batches only`, empty for an evaluation of all."""
+    """Formats ` on 2 batches only`, or an empty string for a complete evaluation."""
     if not row.limited:
         return ""
     return f" on {row.limited:,} {'batch' if row.limited == 1 else 'batches'} only"
 
 
 def values(metrics: Mapping[str, float | str]) -> str:
-    """`accuracy 0.9712, validation_loss 0.1034`."""
+    """Formats `accuracy 0.9712, validation_loss 0.1034`."""
     return ", ".join(f"{name} {float(value):.4g}" for name, value in sorted(metrics.items()))

@@ -1,8 +1,8 @@
-"""The loss of a learning-rate range test, what it suggests, and how it is shown.
+"""The loss curve of a learning-rate range test, its suggestion, and its text and plot.
 
 The test is that of Leslie Smith, Cyclical Learning Rates for Training Neural Networks
-(arXiv:1506.01186). The suggestion, the rate at which the smoothed loss falls fastest, is that of
-`lr_find` in fastai and Lightning.
+(arXiv:1506.01186). As in `lr_find` of fastai and Lightning, the suggestion is the learning rate at
+which the smoothed loss falls fastest.
 """
 
 import io
@@ -18,7 +18,7 @@ from runner.reporting import table
 
 _ROWS = 10
 _BARS = "▁▂▃▄▅▆▇█"
-_LEAST = 5  # points to tell a descent from
+_LEAST = 5  # minimum number of points to detect a descent
 
 
 class RateCurve:
@@ -26,13 +26,13 @@ class RateCurve:
 
     Args:
         smoothing: The weight of the past in the moving average, which is corrected for its start.
-        divergence: The sweep is over when the average is this many times its lowest.
+        divergence: The sweep ends when the average is this many times its minimum.
 
     Attributes:
         rates: The learning rate of each step so far.
-        losses: Its loss.
+        losses: The loss of each step.
         smoothed: The moving average.
-        ended: Why the sweep is over; empty while it goes on.
+        ended: Why the sweep has ended, or empty while it continues.
     """
 
     def __init__(self, *, smoothing: float, divergence: float) -> None:
@@ -45,7 +45,7 @@ class RateCurve:
         self._average = 0.0
 
     def add(self, rate: float, loss: float) -> None:
-        """Takes in a step; one whose loss is not finite only ends the sweep."""
+        """Adds a step. A step whose loss is not finite only ends the sweep."""
         if not math.isfinite(loss):
             self.ended = f"the loss became {loss:g} at rate {rate:.3g}"
             return
@@ -60,9 +60,9 @@ class RateCurve:
 
     @property
     def suggestion(self) -> float | None:
-        """The rate at which the loss falls fastest; None if it never falls, or after a few steps.
+        """The rate at which the loss falls fastest. None if it never falls, or after too few steps.
 
-        The first tenth of the steps does not count: the average is not settled there.
+        The first tenth of the steps is ignored, because the average has not settled there.
         """
         first = len(self.rates) // 10
         if len(self.rates) - first < _LEAST:
@@ -72,7 +72,7 @@ class RateCurve:
         return self.rates[first + steepest] if slopes[steepest] < 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the values for JSON."""
         return {
             "suggestion": self.suggestion,
             "ended": self.ended,
@@ -82,7 +82,7 @@ class RateCurve:
         }
 
     def render(self) -> str:
-        """About ten rows of the curve, and all of it as a line of bars."""
+        """Formats about ten rows of the curve, and all of it as a line of bars."""
         chosen = np.unique(np.linspace(0, len(self.rates) - 1, _ROWS).round().astype(int))
         rows = [
             (f"{self.rates[n]:.2e}", f"{self.losses[n]:.4g}", f"{self.smoothed[n]:.4g}")
@@ -92,7 +92,7 @@ class RateCurve:
         return "\n".join([*lines, f"smoothed, by rate: {self._bars()}"])
 
     def draw(self, path: Path) -> None:
-        """Writes the picture; its suffix says in which format."""
+        """Writes the plot, in the format of the path's suffix."""
         drawn = figure.Figure(figsize=(7, 4), layout="constrained")
         axes = drawn.subplots()
         axes.semilogx(self.rates, self.losses, color="0.75", label="loss")

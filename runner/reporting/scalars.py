@@ -1,4 +1,4 @@
-"""The logs of a loop or an evaluation as arrays, and as the numbers that a row holds."""
+"""Converts the logs of a loop or an evaluation to arrays, and to the numbers in a row."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """All of `logs`, nested names joined by "/"."""
+    """Returns all values of `logs`, with nested names joined by "/"."""
     found: dict[str, np.ndarray] = {}
     for name, value in logs.items():
         if isinstance(value, Mapping):
@@ -19,7 +19,7 @@ def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of `logs`, nested names joined by "/"; anything but a scalar is left out."""
+    """Returns the numeric scalars of `logs`, with nested names joined by "/"."""
     return {
         name: float(array.reshape(()))
         for name, array in arrays(logs).items()

@@ -1,4 +1,4 @@
-"""What a run takes of its machine: processors, memory, disk, network, GPUs, sampled by a thread."""
+"""Samples a run's use of processors, memory, disk, network and GPUs in a thread."""
 
 import contextlib
 import importlib
@@ -19,20 +19,20 @@ _RAPL = Path("/sys/class/powercap")
 def sampled(
     folder: Path, step: Callable[[], int | None], *, seconds: float, draws: bool
 ) -> Iterator[None]:
-    """Within the block, a thread adds a row to system.jsonl every so often.
+    """Makes a thread add a row to system.jsonl regularly within the block.
 
     Args:
-        folder: The run's.
-        step: The step reached; it must not wait.
-        seconds: Time between two rows; 0: none are written.
-        draws: Whether TensorBoard gets them, too.
+        folder: The run's directory.
+        step: Returns the current step. It must not block.
+        seconds: Time between two rows. 0 writes none.
+        draws: Whether to write them to TensorBoard, too.
     """
     if not seconds:
         yield
         return
     machine = Machine()
     with contextlib.ExitStack() as stack:
-        boards: list[tensorboard.TensorBoard] = []  # made in the thread, if a run lasts that long
+        boards: list[tensorboard.TensorBoard] = []  # made in the thread when needed
 
         def beat() -> None:
             at, values = step() or 0, machine.sample()
@@ -50,10 +50,10 @@ def sampled(
 
 
 class Machine:
-    """Measures this process and its machine; rates are means since the sample before.
+    """Measures this process and its machine. Rates are means since the previous sample.
 
     Args:
-        rapl: Where Linux keeps the energy counters of processors.
+        rapl: The directory of Linux's energy counters of processors.
     """
 
     def __init__(self, rapl: Path = _RAPL) -> None:
@@ -62,18 +62,24 @@ class Machine:
         self._rapl = _Rapl(rapl)
         self._cores = len(self._process.cpu_affinity() or ()) or psutil.cpu_count() or 1
         self._before = self._counters()
-        psutil.cpu_percent()  # begins to count
+        psutil.cpu_percent()  # starts the measurement
 
     def sample(self) -> dict[str, float]:
-        """The values, by name.
+        """Returns the values, by name.
 
         Returns:
-            `cpu` (this process's share of the cores that it may use) and `cpu_machine` (of all, by
-            anyone); `memory` (this process, resident) and `memory_free` (for anyone), in bytes;
-            `disk_read` and `disk_write` (this process), `network_in` and `network_out` (the
-            machine), in bytes a second; `cpu_watts`, the power of the processors, if their counters
-            may be read (on many machines only root may); of GPU n `gpu<n>`, the share of time in
-            which it was busy, `gpu<n>_memory` in bytes and `gpu<n>_watts`.
+            A dict with these keys:
+
+            - `cpu`: This process's share of the cores that it may use.
+            - `cpu_machine`: The share of all cores, used by any process.
+            - `memory`: This process's resident memory, in bytes.
+            - `memory_free`: The memory available to any process, in bytes.
+            - `disk_read`, `disk_write`: Bytes per second, of this process.
+            - `network_in`, `network_out`: Bytes per second, of the machine.
+            - `cpu_watts`: The power of the processors, if their counters are readable (on many
+              machines only by root).
+            - `gpu<n>`, `gpu<n>_memory`, `gpu<n>_watts`: For GPU n the fraction of time in which it
+              was busy, its memory in use in bytes, and its power.
         """
         now = self._counters()
         before, self._before = self._before, now
@@ -94,7 +100,7 @@ class Machine:
         }
 
     def _counters(self) -> dict[str, float]:
-        """What is counted since the process or the machine started."""
+        """Returns totals since the start of the process or the machine."""
         times = self._process.cpu_times()
         found = {"clock": time.monotonic(), "cpu": times.user + times.system}
         with contextlib.suppress(AttributeError, psutil.Error):  # not on every system
@@ -108,16 +114,16 @@ class Machine:
 
 
 class _Rapl:
-    """Intel's and AMD's energy counters, of whole processors."""
+    """Intel's and AMD's energy counters, for whole processors."""
 
     def __init__(self, folder: Path) -> None:
         paths = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))
-        paths = [path for path in paths if path.parent.name.count(":") == 1]  # parts have more
+        paths = [path for path in paths if path.parent.name.count(":") == 1]  # subdomains have more
         self._last = {path: count for path in paths if (count := _number(path)) is not None}
         self._microjoules = 0.0
 
     def joules(self) -> float | None:
-        """What was used since the first call; None if no counter can be read."""
+        """Returns the energy used since construction, or None if no counter can be read."""
         for path, before in self._last.items():
             now = _number(path)
             if now is None:
@@ -137,7 +143,7 @@ def _number(path: Path) -> int | None:
 
 
 class _Gpus:
-    """NVIDIA's GPUs, where nvidia-ml-py is installed (the extra `gpu`) and finds some."""
+    """NVIDIA's GPUs, if nvidia-ml-py is installed (the extra `gpu`) and finds any."""
 
     def __init__(self) -> None:
         self._library: Any = None
@@ -150,10 +156,10 @@ class _Gpus:
             self._library = library
 
     def sample(self) -> Mapping[str, float]:
-        """Of each GPU how busy it is, its memory in use, and its power."""
+        """Returns the utilization of each GPU, its memory in use, and its power."""
         found: dict[str, float] = {}
         for number, handle in enumerate(self._handles):
-            with contextlib.suppress(self._library.NVMLError):  # that one is not told
+            with contextlib.suppress(self._library.NVMLError):  # this value is unavailable
                 rates = self._library.nvmlDeviceGetUtilizationRates(handle)
                 found[f"gpu{number}"] = rates.gpu / 100
                 found[f"gpu{number}_memory"] = self._library.nvmlDeviceGetMemoryInfo(handle).used

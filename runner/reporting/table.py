@@ -13,9 +13,9 @@ _WIDEST = 10_000
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: int, width: float = math.inf) -> list[str]:
-    """Lines with cells aligned in columns; the first `left` columns are left-aligned.
+    """Aligns cells in columns. The first `left` columns are left-aligned.
 
-    Those cells are cut to make the lines fit into `width` columns of a terminal.
+    Left-aligned cells are cut so that the lines fit into a terminal of `width` characters.
     """
     grid = table.Table.grid(padding=(0, 2, 0, 0))
     for index in range(len(lines[0])):
@@ -38,14 +38,14 @@ def evaluations(
     first: Sequence[str] = (),
     width: float = math.inf,
 ) -> Text:
-    """A line for each checkpoint, by step: its metrics, or why it has none.
+    """Formats a line for each checkpoint, by step: its metrics, or why it has none.
 
     Args:
-        rows: Evaluations.
+        rows: The evaluations.
         left_out: Checkpoints that could not be evaluated, or not completely.
         best: The row to mark.
         first: Metrics that come first, and are always shown.
-        width: Columns of the terminal; metrics that do not fit are left out.
+        width: The width of the terminal, in characters. Metrics that do not fit are left out.
     """
     rows = list(rows)
     known = {name for row in rows for name in row.metrics}
@@ -72,7 +72,7 @@ def evaluations(
 
 
 def _cells(rows: Iterable[records.Evaluation], names: Sequence[str], *more: str) -> list[list[str]]:
-    """The head and a line for each row; `more` are columns without values."""
+    """Returns the head and a line for each row. `more` are columns without values."""
     lines = [["step", *names, *more, "seconds"]]
     for row in rows:
         values = [_value(row.metrics.get(name)) for name in names]

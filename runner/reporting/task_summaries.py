@@ -1,4 +1,4 @@
-"""What a task writes with `tf.summary`, on its way into the run's event files."""
+"""Transfers a task's `tf.summary` output to the run's event files."""
 
 import contextlib
 import os
@@ -12,10 +12,10 @@ from tensorboard.compat.proto import event_pb2
 
 
 class Summaries:
-    """A writer of the caller's, which `tf.summary` uses.
+    """Sends `tf.summary` output to a writer of the caller.
 
     Args:
-        writer: None writes nothing.
+        writer: The writer, or None to write nothing.
     """
 
     def __init__(self, writer: tf.summary.SummaryWriter | None = None) -> None:
@@ -23,24 +23,24 @@ class Summaries:
 
     @contextlib.contextmanager
     def recording(self, due: Callable[[], tf.Tensor] | bool = True) -> Iterator[None]:
-        """Within the block, `tf.summary` writes here; so do functions traced there, ever after.
+        """Makes `tf.summary` write here in the block, and forever in functions traced there.
 
         Args:
-            due: Whether to write, as `tf.summary.record_if` takes it.
+            due: Whether to write, as for `tf.summary.record_if`.
         """
         with self._writer.as_default(), tf.summary.record_if(due):
             yield
 
     def take(self) -> Sequence[event_pb2.Event]:
-        """What was written since the last call, and is to go into the run's own file."""
+        """Returns the events since the last call, for the run's own file."""
         return ()
 
 
 class Taken(Summaries):
-    """Takes what `tf.summary` writes, to be added to the run's own file.
+    """Captures `tf.summary` output so that it can be added to the run's own file.
 
     TensorBoard follows one growing file in a directory, so TensorFlow must not write a second one
-    there. It writes a temporary one, which has no name any more, and is emptied as it is read.
+    there. Instead, it writes to a temporary file that is already unlinked and is emptied when read.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class Taken(Summaries):
         self.take()  # the file's version
 
     def take(self) -> Sequence[event_pb2.Event]:
-        """What was written since the last call, in its order."""
+        """Returns the events since the last call, in order."""
         self._writer.flush()
         if not os.fstat(self._file.fileno()).st_size:
             return ()
         events = [event_pb2.Event.FromString(record) for record in self._reader.Load()]
-        self._file.truncate(0)  # the writer's position stays, so the file is a hole until there
+        self._file.truncate(0)  # the writer keeps its position, so the file starts with a hole
         return [event for event in events if event.HasField("summary")]

@@ -1,4 +1,4 @@
-"""TensorBoard's events: points, pictures, and what its plugins read."""
+"""Writes TensorBoard events: points, images, and the data of its plugins."""
 
 import contextlib
 import io
@@ -23,17 +23,17 @@ from runner.reporting.writers import Writers
 SHARED_TAGS = {"training_loss": "loss", "validation_loss": "loss"}
 """Training and validation loss share a tag, so that TensorBoard draws them on one chart."""
 
-_numbers = itertools.count()  # of this process's files
+_numbers = itertools.count()  # numbers this process's files
 
 
 class TensorBoard:
-    """A TensorBoard run: one file of events.
+    """A TensorBoard run: one event file.
 
     Args:
-        folder: The run's folder; None writes nothing.
-        purge_from: Hides what an earlier start wrote at this step or later; None hides nothing.
+        folder: The run's directory. None writes nothing.
+        purge_from: Hides events of earlier attempts at or after this step. None hides nothing.
         suffix: The end of the file's name.
-        tags: The tags of some values; others have their names.
+        tags: The tags of some values. Other values use their names.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TensorBoard:
             self.purge(purge_from)
 
     def purge(self, step: int) -> None:
-        """Hides what was written at `step` or later until now."""
+        """Hides the events written so far at `step` or later."""
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._add(event_pb2.Event(step=step, session_log=start))
 
@@ -63,38 +63,38 @@ class TensorBoard:
         self.add(step, summary_pb2.Summary(value=points))
 
     def draw(self, step: int, pictures: Mapping[str, np.ndarray]) -> None:
-        """Adds one picture, uint8 [height, width, 1 or 3], to each chart."""
+        """Adds one image, uint8 [height, width, 1 or 3], to each chart."""
         for name, picture in pictures.items():
             value = summary_pb2.Summary.Value(tag=name, image=_image(name, picture))
             self.add(step, summary_pb2.Summary(value=[value]))
 
     def chart(self, step: int, charts: "Charts") -> None:
-        """Adds what an evaluation found."""
+        """Adds an evaluation's output."""
         self.write(step, charts.points)
         self.draw(step, charts.pictures)
         self.add_all(charts.written)
 
     def add(self, step: int, summary: summary_pb2.Summary) -> None:
-        """Adds a finished summary."""
+        """Adds a complete summary."""
         self._add(event_pb2.Event(step=step, summary=summary))
 
     def add_all(self, events: Iterable[event_pb2.Event]) -> None:
-        """Adds what a task has written."""
+        """Adds the events that a task has written."""
         for event in events:
             self.add(event.step, event.summary)
 
     def show(self) -> None:
-        """Everything written can be read by TensorBoard when this returns."""
+        """Makes all events visible to TensorBoard before it returns."""
         if self._file:
             self._file.show()
 
     def flush(self) -> None:
-        """Everything written is on disk when this returns."""
+        """Writes all events to disk before it returns."""
         if self._file:
             self._file.flush()
 
     def close(self) -> None:
-        """Flushes, and closes the file."""
+        """Flushes and closes the file."""
         if self._file:
             self._file.close()
 
@@ -105,10 +105,10 @@ class TensorBoard:
 
 
 class _EventFile:
-    """A new file of events, whose name no other has. Several threads may write.
+    """A new event file with a unique name. Several threads may write to it.
 
     Args:
-        folder: Where; created if missing.
+        folder: Its directory, created if missing.
         suffix: The end of its name.
     """
 
@@ -126,12 +126,12 @@ class _EventFile:
         files.flush_file(folder)
 
     def write(self, event: event_pb2.Event) -> None:
-        """Adds an event, in memory."""
+        """Adds an event to the buffer in memory."""
         with self._lock:
             self._records.write(event.SerializeToString())
 
     def show(self) -> None:
-        """Hands everything over to the operating system."""
+        """Passes all buffered events to the operating system."""
         with self._lock, files.naming(self.path):
             files.check(self.path)
             self._file.write(self._waiting.getvalue())
@@ -140,25 +140,25 @@ class _EventFile:
             self._waiting.truncate()
 
     def flush(self) -> None:
-        """Everything written is on disk when this returns."""
+        """Writes all events to disk before it returns."""
         self.show()
         with files.naming(self.path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Flushes, and closes the file."""
+        """Flushes and closes the file."""
         if not self._file.closed:
             with contextlib.closing(self._file):
                 self.flush()
 
 
 class Charts(NamedTuple):
-    """What an evaluation adds to the charts of one set of data, by their names.
+    """An evaluation's additions to the charts of one data set, by chart name.
 
     Attributes:
         points: The metrics that are scalars.
         pictures: uint8 [height, width, 1 or 3].
-        written: What the task wrote with `tf.summary` meanwhile.
+        written: The task's `tf.summary` events during the evaluation.
     """
 
     points: Mapping[str, float]
@@ -167,13 +167,13 @@ class Charts(NamedTuple):
 
 
 class Boards:
-    """TensorBoard's folders for evaluations: one per set of data, all with the same charts.
+    """TensorBoard directories for evaluations: one per data set, all with the same charts.
 
     Args:
-        folders: By the set's name, which is empty for the validation data.
-        purge_from: As `TensorBoard`'s.
-        writers: The user's own writers, which get the same points; closed with these.
-        tags: As `TensorBoard`'s.
+        folders: The directories by the set's name, which is empty for the validation data.
+        purge_from: As for `TensorBoard`.
+        writers: The user's own writers, which get the same points and are closed together.
+        tags: As for `TensorBoard`.
     """
 
     def __init__(
@@ -191,14 +191,14 @@ class Boards:
         }
 
     def write(self, step: int, charts: Mapping[str, Charts]) -> None:
-        """Adds to the charts of some sets; the points are on disk when this returns."""
+        """Adds to the charts of some sets. The points are on disk when it returns."""
         for name, each in charts.items():
             self._boards[name].chart(step, each)
             self._boards[name].flush()
             self._writers.write(step, each.points, name or "validation")
 
     def close(self) -> None:
-        """Flushes, and closes the files."""
+        """Flushes and closes the files."""
         closing.close(*self._boards.values(), self._writers)
 
 

@@ -1,4 +1,4 @@
-"""The user's own writers, besides TensorBoard: `RunConfig.writers`."""
+"""The user's own writers, in addition to TensorBoard: `RunConfig.writers`."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +8,9 @@ from runner.configuration import functions
 
 
 class Writers:
-    """Hands every training row and evaluation to the writers that a configuration names.
+    """Passes every training row and evaluation to the configured writers.
 
-    They are made when there is something to write, and called by one thread at a time.
+    They are created at the first write, and called by one thread at a time.
 
     Args:
         named: The writers.
@@ -26,7 +26,7 @@ class Writers:
 
         Args:
             step: The training step.
-            values: Names to numbers; each writer gets a copy.
+            values: Names to numbers. Each writer gets a copy.
             name: `train`, `validation` or the name of an evaluation set.
         """
         with self._lock:
@@ -36,7 +36,7 @@ class Writers:
                 writer(step, dict(values), name)
 
     def close(self) -> None:
-        """Closes the writers that can be closed."""
+        """Closes the writers that have a `close` method."""
         for writer in self._writers:
             close = getattr(writer, "close", None)
             if close is not None:

@@ -1,16 +1,17 @@
-"""One writer per folder: only the holder of its `claim.json` writes there. No TensorFlow.
+"""A directory lock: only the process that holds `claim.json` writes there. No TensorFlow.
 
     with claim.claimed(model_dir, note=print) as mine:
-        ...           # train, or evaluate in a folder of one's own; `files` asks by itself
-        mine.check()  # before others write
+        ...           # train, or evaluate in a separate directory (`files` calls `check` itself)
+        mine.check()  # before other code writes
         ...
 
-On one machine the file's lock tells whether the holder is alive. Locks may not reach other
-machines, and some file systems have none; then the heartbeat decides. It is watched until it has
-run out, and always for some beats, so clocks that disagree do no harm. If several then take over
-the claim at once, the last to write it holds it: each waits and looks again (Fischer's algorithm,
-in Lamport, "A fast mutual exclusion algorithm", 1987). A holder that was taken for dead, but only
-suspended, finds out in `check`, which every write asks first.
+On the same machine, the flock on the file shows whether the holder is alive. A flock may not reach
+other machines, and some file systems have none. The heartbeat decides in these cases. A waiting
+process watches it until it has expired, and always for a few beats, so disagreeing clocks do no
+harm. If several processes then take over the lock at once, the last one to write it holds it: each
+of them waits and looks again (Fischer's algorithm, in Lamport, "A fast mutual exclusion algorithm",
+1987). A holder that was only suspended, but taken for dead, finds out in `check`, which runs before
+every write.
 """
 
 import contextlib
@@ -29,12 +30,12 @@ from runner.storage import display_names
 _PATIENCE_SECONDS = 60.0
 _WATCH_SECONDS = 2 * heartbeat.SECONDS
 _POLL_SECONDS = 1.0
-_SETTLE_SECONDS = 2.0  # longer than it takes to replace a claim after the last look at it
-_MOMENT_SECONDS = 0.5  # longer than a process takes to die, or to replace a claim on this machine
+_SETTLE_SECONDS = 2.0  # longer than replacing a lock takes after the last look at it
+_MOMENT_SECONDS = 0.5  # longer than a process takes to die, or to replace a lock on this machine
 
 
 class Claim:
-    """A folder held by this process."""
+    """The lock that this process holds on a directory."""
 
     def __init__(self, path: Path, holder: claim_file.Holder, descriptor: int) -> None:
         self._path = path
@@ -43,10 +44,10 @@ class Claim:
         self._folder = open_folder.OpenFolder(path.parent)
 
     def check(self) -> None:
-        """Checks that this process still holds the folder.
+        """Checks that this process still holds the directory.
 
         Raises:
-            LostError: it was taken over, moved or deleted, or the claim was deleted.
+            LostError: it was taken over, moved or deleted, or the lock file was deleted.
         """
         found = claim_file.look(self._path)
         if found is None or found.holder != self._holder:
@@ -59,13 +60,13 @@ class Claim:
         os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Releases the folder, if it is still held. A forked child has nothing to release.
+        """Releases the directory if it is still held. Has no effect in a forked child.
 
-        The claim of a folder that was moved is released where it is now.
+        If the directory was moved, the lock is released at its new path.
         """
         if os.getpid() != self._holder.pid:
             return
-        with contextlib.suppress(OSError):  # without its lock, a leftover file blocks nobody
+        with contextlib.suppress(OSError):  # a leftover file without its flock blocks no process
             path = self._folder.inside / self._path.name
             found = claim_file.look(path)
             if found and found.holder == self._holder:
@@ -84,23 +85,23 @@ def claimed(
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
-    """Within the block, only this process writes in `folder`; a thread renews the heartbeat.
+    """Ensures that only this process writes in `folder` within the block.
 
-    The claim of a process that has died is taken over: at once if it ran on this machine, else
-    after waiting for its heartbeat to run out.
+    A thread renews the heartbeat. If the process that held the lock has died, this process takes
+    the lock over: at once if it ran on this machine, otherwise once its heartbeat has expired.
 
     Args:
-        folder: A run's or an evaluator's; created if missing.
-        note: Called with a line about a wait, or about a claim that is taken over.
-        instead: The flag or field to change if the folder is taken.
-        patience: Seconds after which a heartbeat has run out.
-        clock: Seconds since the epoch, for tests to inject; else the clock that stamps the files
-            in `folder`, and so all heartbeats.
-        sleep: Waits for seconds, for tests to inject.
+        folder: The directory of a run or an evaluator. Created if missing.
+        note: Called with a line about a wait, or about a lock that is taken over.
+        instead: The flag or field to change if the directory is taken.
+        patience: Seconds after which a heartbeat expires.
+        clock: Returns seconds since the epoch. Tests can replace it. The default is the clock that
+            sets the modification times, and so all heartbeats, in `folder`.
+        sleep: Sleeps for a number of seconds. Tests can replace it.
 
     Raises:
-        RunnerError: another process writes there, or the folder cannot be written. The exit code
-            is 1: flags and configuration are right, and the same command may work later.
+        RunnerError: another process writes there, or the directory cannot be written. The exit code
+            is 1 because flags and configuration are right, and the same command may work later.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,13 +122,14 @@ def claimed(
 
 
 class Silence:
-    """Tells which claims may be those of processes that have died where no lock can tell.
+    """Detects locks of processes that may have died, where no flock can show it.
 
-    For a process that looks at many folders and cannot wait for each: `claimed` decides.
+    For a process that watches many directories and cannot wait for each. `claimed` makes the
+    final decision.
 
     Args:
-        patience: Seconds after which a heartbeat has run out.
-        clock: Seconds, for tests to inject.
+        patience: Seconds after which a heartbeat expires.
+        clock: Returns seconds. Tests can replace it.
     """
 
     def __init__(
@@ -140,13 +142,13 @@ class Silence:
         self._since: dict[Path, tuple[claim_file.Seen, float]] = {}
 
     def has_lasted(self, path: Path) -> bool:
-        """Whether the holder's heartbeat has not changed for too long, as seen from here."""
+        """Returns whether this process has seen no change of the heartbeat for too long."""
         try:
             with path.open("r+", encoding="utf-8") as file:
                 seen = claim_file.read(file)
                 if seen.holder.is_here and claim_file.lock(file) is False:
                     return False
-        except OSError:  # released, or out of reach
+        except OSError:  # released, or unreachable
             return False
         known, since = self._since.get(path, (None, 0.0))
         if known != seen:
@@ -156,7 +158,7 @@ class Silence:
 
 @dataclasses.dataclass(frozen=True)
 class _Start:
-    """A process that asks for a folder."""
+    """An attempt of this process to lock a directory."""
 
     path: Path
     note: console.Note
@@ -166,7 +168,7 @@ class _Start:
     sleep: Callable[[float], None]
 
     def claim(self) -> Claim:
-        """The claim, once this process holds it."""
+        """Returns the lock once this process holds it."""
         holder = claim_file.Holder.this()
         offer = self.path.with_name(f".claim.{holder.token}.tmp")
         mine = Claim(self.path, holder, claim_file.write(offer, holder))
@@ -182,7 +184,7 @@ class _Start:
         return mine
 
     def _took_over(self, offer: Path) -> bool:
-        """Replaces a dead process's claim by `offer`; False if the claim has changed."""
+        """Replaces a dead process's lock with `offer`. Returns False if the lock has changed."""
         try:
             file = self.path.open("r+", encoding="utf-8")
         except FileNotFoundError:
@@ -211,7 +213,7 @@ class _Start:
         return True
 
     def _ran_out(self, seen: claim_file.Seen) -> bool:
-        """Waits until the heartbeat has run out; False if the claim is released meanwhile.
+        """Waits until the heartbeat has expired. Returns False if the lock is released meanwhile.
 
         Raises:
             RunnerError: the holder is alive, or another process took over first.

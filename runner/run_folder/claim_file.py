@@ -1,7 +1,8 @@
-"""The file that says who writes in a folder. Standard library only.
+"""The lock file that names the process writing in a directory. Standard library only.
 
-It appears whole and already locked, by a link that fails if the file exists. The lock (flock) goes
-away with the process, however it ends. The file's modification time is its holder's heartbeat.
+The file appears complete and already locked, through a hard link that fails if the file exists.
+The operating system releases the flock when the process ends, however it ends. The file's
+modification time is its holder's heartbeat.
 """
 
 import dataclasses
@@ -20,13 +21,13 @@ from runner.core import files
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Who holds a folder.
+    """The process that holds a directory.
 
     Attributes:
         host: The machine's name.
-        pid: The process.
-        boot: Identifies the running kernel, which containers share and hosts of equal name do not.
-        token: Tells this claim from all others.
+        pid: The process id.
+        boot: Identifies the running kernel. Containers share it, and hosts with equal names do not.
+        token: Distinguishes this lock from all others.
     """
 
     host: str = "an unknown host"
@@ -39,24 +40,24 @@ class Holder:
 
     @classmethod
     def this(cls) -> Self:
-        """The present process, with a new token."""
+        """Returns the current process, with a new token."""
         return cls(socket.gethostname(), os.getpid(), _boot(), secrets.token_hex(8))
 
     @property
     def is_here(self) -> bool:
-        """Whether it is on this machine, so that a lock tells whether it is alive."""
+        """Whether it is on this machine, where a flock shows if it is alive."""
         return self.boot == _boot()
 
 
 class Seen(NamedTuple):
-    """A claim as it was found, and when its holder last gave a sign of life."""
+    """A lock as it was found, with the time of its holder's last heartbeat."""
 
     holder: Holder
     heartbeat: float
 
 
 def write(path: Path, holder: Holder) -> int:
-    """Writes a claim, locks it if possible, and returns its descriptor for `close`."""
+    """Writes a lock file, locks it if possible, and returns its descriptor for `close`."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
     try:
         with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
@@ -73,13 +74,13 @@ def write(path: Path, holder: Holder) -> int:
 
 
 def close(descriptor: int) -> None:
-    """Drops the lock of a claim that `write` wrote."""
+    """Releases the flock on a file that `write` wrote."""
     _held.discard(descriptor)
     os.close(descriptor)
 
 
 def publish(offer: Path, path: Path) -> bool:
-    """Gives the file `offer` the name `path` too; False if that file exists."""
+    """Links the file `offer` as `path` too. Returns False if that file exists."""
     try:
         os.link(offer, path)
     except FileExistsError:
@@ -92,18 +93,18 @@ def publish(offer: Path, path: Path) -> bool:
 
 
 def look(path: Path) -> Seen | None:
-    """The claim in `path`, if there is one."""
+    """Returns the lock in `path`, or None if there is none."""
     try:
-        with path.open(encoding="utf-8") as file:  # NFS may answer a mere `stat` from its cache
+        with path.open(encoding="utf-8") as file:  # NFS may answer a `stat` from its cache
             return read(file)
     except FileNotFoundError:
         return None
 
 
 def abandoned(path: Path) -> bool:
-    """Whether the claim's holder ran on this machine and is gone, as far as a lock can tell."""
+    """Returns whether the holder ran on this machine and is gone, as far as a flock can show."""
     try:
-        # NFS locks only what can be written; where nothing can be, a lock needs no more than this.
+        # NFS locks only files opened for writing. If writing is impossible, reading is enough.
         with path.open("r+" if os.access(path, os.W_OK) else "r", encoding="utf-8") as file:
             return read(file).holder.is_here and lock(file) is True
     except OSError:
@@ -111,7 +112,7 @@ def abandoned(path: Path) -> bool:
 
 
 def read(file: TextIO) -> Seen:
-    """The claim in an open file; a damaged one counts as an unknown process's."""
+    """Returns the lock in an open file. A damaged file belongs to an unknown process."""
     try:
         holder = Holder(**files.loads(file.read()))
     except (ValueError, TypeError):
@@ -120,13 +121,17 @@ def read(file: TextIO) -> Seen:
 
 
 def now_in(folder: Path) -> float:
-    """The time of the clock that stamps files there; on a share that is another machine's."""
+    """Returns the time by the clock that stamps files there, on a share another machine's."""
     with tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno()).st_mtime
 
 
 def lock(file: TextIO) -> bool | None:
-    """Locks an open file: True if now locked, False if another holds it, None without locks."""
+    """Locks an open file.
+
+    Returns:
+        True if it is now locked, False if another process holds it, None if locks are unavailable.
+    """
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,7 +143,7 @@ def lock(file: TextIO) -> bool | None:
 
 @functools.cache
 def _boot() -> str:
-    """What identifies the running kernel; the host's name if that is unavailable."""
+    """Returns the id of the running kernel, or the host's name if that is unavailable."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -149,7 +154,7 @@ _held: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """A forked child may outlive its parent, and must not keep its locks."""
+    """Closes the locks in a forked child, which may outlive its parent and must not keep them."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

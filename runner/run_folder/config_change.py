@@ -1,7 +1,8 @@
-"""What has changed in the configuration since the run in a folder was last started.
+"""Compares a configuration with that of the run's last attempt.
 
-A run that goes on with other values is another experiment, and its record would not say so. The
-exceptions are fields that say why they may change (`resume`, see `runner.configuration.settings`).
+A run that continued with other values would be a different experiment, and its record would not
+show it. The exceptions are fields that state why they may change (`resume`, see
+`runner.configuration.settings`).
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from runner.run_folder import begun, params
 from runner.storage import display_names
 
 _SETS = "run.evaluation_sets"
-_FINGERPRINT = "fingerprint"  # the field that identifies what `runner.fit` was given
+_FINGERPRINT = "fingerprint"  # the field that identifies the arguments of `runner.fit`
 _LONGEST = 160
 
 
@@ -42,9 +43,9 @@ class Change:
 
     Attributes:
         path: `trainer.train_steps`.
-        old: The value before, UNSET if there was none.
-        new: The value now, UNSET if there is none.
-        harmless: Why the run is still the same experiment; empty if it is not.
+        old: The value before, or UNSET if there was none.
+        new: The value now, or UNSET if there is none.
+        harmless: Why the run is still the same experiment, or empty if it is not.
     """
 
     path: str
@@ -61,13 +62,13 @@ class Change:
 
 
 def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
-    """The values that differ, in the order of the configuration.
+    """Returns the values that differ, in the order of the configuration.
 
-    A field that is missing in `before` had its default then, or what that version did. But the
-    section `run` is then new: Model Garden wrote `before`.
+    A field missing in `before` had its default then, or the behavior of the version that wrote it.
+    If the whole field `run` is missing, Model Garden wrote `before`, and `run` is not compared.
 
     Args:
-        before: What `config.as_yaml` wrote, loaded.
+        before: The parsed output of `config.as_yaml`.
         now: The experiment.
     """
     after = printing.plain(now)
@@ -79,31 +80,31 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
 
 
 def have_begun(model_dir: Path) -> bool:
-    """Whether anything depends on the configuration yet, that is, a checkpoint."""
+    """Returns whether a checkpoint already depends on the configuration."""
     return begun.has_checkpoints(model_dir)
 
 
 def check(
     model_dir: Path, experiment: config.Experiment, *, allow: bool, note: Callable[[str], object]
 ) -> list[str]:
-    """Compares `experiment` with the one that the run in `model_dir` was last started with.
+    """Compares `experiment` with the configuration of the last attempt in `model_dir`.
 
-    Before its first checkpoint a run has nothing that depends on it, and anything may change. After
-    that, a missing or damaged params.yaml is refused: nothing would say what has changed. It may be
-    missing if Model Garden wrote the newest checkpoint: its `run_experiment` writes none.
+    Until a run has a checkpoint, its whole configuration may change. After that, a missing or
+    damaged params.yaml is rejected, because the changes are then unknown. It may be missing if
+    Model Garden wrote the newest checkpoint, as `run_experiment` writes none.
 
     Args:
-        model_dir: The run's folder.
+        model_dir: The run's directory.
         experiment: The experiment to train.
-        allow: Only note what would be refused.
-        note: Called with each change that is not refused.
+        allow: Whether to only report changes that would be rejected.
+        note: Called with each change that is accepted.
 
     Returns:
-        These changes, a line for each.
+        The accepted changes, one line each.
 
     Raises:
-        ConfigError: the run would become another experiment; a line for each change. Or what it
-            was cannot be read.
+        ConfigError: the run would become another experiment, with one line for each change. Or its
+            previous configuration cannot be read.
     """
     if not have_begun(model_dir):
         return []
@@ -138,7 +139,7 @@ def check(
 
 
 def _is_model_gardens(model_dir: Path) -> bool:
-    """Whether Model Garden wrote the newest checkpoint."""
+    """Returns whether Model Garden wrote the newest checkpoint."""
     newest = checkpoint_files.there(model_dir)[-1:]
     try:
         return bool(newest) and extra_state.is_model_gardens(newest[0])
@@ -147,7 +148,7 @@ def _is_model_gardens(model_dir: Path) -> bool:
 
 
 def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
-    """How to keep a value that nobody changed directly, but that follows from the run's length."""
+    """Describes how to keep values that changed only because they follow from the run's length."""
     kept = [
         f"{each.path} = {each.old}"
         for each in refused
@@ -177,18 +178,21 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 _Difference = tuple[str, Any, Any, Resume | None]
-"""Path, old value, new value, and why it may change."""
+"""Path, old value, new value, and why the value may change."""
 
 
 def _differences(
     before: Any, after: Any, now: Any, path: str = "", resume: Resume | None = None
 ) -> Iterator[_Difference]:
-    """What differs; `now` is the object that `after` shows, `resume` holds for all of it."""
+    """Yields the differences.
+
+    `now` is the object that `after` was made from. `resume` applies to all of it.
+    """
     if path == _SETS:
         yield from _set_differences(before, after, now, resume)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         if isinstance(now, oneof.OneOfConfig) and before.get("type") != after.get("type"):
-            yield path, before, after, resume  # another choice, whose fields have nothing in common
+            yield path, before, after, resume  # another choice, which shares no fields
             return
         if after.keys() - before.keys():
             before = {**_defaults(now, after), **before}
@@ -208,9 +212,9 @@ def _differences(
 def _set_differences(
     before: Any, after: Any, now: Any, resume: Resume | None
 ) -> Iterator[_Difference]:
-    """Changes of the evaluation sets, which are identified by name, whatever their order.
+    """Yields the changes of the evaluation sets, which are identified by name, in any order.
 
-    A set may come or go, but one that stays keeps its data.
+    A set may be added or removed, but one that stays must keep its data.
     """
     old = {one["name"]: one for one in before}
     new = {one["name"]: one for one in after}
@@ -224,16 +228,16 @@ def _set_differences(
 
 
 def _defaults(section: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The defaults of some fields of a section."""
+    """Returns the defaults of some fields of a config object."""
     try:
         made = printing.plain(type(section)()) if isinstance(section, base_config.Config) else {}
-    except (TypeError, ValueError):  # they alone do not make one
+    except (TypeError, ValueError):  # the class cannot be constructed from defaults alone
         return {}
     return {name: made[name] for name in names if name in made}
 
 
 def _places(experiment: config.Experiment) -> dict[str, str]:
-    """The places of values by the paths of changes, which name evaluation sets."""
+    """Returns where values were set, by the path of the change, which names evaluation sets."""
     names = [one.name for one in experiment.run.evaluation_sets]
     return {
         re.sub(rf"^{_SETS}\[(\d+)\]", lambda m: f"{_SETS}[{names[int(m[1])]}]", path): place
@@ -249,7 +253,7 @@ def _line(change: Change, now: config.Experiment, places: Mapping[str, str]) -> 
 
 
 def _is_default(change: Change, now: config.Experiment) -> bool:
-    """Whether a value of a loaded experiment is its field's default, which nobody has set."""
+    """Returns whether a value of a loaded experiment is its field's default and was never set."""
     if "[" in change.path or change.new is UNSET or not origins.of(now):
         return False
     try:
@@ -261,7 +265,10 @@ def _is_default(change: Change, now: config.Experiment) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value on one line, shortened; a choice is a call of its type, without None fields."""
+    """Formats a value on one line, shortened.
+
+    A choice is shown as a call of its type, without the fields that are None.
+    """
     if value == {"type": None}:
         return "None"
     if isinstance(value, Mapping) and isinstance(value.get(value.get("type")), Mapping):

@@ -1,7 +1,7 @@
-"""What the files of data are that a configuration names, as fingerprints. No TensorFlow.
+"""Fingerprints of the data files that a configuration names. No TensorFlow.
 
-Files may be many and large: all their names and sizes count, and of some of them the beginnings and
-ends. Times do not, so a copy of a file is the same.
+Data may consist of many large files. A fingerprint covers the names and sizes of all files, and the
+beginnings and ends of some of them. It ignores times, so a copy of a file has the same fingerprint.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ from typing import Any
 from runner.errors import RunnerError
 from runner.storage import data_copies
 
-_FIELDS = ("path", "paths", "file", "files")  # how names of fields end
-_MOST = 10_000  # entries that are looked at
-_READ = 32  # files of which something is read
+_FIELDS = ("path", "paths", "file", "files")  # suffixes of field names
+_MOST = 10_000  # entries to look at
+_READ = 32  # files to read from
 _PART = 1 << 16  # bytes
 
 
 def fingerprints(configuration: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By what a configuration names: how many files, how many bytes, and a digest.
+    """Returns the number of files, their bytes and a digest for each name in a configuration.
 
     Args:
-        configuration: The experiment as plain values. Paths and patterns of local files in the task
-            and in the evaluation sets count, URLs of files and folders in buckets, and data sets of
-            TFDS by what describes them.
+        configuration: The experiment as plain values. The function considers these names in the
+            task and in the evaluation sets: paths and patterns of local files, URLs of files and
+            directories in buckets, and TFDS data sets, through the files that describe them.
     """
     run = configuration.get("run", {})
     sections = [configuration.get("task", {}), run.get("evaluation_sets", []), run.get("test", {})]
@@ -41,7 +41,7 @@ def fingerprints(configuration: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _named(values: Any, field: str = "") -> Iterator[str]:
-    """The paths and patterns that values name."""
+    """Yields the paths and patterns among the values."""
     if isinstance(values, Mapping):
         if name := values.get("tfds_name"):
             root = values.get("tfds_data_dir") or os.environ.get("TFDS_DATA_DIR")
@@ -57,7 +57,7 @@ def _named(values: Any, field: str = "") -> Iterator[str]:
 
 
 def _files(name: str) -> list[tuple[str, Path]]:
-    """The files that a path or a pattern names, with their names there; in order."""
+    """Returns the files that a path or pattern matches, with their relative names, sorted."""
     given = Path(name).expanduser()
     tops = [given] if given.exists() else map(Path, glob.iglob(str(given), recursive=True))  # noqa: PTH207
     inside = ((top, path) for top in tops for path in (top.rglob("*") if top.is_dir() else [top]))
@@ -69,7 +69,7 @@ def _files(name: str) -> list[tuple[str, Path]]:
 
 
 def _facts(files: Sequence[tuple[str, Path]]) -> dict[str, Any]:
-    """How many files, their size in bytes and a digest; empty if there are none."""
+    """Returns the number of files, their size in bytes and a digest, or an empty dict."""
     if not files:
         return {}
     sizes = [path.stat().st_size for _, path in files]

@@ -1,12 +1,12 @@
-"""Where the time of a run went, over all its starts: how much of it was training. No TensorFlow.
+"""Accounts for the time of a run over all its attempts, and how much was training. No TensorFlow.
 
     ledger = Run(folder).time
     ledger.share           # of the time that processes ran
     ledger.parts           # seconds, by what they were spent on
-    ledger.thrown_away     # steps that were done and are not part of the run
+    ledger.thrown_away     # completed steps that are not part of the run
 
-Each start counts its time while it passes, and run.json keeps it; that of a start that was killed
-is known up to its last sign of life. Starts of older versions did not count theirs.
+Each attempt measures its own time, and run.json stores it. For an attempt that was killed, the time
+is known up to its last heartbeat. Attempts of older versions did not measure theirs.
 """
 
 import contextlib
@@ -37,27 +37,28 @@ PARTS: Mapping[str, str] = {
     "queue": "waiting in a queue",
     "between": "between starts",
 }
-"""What time is spent on, in the order in which it is shown. In the last two, no process was there:
-`queue` lies between two starts of one job that its scheduler requeued, `between` between others."""
+"""Kinds of time, in the order in which they are shown. In the last two, no process was running:
+`queue` lies between two attempts of one job that its scheduler requeued, `between` between
+others."""
 
 _OUTSIDE = ("queue", "between")
-_LEAST = 0.01  # seconds; less than this of a part is not shown
+_LEAST = 0.01  # seconds; smaller parts are not shown
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """One start of a run.
+    """One attempt of a run.
 
     Attributes:
-        began: When, in seconds since the epoch.
-        ended: When it ended, or showed its last sign of life.
-        state: How it ended: `lost` was killed, `running` goes on.
-        first: The step from which it went on; None if it did not come so far.
-        step: The last step that it did.
+        began: Its start time, in seconds since the epoch.
+        ended: The time of its end, or of its last heartbeat.
+        state: How it ended: `lost` was killed, `running` is still active.
+        first: The step from which it continued, or None if it did not get that far.
+        step: The last step that it completed.
         parts: Seconds, by what they were spent on.
-        thrown_away: How many steps were found lost when it began, or by it when it went back.
-        joules: The energy that the machine used meanwhile; None: unknown.
-        job: That of the scheduler; empty if there is none.
+        thrown_away: The number of steps lost before it started or through its own rollbacks.
+        joules: The energy that the machine used meanwhile, or None if unknown.
+        job: The scheduler's job, or empty if there is none.
     """
 
     began: float
@@ -73,10 +74,10 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """The time of a run, or of several.
+    """The time of one or more runs.
 
     Attributes:
-        starts: By time.
+        starts: The attempts, by time.
         parts: Seconds, by what they were spent on, in the order of `PARTS`.
     """
 
@@ -85,33 +86,33 @@ class Ledger:
 
     @property
     def seconds(self) -> float:
-        """How long processes ran."""
+        """How long processes ran, in seconds."""
         return sum(value for name, value in self.parts.items() if name not in _OUTSIDE)
 
     @property
     def share(self) -> float:
-        """The share of that which was training; NaN if nothing is known."""
+        """The fraction of that time spent training, or NaN if it is unknown."""
         known = self.seconds - self.parts.get("unknown", 0.0)
         return self.parts.get("training", 0.0) / known if known > 0 else math.nan
 
     @property
     def thrown_away(self) -> int:
-        """How many steps were done and are not part of the run."""
+        """The number of completed steps that are not part of the run."""
         return sum(each.thrown_away for each in self.starts)
 
     @property
     def kills(self) -> int:
-        """How many starts ended without a word."""
+        """The number of attempts that ended without recording how."""
         return sum(each.state == "lost" for each in self.starts)
 
     @property
     def joules(self) -> float | None:
-        """The energy that the machines used meanwhile; None: unknown."""
+        """The energy that the machines used meanwhile, or None if unknown."""
         known = [each.joules for each in self.starts if each.joules is not None]
         return sum(known) if known else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the values for JSON."""
         return {
             "share": None if math.isnan(self.share) else round(self.share, 4),
             "seconds": round(self.seconds, 3),
@@ -128,11 +129,11 @@ def of(
     seen: status.Status | None,
     powers: Sequence[tuple[float, float]] = (),
 ) -> Ledger:
-    """The ledger of a run.
+    """Returns the time accounting of a run.
 
     Args:
         attempts: The rows of run.json.
-        seen: What status.json says.
+        seen: The contents of status.json.
         powers: See `powers`.
 
     Raises:
@@ -143,7 +144,7 @@ def of(
 
 
 def powers(path: Path) -> Sequence[tuple[float, float]]:
-    """The samples of a system.jsonl: seconds since the epoch, and watts since the one before."""
+    """Reads a system.jsonl: seconds since the epoch, and watts since the previous sample."""
     with contextlib.suppress(OSError, KeyError, TypeError, ValueError):
         text = path.read_bytes()
         if b"_watts" in text:
@@ -158,14 +159,14 @@ def powers(path: Path) -> Sequence[tuple[float, float]]:
 
 
 def together(ledgers: Iterable[Ledger]) -> Ledger:
-    """The ledger of several runs, such as the trials of a study, whose times are added."""
+    """Adds up the times of several runs, such as the trials of a study."""
     ledgers = list(ledgers)
     starts = sorted((each for one in ledgers for each in one.starts), key=lambda each: each.began)
     return _ledger(starts, _sum(each.parts for each in ledgers), parts_of_starts=False)
 
 
 def sentence(ledger: Ledger) -> str:
-    """`training took 71 % of 12:30; 1 kill cost 50 steps`."""
+    """Summarizes the time: `training took 71 % of 12:30; 1 kill cost 50 steps`."""
     if not ledger.starts:
         return "no start is recorded"
     share = "an unknown share" if math.isnan(ledger.share) else percent(ledger)
@@ -181,17 +182,17 @@ def sentence(ledger: Ledger) -> str:
 
 
 def percent(ledger: Ledger) -> str:
-    """The share of training as `71%`; a dash if it is unknown."""
+    """Formats the share of training as `71%`, or as a dash if it is unknown."""
     return "-" if math.isnan(ledger.share) else f"{ledger.share:.0%}"
 
 
 def lines(ledger: Ledger) -> list[str]:
-    """The parts as a table for a person."""
+    """Formats the parts as a table."""
     return table.aligned([("time spent on", "time", "share"), *shown_parts(ledger)], left=1)
 
 
 def shown_parts(ledger: Ledger) -> list[tuple[str, str, str]]:
-    """The names of the parts, their times, and their shares of the time that processes ran."""
+    """Returns the names of the parts, their times, and their shares of the processes' time."""
     return [
         (
             PARTS[name],
@@ -203,17 +204,17 @@ def shown_parts(ledger: Ledger) -> list[tuple[str, str, str]]:
 
 
 def shown_names(ledger: Ledger) -> list[str]:
-    """The parts that are worth showing."""
+    """Returns the parts that are large enough to show."""
     return [name for name, value in ledger.parts.items() if value >= _LEAST]
 
 
 def shown(seconds: float) -> str:
-    """`7.3 s`, or as `text.duration` from a minute on."""
+    """Formats `7.3 s`, or uses `text.duration` for a minute and more."""
     return f"{seconds:.1f} s" if seconds < 60 else text.duration(seconds)
 
 
 def _joules(powers: Iterable[tuple[float, float]], began: float, ended: float) -> float | None:
-    """The energy between two times, as far as there are samples; None: there are none."""
+    """Returns the energy used between two times, or None if there are no samples."""
     during = [(time, watts) for time, watts in powers if began <= time <= ended]
     times = [began, *(time for time, _ in during)]
     used = [watts * (now - then) for (now, watts), then in zip(during, times, strict=False)]
@@ -226,7 +227,7 @@ def _start(
     powers: Iterable[tuple[float, float]],
 ) -> Start:
     if not (seen and row["state"] == State.RUNNING and seen.pid == row.get("pid")):
-        seen = None  # of another attempt
+        seen = None  # belongs to another attempt
     spent = (seen.spent if seen else row.get("spent")) or {}
     step = seen.step if seen else row["step"]
     began = float(row.get("launched") or row["started"])
@@ -234,7 +235,7 @@ def _start(
     ended = row["ended"] or (seen.heartbeat if seen else row.get("heard"))
     ended = max(float(ended or began + sum(known.values())), began)
     rest = ended - began - sum(known.values())
-    if rest > 0 and not (spent and rest < 1):  # a moment is only the order of writing
+    if rest > 0 and not (spent and rest < 1):  # less than a second comes from the order of writes
         known["unknown"] = rest
     joules = spent.get("joules", _joules(powers, began, ended))  # earlier versions recorded it
     return Start(
@@ -251,7 +252,7 @@ def _start(
 
 
 def _gaps(starts: Sequence[Start]) -> dict[str, float]:
-    """The time between starts; that of a job which its scheduler has started again is a queue's."""
+    """Returns the time between attempts. Between attempts of one requeued job, it is queue time."""
     found = dict.fromkeys(_OUTSIDE, 0.0)
     for before, after in itertools.pairwise(starts):
         queued = before.job and before.job == after.job

@@ -1,7 +1,7 @@
-"""Whether the shards of indexed training data are those that the run has begun with.
+"""Checks that the shards of indexed training data have not changed since the run started.
 
-Their fingerprints are in `inputs.json`. A shard that was moved is still the same; one that is
-missing, was added or has other content would change which example each step is trained on.
+Their fingerprints are in `inputs.json`. A shard may move. A missing, added or changed shard would
+change which example each step is trained on.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from runner.errors import ConfigError
 def check(
     folder: Path, placements: Sequence[order.Placement], *, resumed: bool, allow: bool
 ) -> None:
-    """Compares the shards with those that the run was trained on, and notes them.
+    """Compares the shards with the previous attempt's, and stores them.
 
     Args:
-        folder: The run's.
+        folder: The run's directory.
         placements: The training data.
         resumed: Whether the run has trained before.
-        allow: Whether the run may go on with others.
+        allow: Whether the run may continue with other shards.
 
     Raises:
-        ConfigError: a shard is another, and the run may not.
+        ConfigError: a shard differs, and `allow` is false.
     """
     path = folder / layout.INPUTS
     now = [
@@ -47,7 +47,7 @@ def check(
 
 
 def _change(before: Sequence[Any], now: Sequence[Any]) -> str:
-    """What differs; empty if nothing does."""
+    """Describes the difference, or returns an empty string if there is none."""
     for old, new in zip(before, now, strict=False):
         if old["name"] != new["name"]:
             return f"the training data have the shard {new['path']} in place of {old['name']}"

@@ -9,8 +9,8 @@ from runner.core import files, layout
 from runner.run_folder import claim_file
 
 _OFFER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")  # of `claim`, and of supervisors
-_OLD_SECONDS = 3600.0  # nothing takes so long to write
-_LOCKED = (layout.TRIALS, layout.EXPORT, layout.QUEUE)  # whoever writes there has a lock or clears
+_OLD_SECONDS = 3600.0  # longer than writing any file takes
+_LOCKED = (layout.TRIALS, layout.EXPORT, layout.QUEUE)  # their writers have a lock or clean up
 _SHARED = (
     *(layout.WORKERS, layout.LOGGERS, layout.PREDICTIONS, layout.REPLAY, layout.LAUNCH),
     layout.ENSEMBLE_PREDICTIONS,
@@ -18,14 +18,14 @@ _SHARED = (
 
 
 def clear(folder: Path, *, shared: bool = False) -> None:
-    """Removes temporary files from a run's or an evaluator's directory, or from a study's.
+    """Removes temporary files from the directory of a run, an evaluator or a study.
 
-    Where other processes write, too, only old ones are removed: those of living processes are
-    young. Errors are ignored, as these files do no harm.
+    If other processes write there too, only old files are removed, because the files of running
+    processes are recent. Errors are ignored, as these files do no harm.
 
     Args:
         folder: The directory, which this process holds unless it is shared.
-        shared: Whether other processes write in it, as in a study's.
+        shared: Whether other processes write in it, as in a study's directory.
     """
     for top, folders, names in os.walk(folder):
         here = Path(top)

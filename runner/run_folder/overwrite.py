@@ -1,4 +1,4 @@
-"""Beginning a run's folder anew: what an earlier run left in it is removed. No TensorFlow."""
+"""Starts a run's directory over by removing the files of an earlier run. No TensorFlow."""
 
 import contextlib
 import shutil
@@ -12,7 +12,7 @@ from runner.storage import display_names
 
 
 def check(folder: Path, typed: str | bool) -> None:
-    """Raises ConfigError unless `--overwrite=` was followed by the name of the run's folder."""
+    """Raises ConfigError unless the value of `--overwrite` is the name of the run's directory."""
     name = folder.absolute().name
     if typed is True:
         raise ConfigError(
@@ -28,16 +28,16 @@ def check(folder: Path, typed: str | bool) -> None:
 
 
 def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -> None:
-    """Removes what a run and its evaluators left in a folder; files of others stay.
+    """Removes the files of a run and its evaluators from a directory, and no others.
 
     Args:
-        folder: The run's.
-        typed: Its name, for certainty.
-        more: Further names of a run's files and folders, which its configuration chose.
+        folder: The run's directory.
+        typed: Its name, as a safety check.
+        more: Additional names of files and directories of the run, set in its configuration.
 
     Raises:
-        ConfigError: the name is another.
-        RunnerError: a process writes there, or the folder cannot be written.
+        ConfigError: the name does not match.
+        RunnerError: a process writes there, or the directory cannot be written.
     """
     check(folder, typed)
     if not folder.exists():
@@ -47,7 +47,7 @@ def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -
             claims.enter_context(claim.claimed(each, note=console.say))
         found = [path for path in folder.iterdir() if _is_of_run(path.name, more)]
         for path in sorted(found, key=lambda path: not path.name.endswith(".index")):
-            files.check(path)  # the claim; checkpoints go first, so that none is resumed from
+            files.check(path)  # the lock; checkpoints go first, so that no run resumes from them
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:

@@ -1,8 +1,8 @@
-"""The resolved configuration in a run's params.yaml, as plain values. No TensorFlow.
+"""Reads the resolved configuration in a run's params.yaml as plain values. No TensorFlow.
 
-A safe YAML loader takes 3 ms for a file of 300 lines, so a table of 10,000 runs would take half a
-minute. Runs have most of their configuration in common, so the text is divided into sections and
-each text is parsed once. Equal sections of several runs are one object, which must not be changed.
+A safe YAML loader takes 3 ms for a file of 300 lines, which is half a minute for a table of 10,000
+runs. Most runs share most of their configuration. Therefore the text is split into parts, and each
+distinct part is parsed once. Runs with equal parts share one object, which must not be changed.
 """
 
 import functools
@@ -17,10 +17,10 @@ from runner.core import layout, plain_yaml
 from runner.errors import RunnerError
 
 Values = Mapping[str, Any]
-"""A configuration, or a section of it: names to values and sections."""
+"""A configuration or a part of it: names to values and nested mappings."""
 
 _SECTIONS = ("trainer", "run")
-_LONG = 12  # lines; shorter texts are not divided
+_LONG = 12  # lines; shorter texts are not split
 _PART = re.compile(r"(?m)^(?=[^\s-])")
 _NAME = re.compile(r"\w+:")
 _IS_MAPPING = re.compile(r"  \w+:(\s|$)")
@@ -30,7 +30,7 @@ _ALIAS = re.compile(r"(?m)^[^#'\"\n]*?[:-] [&*]\w")
 
 
 def read(folder: Path) -> Values:
-    """The configuration of the run in a folder; empty if it has none.
+    """Returns the configuration of the run in a directory, empty if it has none.
 
     Raises:
         RunnerError: the file is damaged.
@@ -48,7 +48,7 @@ def read(folder: Path) -> Values:
 
 
 def parse(text: str) -> Values:
-    """The values of a params.yaml.
+    """Returns the values of a params.yaml.
 
     Raises:
         ValueError: it is not YAML, or not a mapping.
@@ -59,12 +59,12 @@ def parse(text: str) -> Values:
         return _parsed(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    except ValueError:  # such as comments, which stand in no section
+    except ValueError:  # such as a comment, which belongs to no part
         return _loaded(text)
 
 
 def _parsed(text: str) -> Values:
-    """The same for a text without anchors: each of its sections on its own."""
+    """Parses a text without anchors, each part separately."""
     if text.count("\n") <= _LONG:
         return _loaded(text)
     values: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def _parsed(text: str) -> Values:
 
 @functools.lru_cache(maxsize=100_000)
 def _section(part: str) -> Values:
-    """A name with its value, on its line or indented below it."""
+    """Parses a name and its value, which is on the same line or indented below."""
     head, _, body = part.partition("\n")
     if _NAME.fullmatch(head) and _IS_MAPPING.match(body) and not _NOT_INDENTED.search(body):
         return {head[:-1]: _parsed(_INDENTED.sub("", body))}

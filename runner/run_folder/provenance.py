@@ -1,4 +1,4 @@
-"""`run.json`: what was started when, with which command, code and packages. No TensorFlow."""
+"""`run.json`: when, with which command, code and packages a run was started. No TensorFlow."""
 
 import contextlib
 import functools
@@ -34,18 +34,18 @@ _ROOT = Path(__file__).parents[2]
 _OURS = ("runner", "tasks")  # packages
 
 LOST = "ended without a word: killed, out of memory, or its folder was moved"
-"""How a start ended that could not say so itself, as far as the next one knows."""
+"""How an attempt ended that could not record it, as far as the next one knows."""
 
 
 class Command(NamedTuple):
-    """What was started.
+    """The command that was started.
 
     Attributes:
         mode: The command's mode.
-        arguments: The process's; the program's name comes first.
-        flags: Their values.
-        secrets: Masked wherever they appear in the record.
-        launched: When the process was started, in seconds since the epoch; None: unknown.
+        arguments: The process's arguments, starting with the program's name.
+        flags: The values of the flags.
+        secrets: Strings that are masked wherever they appear in the record.
+        launched: When the process was started, in seconds since the epoch, or None if unknown.
     """
 
     mode: str
@@ -56,16 +56,16 @@ class Command(NamedTuple):
 
 
 class RunRecord:
-    """The record of one run: a row for each start, kept in `run.json`, without secrets.
+    """The record of one run: one row per attempt, stored in `run.json` without secrets.
 
     Args:
-        model_dir: The run's folder.
-        command: What was started.
-        lost: Facts about the start before, `pid` included, which count if it was killed.
+        model_dir: The run's directory.
+        command: The command that was started.
+        lost: Facts about the previous attempt, including `pid`. They are used if it was killed.
         task: The module of the task, which is loaded.
 
     Attributes:
-        was_lost: Whether the start before ended without a word.
+        was_lost: Whether the previous attempt ended without recording how.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class RunRecord:
         self._secrets = command.secrets
         self._starts = _starts(self._path)
         for start in self._starts:
-            start.pop("reads", None)  # long, and about the same each time
-            if start.get("ended") is None:  # this process has the folder now
+            start.pop("reads", None)  # long, and nearly equal each time
+            if start.get("ended") is None:  # this process holds the directory now
                 start["state"] = "lost"
                 start.setdefault("reason", LOST)
         before = self._starts[-1] if self._starts else {"state": None}
@@ -120,7 +120,7 @@ class RunRecord:
         self._write()
 
     def end(self, state: str, step: int | None = None, **facts: Any) -> None:
-        """Says how this start ended, and at which step."""
+        """Records how and at which step this attempt ended."""
         step = self._start["step"] if step is None else step
         self.note(ended=time.time(), state=state, step=step, **facts)
 
@@ -129,7 +129,10 @@ class RunRecord:
 
 
 def _starts(path: Path) -> list[dict[str, Any]]:
-    """The rows of the starts so far; a damaged record is kept aside, as no resume needs it."""
+    """Returns the rows of earlier attempts.
+
+    A damaged record is moved aside, as no resume needs it.
+    """
     try:
         before = files.read_json(path)
         return [dict(start) for start in before["starts"]] if before is not None else []
@@ -144,7 +147,7 @@ def _starts(path: Path) -> list[dict[str, Any]]:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """The versions of those packages that a result depends on and that are installed."""
+    """Returns the versions of the installed packages that a result depends on."""
     found = {}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -153,9 +156,9 @@ def versions() -> Mapping[str, str]:
 
 
 def sources() -> dict[str, str]:
-    """A digest of the source of each Python module that a result depends on, by the module's name.
+    """Returns a digest of each Python source file that a result depends on, by module name.
 
-    All modules of the runner and of the tasks that come with it, and the user's that are imported.
+    These are all modules of the runner and of its bundled tasks, and the user's imported modules.
     """
     paths = {
         ".".join(path.relative_to(_ROOT).with_suffix("").parts): path
@@ -178,12 +181,12 @@ def _digest(path: Path, _: int) -> str:
 
 
 def commit(folder: Path) -> str:
-    """The commit of the git repository around `folder`; empty if there is none, or no git."""
+    """Returns the commit of the git repository around `folder`, or "" without repository or git."""
     return (_git(folder, "rev-parse", "HEAD") or "").strip()
 
 
 def machine() -> dict[str, Any]:
-    """What this machine computes with: its processor, cores and memory in bytes."""
+    """Describes this machine's hardware: its processor, cores and memory in bytes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": _after("/proc/cpuinfo", "model name") or platform.processor(),
@@ -193,7 +196,7 @@ def machine() -> dict[str, Any]:
 
 
 def _after(path: str, name: str) -> str:
-    """What a file of the kernel says about `name`; empty if it says nothing."""
+    """Returns the value of `name` in a file of the kernel, or an empty string."""
     with contextlib.suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith(name):
@@ -208,7 +211,7 @@ def _runner() -> Mapping[str, Any]:
 
 
 def _of_module(name: str | None) -> dict[str, Any]:
-    """A module's name, file and the file's digest, and what `_tracked` says about it."""
+    """Returns a module's name, file and the file's digest, plus the result of `_tracked`."""
     path = getattr(sys.modules.get(name or ""), "__file__", None)
     if not path:
         return {"module": name}
@@ -217,7 +220,7 @@ def _of_module(name: str | None) -> dict[str, Any]:
 
 
 def _tracked(file: Path) -> dict[str, Any]:
-    """The commit of a file in git, and whether its folder differs; empty if it is not in git."""
+    """Returns a file's commit and whether its directory has changed, empty if not in git."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return {}
     return {
@@ -227,15 +230,15 @@ def _tracked(file: Path) -> dict[str, Any]:
 
 
 def code(folder: Path, known: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The commit of the git repository around `folder`, and what differs from it.
+    """Returns the commit of the git repository around `folder`, and the differences from it.
 
     Args:
-        folder: A folder within the repository.
+        folder: A directory within the repository.
         known: Secrets to mask.
 
     Returns:
         `commit`, `branch`, `diff` against the commit (cut off after a million characters) and
-        `untracked` files; None if there is no repository or no git.
+        `untracked` files. None if there is no repository or no git.
     """
     if not (head := commit(folder)):
         return None

@@ -1,7 +1,7 @@
-"""When the process that holds a run's folder last gave a sign of life. No TensorFlow.
+"""Measures the time since the last heartbeat of the process that holds a run. No TensorFlow.
 
-Two machines' clocks are never compared. On this machine, the time in status.json is of the clock
-that is read here. Of a process elsewhere it counts when this process has seen its files change.
+It never compares the clocks of two machines. For a process on this machine, it uses the time in
+status.json. For a remote process, it uses the time at which this process saw the files change.
 """
 
 import time
@@ -13,15 +13,15 @@ from runner.core import heartbeat, layout
 from runner.run_folder import claim_file, status, watch
 
 PATIENCE_SECONDS = 2 * heartbeat.SECONDS + 1
-"""After two looks that far apart, a process that lives has given a sign."""
+"""A live process sends a heartbeat between two looks that are this far apart."""
 
 
 class Sign(NamedTuple):
-    """The last sign of life.
+    """The last heartbeat.
 
     Attributes:
         seconds: How long ago it was.
-        is_known: If not, there was none since the first look, `seconds` ago.
+        is_known: If False, there has been none since the first look, `seconds` ago.
     """
 
     seconds: float
@@ -29,12 +29,12 @@ class Sign(NamedTuple):
 
 
 class Pulse:
-    """The signs of life in one folder.
+    """The heartbeat in one directory.
 
     Args:
-        folder: The run's.
-        clock: Seconds, for tests to inject.
-        wall: Seconds since the epoch, likewise.
+        folder: The run's directory.
+        clock: Returns seconds. Tests can replace it.
+        wall: Returns seconds since the epoch. Tests can replace it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Pulse:
         self._has_changed = False
 
     def look(self) -> Sign:
-        """What is known now."""
+        """Returns the last heartbeat known now."""
         changed = [glance.changed() for glance in self._glances]
         now = self._clock()
         if self._since is None:

@@ -1,11 +1,11 @@
-"""What a run's directory contains. No TensorFlow.
+"""Reads the contents of a run's directory. No TensorFlow.
 
     run = Run("runs/digits")
     run.state                      # State.DONE
     run.best.metrics["accuracy"]
     pandas.DataFrame(run.training)
 
-Each part is read when it is first asked for, and then kept.
+Each part is read when it is first accessed, and then cached.
 """
 
 import functools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import tf_keras
 
 MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
-"""A directory with any of these files is a run's."""
+"""A directory with any of these files belongs to a run."""
 
 _DAMAGE = (RunnerError, OSError, ValueError, TypeError, KeyError, AttributeError)
 _TASK = re.compile(r"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
@@ -40,7 +40,7 @@ Columns = dict[str, list[Any]]
 
 
 def _part(empty: Any) -> Callable[[Callable[["Run"], Part]], "functools.cached_property[Part]"]:
-    """Makes a method a part of the directory: what is left of it if it is damaged is `empty`."""
+    """Makes a method a cached part of the directory, with the value `empty` if it is damaged."""
 
     def made(read: Callable[["Run"], Part]) -> "functools.cached_property[Part]":
         @functools.wraps(read)
@@ -58,16 +58,16 @@ def _part(empty: Any) -> Callable[[Callable[["Run"], Part]], "functools.cached_p
 
 
 class Run:
-    """A run, as its directory has it.
+    """A run, as stored in its directory.
 
     Args:
         directory: The directory, which must be that of a run.
-        strict: Whether a damaged file raises a `RunnerError` when it is read. Otherwise `problems`
-            has what is wrong, and what can be read is used.
+        strict: Whether reading a damaged file raises a `RunnerError`. Otherwise, the readable parts
+            are used, and `problems` lists the errors.
 
     Attributes:
         directory: The directory.
-        name: What the run is called: by default, as its directory.
+        name: The name of the run, by default that of its directory.
 
     Raises:
         ConfigError: there is no run in the directory.
@@ -88,11 +88,11 @@ class Run:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read so far."""
+        """The errors found so far."""
         return list(dict.fromkeys(self._damage.values()))
 
     def note(self, part: str, error: Exception) -> None:
-        """Adds what is wrong with a part to `problems`.
+        """Adds an error in one part to `problems`.
 
         Raises:
             RunnerError: the run is read strictly.
@@ -105,7 +105,7 @@ class Run:
 
     @_part(empty=None)
     def status(self) -> Status | None:
-        """What status.json says of the last attempt; None if there is no such file."""
+        """The last attempt's status.json, or None if there is no such file."""
         return status.read(self.directory)
 
     @property
@@ -115,7 +115,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it is in this state, in a few words; may be empty."""
+        """Why it is in this state, in a few words. May be empty."""
         return self._state[1]
 
     @functools.cached_property
@@ -141,7 +141,7 @@ class Run:
         return params.read(self.directory)
 
     def param(self, path: str) -> Any:
-        """The value at a path of the configuration, such as `trainer.train_steps`, or None."""
+        """Returns the value at a path such as `trainer.train_steps`, or None."""
         value: Any = self.params
         for name in path.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -149,19 +149,19 @@ class Run:
 
     @property
     def train_steps(self) -> int | None:
-        """The step at which it is to end; None if that is unknown."""
+        """The step at which it is to end, or None if that is unknown."""
         steps = self.param("trainer.train_steps")
         return steps if isinstance(steps, int) else None
 
     @property
     def evaluation_sets(self) -> list[str]:
-        """The names of its further evaluation sets."""
+        """The names of its additional evaluation sets."""
         sets = _list(self.param("run.evaluation_sets"))
         return [str(section.get("name")) for section in sets if isinstance(section, Mapping)]
 
     @_part(empty="")
     def task(self) -> str:
-        """The name of its task's configuration; empty if that is unknown."""
+        """The name of its task's config class, or empty if that is unknown."""
         path = self.directory / layout.GIN
         gin = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         return match[1] if (match := _TASK.search(gin)) else ""
@@ -179,7 +179,7 @@ class Run:
 
     @_part(empty=None)
     def trial(self) -> Mapping[str, Any] | None:
-        """What trial.json says, for a trial of a study; None for other runs."""
+        """The contents of trial.json for a trial of a study, or None for other runs."""
         path = self.directory / layout.TRIAL
         facts = files.read_json(path)
         if not isinstance(facts, dict | None):
@@ -188,7 +188,7 @@ class Run:
 
     @_part(empty=())
     def failures(self) -> Sequence[Mapping[str, Any]]:
-        """The processes of a trial that failed, oldest first: the rows of attempts.jsonl."""
+        """The failed processes of a trial, oldest first: the rows of attempts.jsonl."""
         path = self.directory / layout.ATTEMPTS
         try:
             rows = files.read_json_lines(path)
@@ -213,7 +213,7 @@ class Run:
 
     @functools.cached_property
     def _rows(self) -> Sequence[records.Record]:
-        """Its own rows; if it has evaluated nothing, also those of its evaluators, by step."""
+        """Its own rows. If it has no evaluations, the rows of its evaluators too, by step."""
         if any(isinstance(row, records.Evaluation) and row.is_own for row in self.history):
             return self.history
         rows = [*self.history, *(row for rows in self.evaluators.values() for row in rows)]
@@ -221,7 +221,7 @@ class Run:
 
     @functools.cached_property
     def evaluations(self) -> Sequence[records.Evaluation]:
-        """Its evaluations, oldest first; if it evaluated nothing itself, those of evaluators."""
+        """Its evaluations, oldest first, or those of its evaluators if it has none."""
         rows = (row for row in self._rows if isinstance(row, records.Evaluation))
         return [row for row in rows if row.is_own]
 
@@ -232,7 +232,7 @@ class Run:
 
     @functools.cached_property
     def rule(self) -> best_evaluation.BestRule | None:
-        """Which evaluation is the best; None if the configuration names no metric."""
+        """The rule that selects the best evaluation, or None if no metric is configured."""
         metric = self.param("trainer.best_checkpoint_eval_metric")
         if not metric or not isinstance(metric, str):
             return None
@@ -250,25 +250,25 @@ class Run:
 
     @property
     def best(self) -> records.Evaluation | None:
-        """The best of its evaluations; None if there is none."""
+        """The best of its evaluations, or None if there is none."""
         return self.rule.best(self.evaluations) if self.rule else None
 
     @functools.cached_property
     def training(self) -> Columns:
-        """The columns of train.jsonl, of equal length; None where a row lacks a value.
+        """The columns of train.jsonl, of equal length, with None where a row lacks a value.
 
-        `pandas.DataFrame(run.training)` is a table of them.
+        `pandas.DataFrame(run.training)` converts them to a table.
         """
         return _columns(self._json_lines(layout.TRAINING_ROWS))
 
     @functools.cached_property
     def system(self) -> Columns:
-        """The columns of system.jsonl, samples of the machine's load, likewise."""
+        """The columns of system.jsonl, samples of the machine's load, in the same form."""
         return _columns(self._json_lines(layout.SYSTEM_ROWS))
 
     @_part(empty=())
     def newest_rows(self) -> Sequence[Mapping[str, float]]:
-        """The last rows of train.jsonl, at least one if there is any; fast for a long run."""
+        """The last rows of train.jsonl, at least one if there is any. Fast for long runs."""
         rows = _last_rows(self.directory / layout.TRAINING_ROWS)
         return [{name: float(value) for name, value in row.items()} for row in rows]
 
@@ -280,7 +280,7 @@ class Run:
 
     @_part(empty=goodput.Ledger((), {}))
     def time(self) -> goodput.Ledger:
-        """Where its time went, over all attempts."""
+        """The breakdown of its time, over all attempts."""
         powers = goodput.powers(self.directory / layout.SYSTEM_ROWS)
         try:
             return goodput.of(self.attempts, self.status, powers)
@@ -288,11 +288,11 @@ class Run:
             raise self._no_record from error
 
     def load_model(self, checkpoint: str = "") -> "tf_keras.Model":
-        """Builds the model with the weights that evaluations use; this loads TensorFlow.
+        """Builds the model with the weights that evaluations use. This imports TensorFlow.
 
         Args:
-            checkpoint: `best`, `latest`, a step or a path; empty: the best, or the latest of a run
-                that keeps no best.
+            checkpoint: `best`, `latest`, a step or a path. If empty, the best checkpoint, or the
+                latest if the run keeps no best.
 
         Raises:
             ConfigError: there is no such checkpoint.
@@ -327,12 +327,12 @@ class Run:
 
 
 def has_begun(directory: Path) -> bool:
-    """Whether a run has begun in a directory."""
+    """Returns whether a run has started in a directory."""
     return any((directory / name).exists() for name in (layout.RUN, layout.STATUS, layout.HISTORY))
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a run has begun in a directory, or is to begin."""
+    """Returns whether a run has started in a directory, or is about to."""
     is_marked = any((directory / name).exists() for name in MARKS)
     return is_marked or has_begun(directory) or submitted.is_all(directory)
 
@@ -350,11 +350,11 @@ def _why_not(directory: Path) -> str:
 def state_of(
     directory: Path, seen: Status | None, failures: Sequence[Mapping[str, Any]]
 ) -> tuple[State, str]:
-    """The state of a run, and why.
+    """Returns the state of a run, and the reason.
 
     Args:
-        directory: The run's.
-        seen: What its status.json says.
+        directory: The run's directory.
+        seen: The contents of its status.json.
         failures: See `Run.failures`.
     """
     state, reason = _state_of(directory, seen, failures)
@@ -382,15 +382,15 @@ def _state_of(
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process writes there, as far as this machine can tell."""
+    """Returns whether a process writes there, as far as this machine can tell."""
     path = directory / layout.CLAIM
     return path.exists() and not claim_file.abandoned(path)
 
 
 def _of_a_process(directory: Path) -> tuple[State, str]:
-    """Whether the process responds, as far as one look at its lock can tell.
+    """Returns whether the process responds, as far as one look at its lock can tell.
 
-    The lock's time is of the clock of the file server. `pulse` looks twice, and needs no clock.
+    The lock's time comes from the file server's clock. `pulse` looks twice and needs no clock.
     """
     lock = claim_file.look(directory / layout.CLAIM)
     quiet = time.time() - lock.heartbeat if lock else 0.0
@@ -410,7 +410,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _parsed(parse: Callable[[Any], Part], value: Any) -> Part | None:
-    """None for what cannot be parsed."""
+    """Parses a value, or returns None if that fails."""
     try:
         return parse(value)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -418,7 +418,7 @@ def _parsed(parse: Callable[[Any], Part], value: Any) -> Part | None:
 
 
 def _readable(path: Path) -> list[dict[str, Any]]:
-    """The rows of a damaged file of JSON lines that can be read."""
+    """Returns the rows of a damaged JSON lines file that can be read."""
     try:
         rows = (_parsed(files.loads, line) for line in path.read_bytes().splitlines())
     except OSError:
@@ -448,7 +448,7 @@ def _columns(rows: Iterable[Any]) -> Columns:
 
 
 def _number(value: Any) -> float | None:
-    """NaN for anything but a number."""
+    """Returns a float, or NaN for a value that is no number. None stays None."""
     if value is None:
         return None
     try:

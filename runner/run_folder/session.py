@@ -1,4 +1,4 @@
-"""What a start writes to its folder besides results: configuration, record, status."""
+"""The configuration, record and status that an attempt writes to its directory."""
 
 import contextlib
 import shutil
@@ -16,7 +16,7 @@ from runner.storage import display_names
 
 
 class Session:
-    """One start of a run that trains, or of an evaluator, in its folder.
+    """One attempt of a training run or an evaluator, in its directory.
 
         with session.Session(folder, experiment, command, stop=stop) as start:
             start.begin()
@@ -25,21 +25,21 @@ class Session:
             ...  # train
             start.end(State.DONE, step)
 
-    However the start ends, run.json says how, and so does the status.json of a training run. But a
-    start that finds a mistake in its configuration, before it is accepted, is not part of the run:
-    status.json stays as it was, and the first start in a folder leaves nothing behind.
+    However the attempt ends, run.json and a training run's status.json record it. The exception
+    is an attempt that finds an error in its configuration before it is accepted. Such an attempt is
+    not part of the run: status.json stays unchanged, and a run's first attempt leaves no files.
 
     Args:
-        folder: The run's, or the evaluator's own.
-        experiment: What is trained or evaluated.
-        command: What was started.
-        stop: Whether a signal has come; its `step` is set if the start ends without results.
-        trains: Whether this is a run that trains. An evaluator has no status, and may change its
-            configuration.
-        official: Whether params.yaml is for a program of Model Garden's, which reads it strictly.
+        folder: The directory of the run or of the evaluator.
+        experiment: The experiment that is trained or evaluated.
+        command: The command that was started.
+        stop: Whether a signal was received. Its `step` is set if the attempt ends without results.
+        trains: Whether this is a training run. An evaluator has no status, and its configuration
+            may change.
+        official: Whether params.yaml is for a Model Garden program, which reads it strictly.
 
     Attributes:
-        spent: Where its time goes.
+        spent: The time accounting.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Session:
         self._official = official
         self._contexts = contextlib.ExitStack()
         self.spent = spent.Spent(command.launched)
-        self._reached = 0  # the last step of the start before
+        self._reached = 0  # the last step of the previous attempt
         self._step: int | None = None
         self._changed: list[str] = []
         self._accepted = False
@@ -79,16 +79,16 @@ class Session:
                 self._fail(error)
 
     def begin(self, *, allow: bool = False) -> None:
-        """Claims the folder, compares the configuration and says that the start is running.
+        """Locks the directory, compares the configuration and records that the attempt is running.
 
-        The configuration of a new run is written now, that of a resumed one once it is accepted.
+        The configuration of a new run is written now. That of a resumed run is written by `accept`.
 
         Args:
-            allow: Whether a run may go on with another configuration than it had.
+            allow: Whether a run may continue with a changed configuration.
 
         Raises:
             ConfigError: the configuration has changed, and that is not allowed.
-            RunnerError: another process writes in the folder.
+            RunnerError: another process writes in the directory.
         """
         folder, instead = self._folder, "--model_dir" if self._trains else "EvaluatorConfig.name"
         self._is_new = not (folder / layout.RUN).exists()
@@ -115,7 +115,7 @@ class Session:
         self._contexts.enter_context(self._stop.abandoning(self._fail))
 
     def accept(self) -> None:
-        """Writes the configuration, now that the run really goes on with it."""
+        """Writes the configuration, now that the run continues with it."""
         self._accepted = True
         if self._changed:  # params.yaml has the new values only
             self.note(changed=self._changed)
@@ -124,32 +124,32 @@ class Session:
 
     @property
     def step(self) -> int | None:
-        """The step reached, as far as it was noted; None if that is unknown."""
+        """The last step recorded, or None if it is unknown."""
         return self._step
 
     def resumed(self, step: int) -> None:
-        """Notes the step from which the start goes on."""
+        """Records the step from which the attempt continues."""
         before = self._before.spent if self._before else None
         furthest = int(before.get("furthest", 0)) if before else 0
         self.spent.resumed(step, reached=self._reached, furthest=furthest)
         self.at(step)
 
     def at(self, step: int | None) -> None:
-        """Notes the step reached."""
+        """Records the step reached."""
         self._step = step
         if self._status and step is not None:
             self._status.beat(step)
 
     @property
     def lost(self) -> str:
-        """How the start before ended, if it could not say so itself; else empty."""
+        """How the previous attempt ended if it could not record it, otherwise empty."""
         if not (self._record and self._record.was_lost):
             return ""
         at = f" at step {self._reached:,}" if self._reached else ""
         return f"the attempt before{at} {provenance.LOST}"
 
     def note(self, **facts: Any) -> None:
-        """Adds to this start's row of run.json what is found out later, such as the devices."""
+        """Adds facts to this attempt's row of run.json, such as the devices."""
         if self._record:
             self._record.note(**facts)
 
@@ -170,7 +170,7 @@ class Session:
         self._end_record(state, **facts)
 
     def _fail(self, error: BaseException) -> None:
-        """Records that `error` ended the start, if there is a record yet.
+        """Records that `error` ended the attempt, if there is a record yet.
 
         Also called before a process that ignores a signal is ended.
         """
@@ -180,7 +180,7 @@ class Session:
         self._say_how_it_ended(error)
 
     def _lost(self) -> dict[str, Any]:
-        """What is known of the start before, if it was killed."""
+        """Returns the facts about the previous attempt, used if it was killed."""
         if not (before := self._before):
             return {}
         facts = {"step": self._reached, "heard": before.heartbeat, "spent": before.spent}
@@ -191,11 +191,11 @@ class Session:
         return self._status.before if self._status else None
 
     def _remove_all_but(self, there: Collection[Path] | None) -> None:
-        """Removes what a refused start has put into its folder; None: the folder, too."""
+        """Removes the files of a rejected attempt, and if `there` is None, the directory too."""
         if not self._is_new:
             return
         kept = {*(there or ()), *layout.evaluators(self._folder)}
-        with contextlib.suppress(OSError, LostError):  # it is another's now, or not empty
+        with contextlib.suppress(OSError, LostError):  # held by another process, or not empty
             files.check(self._folder / layout.CLAIM)
             for path in sorted(self._folder.iterdir(), key=lambda path: path.name == layout.CLAIM):
                 if path not in kept:
@@ -204,7 +204,7 @@ class Session:
                 self._folder.rmdir()
 
     def _refuses(self, error: BaseException | None) -> bool:
-        """Whether `error` says that the run cannot go on with this configuration."""
+        """Returns whether `error` means that the run cannot continue with this configuration."""
         return isinstance(error, ConfigError) and not self._accepted
 
     def _end_record(self, state: State, **facts: Any) -> None:
@@ -218,7 +218,7 @@ class Session:
         """Writes the status."""
         self._stop.step = self._step
         if self._status:
-            with contextlib.suppress(OSError, LostError):  # they must not hide what happened
+            with contextlib.suppress(OSError, LostError):  # they must not hide the original error
                 if self._refuses(error) and self._status.withdraw():
                     return
                 said = secrets.masked(user_code.summary(error), self._command.secrets)
@@ -229,13 +229,13 @@ class Session:
 
 
 class Configuration(NamedTuple):
-    """An experiment as the files that describe it in a folder.
+    """The files that describe an experiment in a directory.
 
     Attributes:
         params: The text of params.yaml.
-        resolved: That of resolved.yaml; None if params.yaml has it all.
-        gin: The text of config.gin; None if gin cannot express the experiment.
-        why_not: Why it cannot.
+        resolved: The text of resolved.yaml, or None if params.yaml is complete.
+        gin: The text of config.gin, or None if gin cannot express the experiment.
+        why_not: The reason if it cannot.
     """
 
     params: str
@@ -245,11 +245,11 @@ class Configuration(NamedTuple):
 
     @classmethod
     def of(cls, experiment: config.Experiment, *, official: bool = False) -> Self:
-        """The texts, made before anything is built: what runs may wrap its sections.
+        """Makes the texts. Must be called before building anything, which may wrap config objects.
 
         Args:
             experiment: The experiment.
-            official: Whether params.yaml has only the sections that Model Garden knows.
+            official: Whether params.yaml has only the fields that Model Garden has.
         """
         params, resolved = config.as_yaml(experiment), None
         if official:
@@ -262,7 +262,7 @@ class Configuration(NamedTuple):
         return cls(params, resolved, gin)
 
     def write(self, folder: Path) -> None:
-        """Writes the files, or removes those that would say something else."""
+        """Writes the files, or removes existing ones that would contradict them."""
         files.write_text(folder / layout.PARAMS, self.params)
         if self.resolved is None:
             files.remove(folder / layout.RESOLVED)

@@ -1,4 +1,4 @@
-"""Where the time of a start goes, counted while it passes. No TensorFlow."""
+"""Measures what the time of an attempt is spent on. No TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -11,17 +11,17 @@ from runner.core import schedule
 
 Phase = Literal["start", "training", "evaluation", "checkpoint", "rollback", "end"]
 
-_SUSPENDED = 5.0  # seconds late from which on a sign of life says that the process was suspended
-_BUSY = 0.1  # of that time on a processor: then it was merely slow
+_SUSPENDED = 5.0  # a heartbeat later than this many seconds shows that the process was suspended
+_BUSY = 0.1  # if it used more of that time on a processor, it was only slow
 
 
 def _now() -> float:
-    """Seconds, in which a machine that sleeps grows older, too."""
+    """Returns seconds by a clock that also runs while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Spent:
-    """The time of one start, in seconds, by what it was spent on.
+    """The time of one attempt, in seconds, by what it was spent on.
 
         spent = Spent()
         spent.turn("training")
@@ -30,13 +30,13 @@ class Spent:
         spent.as_dict()
 
     Args:
-        launched: When the process was started, in seconds since the epoch; None: now.
-        clock: Seconds, for tests to inject.
-        processor: Seconds of this process on the processors, likewise.
+        launched: When the process was started, in seconds since the epoch. None means now.
+        clock: Returns seconds. Tests can replace it.
+        processor: Returns the processor seconds of this process. Tests can replace it.
 
     Attributes:
-        furthest: The last step that earlier starts, or this one before a rollback, have done.
-        thrown_away: How many steps were done and are not part of the run.
+        furthest: The last step that earlier attempts, or this one before a rollback, completed.
+        thrown_away: The number of completed steps that are not part of the run.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Spent:
         self.thrown_away = 0
         self._clock = clock
         self._processor = processor
-        self._lock = threading.RLock()  # the heartbeat's thread reads, and finds suspensions
+        self._lock = threading.RLock()  # the heartbeat thread reads the times, too
         self._seconds: dict[str, float] = {}
         self._phases: list[str] = ["start"]
         self._since = clock()
@@ -58,21 +58,21 @@ class Spent:
             self._seconds["start"] = max(time.time() - launched, 0.0)
         self._heard = self._since, processor()
         self._first: schedule.Loop | None = None
-        self._first_again = 0.0  # the share of it that had been done before
+        self._first_again = 0.0  # the fraction of it that repeats earlier steps
         self._steps = self._step = self._from = 0
-        self._later = 0, 0.0  # steps and seconds of all loops but the first
+        self._later = 0, 0.0  # steps and seconds of all loops except the first
         self._again = 0.0
         self._waited = 0.0
 
     def turn(self, phase: Phase) -> None:
-        """From now on, time counts for `phase`, but within blocks."""
+        """Assigns the time from now on, outside `on` blocks, to `phase`."""
         with self._lock:
             self._count()
             self._phases[0] = phase
 
     @contextlib.contextmanager
     def on(self, phase: Phase) -> Iterator[None]:
-        """Within the block, time counts for `phase`."""
+        """Assigns the time within the block to `phase`."""
         with self._lock:
             self._count()
             self._phases.append(phase)
@@ -84,24 +84,24 @@ class Spent:
                 self._phases.pop()
 
     def resumed(self, step: int, *, reached: int, furthest: int) -> None:
-        """The start goes on from `step`.
+        """Records that the attempt continues from `step`.
 
         Args:
             step: The step of the checkpoint.
-            reached: The last step of the start before.
-            furthest: The last step of any start.
+            reached: The last step of the previous attempt.
+            furthest: The last step of any attempt.
         """
         self._from = step
         self.furthest = max(step, reached, furthest)
         self.thrown_away += max(reached - step, 0)
 
     def rolled_back(self, step: int, *, to: int) -> None:
-        """Training went back from one step to another."""
+        """Records that training went back from one step to another."""
         self.furthest = max(step, self.furthest)
         self.thrown_away += step - to
 
     def trained(self, loop: schedule.Loop, *, input_wait: float | None = None) -> None:
-        """A loop was trained; `input_wait` is the share of its time spent waiting for inputs."""
+        """Records a trained loop. `input_wait` is the fraction of its time spent on input waits."""
         self._steps += loop.steps
         self._step = loop.step
         if self._first is None:
@@ -115,7 +115,7 @@ class Spent:
         self._waited += (loop.seconds - again) * (input_wait or 0.0)
 
     def beat(self) -> None:
-        """Called regularly: a call that comes late, to an idle process, ends a suspension."""
+        """Must be called regularly. A late call in an idle process marks a suspension's end."""
         with self._lock:
             self._count()
             (then, busy), self._heard = self._heard, (self._since, self._processor())
@@ -127,9 +127,9 @@ class Spent:
                 self._seconds["suspended"] = self._seconds.get("suspended", 0.0) + late
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON: the seconds, which add up to the whole time, and the numbers of steps.
+        """Returns the values for JSON: the seconds, which add up to the total, and the step counts.
 
-        What the first loop took longer than its steps would have taken later is `compile`.
+        `compile` is how much longer the first loop took than its steps would have taken later.
         """
         with self._lock:
             self._count()
@@ -155,7 +155,7 @@ class Spent:
         return {**{name: round(value, 3) for name, value in found.items()}, **counts}
 
     def _repeated(self, loop: schedule.Loop) -> float:
-        """The share of a loop's steps that had been done before."""
+        """Returns the fraction of a loop's steps that repeat earlier steps."""
         repeated = self.furthest - (loop.step - loop.steps)
         return min(max(repeated / max(loop.steps, 1), 0.0), 1.0)
 

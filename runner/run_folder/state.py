@@ -4,7 +4,7 @@ import enum
 
 
 class State(enum.StrEnum):
-    """What a run is doing, or how it ended. The values are what files and JSON have."""
+    """What a run is doing, or how it ended. Files and JSON contain the values."""
 
     PENDING = "waiting"
     """It has not started."""
@@ -13,7 +13,7 @@ class State(enum.StrEnum):
     """A process holds its lock."""
 
     UNRESPONSIVE = "silent"
-    """A process holds its lock, and gives no heartbeat."""
+    """A process holds its lock but sends no heartbeat."""
 
     PAUSED = "paused"
     """It stopped at `RunConfig.pause_at`, and continues later."""
@@ -44,7 +44,7 @@ ACTIVE = (State.RUNNING, State.UNRESPONSIVE)
 """A process holds the run's lock."""
 
 FINISHED = (State.DONE, State.STOPPED)
-"""The run has come to its own end."""
+"""The run has ended by itself."""
 
 UNRESPONSIVE_SECONDS = 60.0
-"""A process without a heartbeat for longer is unresponsive."""
+"""A process is unresponsive after this many seconds without a heartbeat."""

@@ -16,14 +16,14 @@ from runner.run_folder import spent as times
 from runner.run_folder.state import State
 from runner.storage import display_names
 
-_STEP = "%20d\n"  # of a fixed length, as it is written in place
-_OFTEN = 0.1  # seconds between two writes of it, which look at the claim first
+_STEP = "%20d\n"  # of fixed length, because it is written in place
+_OFTEN = 0.1  # seconds between two writes of the step, because each write checks the lock first
 
 PAUSE, SIGNAL = "pause", "signal"
-"""What stopped a run whose state is `stopped`, if its own rules did not."""
+"""What stopped a run with the state `stopped`, if it was not its own rules."""
 
 WRITTEN = {State.RUNNING, State.DONE, State.STOPPED, State.PREEMPTED, State.DIVERGED, State.FAILED}
-"""The states that a run records; all others follow from more than status.json."""
+"""The states that a run records. All others also depend on other files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Status:
 
     Attributes:
         state: `running`, or how it ended.
-        step: The last training step done.
-        reason: Why it ended that way, in a few words; empty if all is well.
+        step: The last training step completed.
+        reason: Why it ended that way, in a few words, or empty if it succeeded.
         heartbeat: When this was written, in seconds since the epoch.
         host: The machine.
-        pid: The process.
-        spent: See `runner.run_folder.spent`; None from an older version.
-        stopped_by: `PAUSE` or `SIGNAL` if that stopped it; otherwise empty. `read` never leaves it
-            None, which files of older versions have.
+        pid: The process id.
+        spent: See `runner.run_folder.spent`. None for files of older versions.
+        stopped_by: `PAUSE` or `SIGNAL` if that stopped it, otherwise empty. Files of older versions
+            have None, which `read` replaces.
     """
 
     state: State
@@ -53,22 +53,22 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """Whether no further checkpoint will come from this start of the run."""
+        """Whether this attempt of the run will save no further checkpoint."""
         return self.state != State.RUNNING
 
     @property
     def is_final(self) -> bool:
-        """Whether the run ended so that no scheduler starts it again."""
+        """Whether the run ended in a way that no scheduler restarts."""
         return self.state not in (State.RUNNING, State.PREEMPTED)
 
     @property
     def outcome(self) -> State:
-        """The state, which for a stopped run depends on what stopped it."""
+        """The state. For a stopped run, it depends on what stopped it."""
         return {PAUSE: State.PAUSED, SIGNAL: State.PREEMPTED}.get(self.stopped_by or "", self.state)
 
 
 def read(model_dir: Path) -> Status | None:
-    """The status of the run in `model_dir`, None if there is none."""
+    """Returns the status of the run in `model_dir`, or None if there is none."""
     path = model_dir / layout.STATUS
     value = files.read_json(path)
     try:
@@ -86,7 +86,7 @@ def read(model_dir: Path) -> Status | None:
 
 
 def _stopped_by(seen: Status) -> str:
-    """What the reason says, for a file of a version that did not store `stopped_by`."""
+    """Derives `stopped_by` from the reason, for files of versions that did not store it."""
     if seen.state == State.STOPPED and seen.reason.startswith("paused at step "):
         return PAUSE
     is_signal = seen.reason.startswith(("stopped by SIG", "ended by a second SIG"))
@@ -94,9 +94,9 @@ def _stopped_by(seen: Status) -> str:
 
 
 def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
-    """What the start before left, None if nothing; `note` is told if that is damaged.
+    """Returns the status of the previous attempt, or None. `note` is called if it is damaged.
 
-    Training does not need it, and will write it anew.
+    Training does not need it and rewrites it.
     """
     try:
         return read(model_dir)
@@ -106,7 +106,7 @@ def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
 
 
 def reached(model_dir: Path) -> int:
-    """The last training step that the newest start is known to have done, 0 if none."""
+    """Returns the last training step that the newest attempt is known to have completed, or 0."""
     with contextlib.suppress(OSError, ValueError):
         return int((model_dir / layout.STEP).read_bytes())
     seen, row = (
@@ -118,7 +118,7 @@ def reached(model_dir: Path) -> int:
 
 
 def after(error: BaseException) -> State:
-    """The state of a run that was ended by `error`."""
+    """Returns the state of a run that `error` ended."""
     if isinstance(error, signals.Interrupted):
         return State.PREEMPTED if error.is_preemption else State.STOPPED
     return State.DIVERGED if isinstance(error, DivergedError) else State.FAILED
@@ -127,22 +127,22 @@ def after(error: BaseException) -> State:
 class StatusFile:
     """Writes the status of this process's run.
 
-    Inside, a thread writes `running` again every few seconds:
+    Within the block, a thread rewrites the status `running` every few seconds:
 
         with status.StatusFile(model_dir) as state:
             state.beat(step)
             state.write(State.DONE, step)
 
     Args:
-        model_dir: The run's folder.
-        seconds: How often the thread writes.
-        spent: Where the time of this start goes, which is written, too.
+        model_dir: The run's directory.
+        seconds: The thread's interval.
+        spent: The time accounting of this attempt, which is written too.
         note: Called with a line when the thread cannot write.
-        clock: Seconds since the epoch, for tests to inject.
+        clock: Returns seconds since the epoch. Tests can replace it.
 
     Attributes:
-        step: The last training step done; at first, that of the start before.
-        before: What the file said before this start; None: there was none.
+        step: The last training step completed. At first, that of the previous attempt.
+        before: The contents of the file before this attempt, or None if there was none.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class StatusFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.before = before(model_dir, note)
-        self.step = self.before.step if self.before else 0  # until this start knows its own
+        self.step = self.before.step if self.before else 0  # until the first step of this attempt
         self._path = model_dir / layout.STATUS
         self._step_file: int | None = None
         self._noted = 0.0  # when it was last written
         self._clock = clock
         self._spent = spent
         self._state: State = State.RUNNING
-        self._writing = threading.Lock()  # the thread must not say "running" after the end
+        self._writing = threading.Lock()  # the thread must not write "running" after the end
         self._beating = heartbeat.beating(self._again, seconds=seconds, note=note)
 
     def __enter__(self) -> Self:
@@ -181,26 +181,26 @@ class StatusFile:
 
     @property
     def state(self) -> State:
-        """What was written last."""
+        """The state that was written last."""
         return self._state
 
     def write(self, state: State, step: int, reason: str = "", *, stopped_by: str = "") -> None:
-        """Writes at once; any state but `running` is final."""
+        """Writes the status immediately. Any state except `running` is final."""
         with self._writing:
             self._state, self.step = state, step
             self._note_step()
             self._dump(reason, stopped_by)
 
     def withdraw(self) -> bool:
-        """Puts back what the file said before this start; False if there was none."""
+        """Restores the contents from before this attempt. Returns False if there were none."""
         with self._writing:
             if self.before:
-                self._state = State.FAILED  # so that the thread writes no more
+                self._state = State.FAILED  # stops the thread from writing
                 files.write_json(self._path, dataclasses.asdict(self.before))
         return self.before is not None
 
     def beat(self, step: int) -> None:
-        """Notes the step; step.txt, which a kill leaves, has it within a tenth of a second."""
+        """Records the step. step.txt, which survives a kill, lags at most a tenth of a second."""
         self.step = step
         now = time.monotonic()
         if now - self._noted >= _OFTEN:
@@ -210,7 +210,7 @@ class StatusFile:
     def _note_step(self) -> None:
         if self._step_file is not None:
             files.check(self._path)
-            with contextlib.suppress(OSError):  # a full disk; it is for the record only
+            with contextlib.suppress(OSError):  # a full disk; the step is only informational
                 os.pwrite(self._step_file, (_STEP % self.step).encode(), 0)
 
     def _again(self) -> None:

@@ -11,14 +11,14 @@ from runner.errors import RunnerError
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    """A job that is to train the run, or the trials of the study, in whose folder this is.
+    """A submitted job that will train the run, or the trials of the study, in this directory.
 
     Attributes:
-        launcher: Who took it.
-        job: How that calls it.
-        time: When, in seconds since the epoch, by the clock of the machine that submitted it.
-        log: Where its log will be; `*` stands for each job of an array.
-        cancel: The command that ends it.
+        launcher: The launcher that accepted it.
+        job: The launcher's name for it.
+        time: When it was submitted, in seconds since the epoch, by the submitting machine's clock.
+        log: The path of its log. `*` matches each job of an array.
+        cancel: The command that cancels it.
     """
 
     launcher: str
@@ -29,7 +29,7 @@ class Submission:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has a log by now."""
+        """Whether its log already exists."""
         path = Path(self.log)
         return any(path.parent.glob(path.name))
 
@@ -42,12 +42,12 @@ class Submission:
 
 def note(folder: Path, submission: Submission) -> None:
     """Adds a job to those of the run in `folder`."""
-    with contextlib.suppress(OSError):  # it has been submitted, and this is for the record only
+    with contextlib.suppress(OSError):  # it has been submitted, and this is only a record
         files.append_json_line(_path(folder), dataclasses.asdict(submission))
 
 
 def newest(folder: Path) -> Submission | None:
-    """The last job that was submitted for the run in `folder`; None if there is none."""
+    """Returns the last job submitted for the run in `folder`, or None if there is none."""
     try:
         row: Any = files.last_json_line(_path(folder))
         return Submission(**row) if row else None
@@ -56,7 +56,7 @@ def newest(folder: Path) -> Submission | None:
 
 
 def is_all(folder: Path) -> bool:
-    """Whether a folder with the logs of jobs has nothing of a run yet but that one is to come."""
+    """Returns whether a directory contains only submitted jobs and no part of a run yet."""
     return not (folder / layout.TRIALS).is_dir() and _path(folder).is_file()
 
 

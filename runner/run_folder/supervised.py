@@ -1,4 +1,4 @@
-"""`workers/supervisor.json`: who takes part in a run of several workers. No TensorFlow."""
+"""`workers/supervisor.json`: the members of a multi-worker run. No TensorFlow."""
 
 import contextlib
 from collections.abc import Mapping
@@ -14,28 +14,33 @@ _LISTS = ("hosts", "slow", "restarts")
 
 
 def read(model_dir: Path) -> dict[str, Any] | None:
-    """What it says of the run in `model_dir`; None if that never had a supervisor.
+    """Returns the file's contents for the run in `model_dir`, or None if it had no supervisor.
 
     Returns:
-        `state`: `forming`, `running`, `regrouping`, `restarting` or `ended`; `generation`: its
-        number; `hosts`: the workers' addresses, the chief's first; `least` and `most`: how many
-        there may be; `slow`: what is said about slow workers; `restarts`: the last hundred, each
-        with `time` (seconds since the epoch), `generation`, `workers` (how many there were),
-        `worker` (the number of the one that was the cause, or null), `code` and `reason`.
+        A dict with these keys:
+
+        - `state`: `forming`, `running`, `regrouping`, `restarting` or `ended`.
+        - `generation`: The number of the generation.
+        - `hosts`: The workers' addresses, the chief's first.
+        - `least` and `most`: The minimum and maximum number of workers.
+        - `slow`: Messages about slow workers.
+        - `restarts`: The last hundred, each with `time` (seconds since the epoch), `generation`,
+          `workers` (how many there were), `worker` (the number of the one that caused it, or null),
+          `code` and `reason`.
     """
     with contextlib.suppress(OSError, RunnerError):
         found = files.read_json(model_dir / layout.WORKERS / layout.SUPERVISOR)
         if not isinstance(found, dict) or not _is_whole(found):
             return None
         seen = status.read(model_dir)
-        if found.get("state") == "running" and seen and seen.ended:  # and it could not say so here
+        if found.get("state") == "running" and seen and seen.ended:  # the file was not updated
             found["state"] = "ended"
         return found
     return None
 
 
 def _is_whole(found: Mapping[str, Any]) -> bool:
-    """Whether everything that is shown is there."""
+    """Returns whether all values that are shown exist."""
     if not all(isinstance(found.get(name), list) for name in _LISTS):
         return False
     texts = [found.get("state"), *found["hosts"], *found["slow"]]
@@ -46,7 +51,7 @@ def _is_whole(found: Mapping[str, Any]) -> bool:
 
 
 def lines(model_dir: Path) -> list[str]:
-    """The same for a person: the workers, who is slow, the last restarts."""
+    """Describes the workers, the slow ones among them, and the last restarts."""
     found = read(model_dir)
     if not found:
         return []

@@ -1,6 +1,6 @@
-"""A training run, seen from another process: what status.json says and how long ago it changed.
+"""Watches a training run from another process, through status.json and the time of its changes.
 
-Only this process's clock counts, so that clocks of two machines may differ. No TensorFlow.
+It uses only this process's clock, so the clocks of two machines may differ. No TensorFlow.
 """
 
 import os
@@ -15,23 +15,23 @@ from runner.run_folder.state import FINISHED, UNRESPONSIVE_SECONDS, State
 from runner.storage import display_names
 
 ENDED = (*FINISHED, State.DIVERGED)
-"""No more checkpoints will come. A run that was preempted or failed may be started again."""
+"""No more checkpoints will be saved. A run that was preempted or failed may be restarted."""
 
-_LOCK_SECONDS = 2 * heartbeat.SECONDS  # with recent signs of life, the lock need not be tried
+_LOCK_SECONDS = 2 * heartbeat.SECONDS  # while heartbeats are recent, the lock is not tried
 _REMIND_SECONDS = 60.0
 
 
 class Glance:
-    """Tells whether a file has changed since the last look."""
+    """Detects whether a file has changed since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
 
     def changed(self) -> bool:
-        """True if so. An unreachable network share counts as unchanged."""
+        """Returns whether it has changed. An unreachable network share counts as unchanged."""
         try:
-            with self._path.open("rb") as file:  # NFS may answer a mere `stat` from its cache
+            with self._path.open("rb") as file:  # NFS may answer a `stat` from its cache
                 found = os.fstat(file.fileno())
         except FileNotFoundError:
             new = None
@@ -44,23 +44,23 @@ class Glance:
 
 
 class Watch:
-    """The state of the run in a folder, which need not exist yet.
+    """The state of the run in a directory, which may not exist yet.
 
-    A sign of life is a changed status.json or a new checkpoint.
+    A changed status.json or a new checkpoint is a heartbeat.
 
     Args:
-        model_dir: The run's folder.
-        timeout: Seconds without a sign of life after which `wait` gives up; None for never.
-        give_up: Called after `timeout` seconds: whether to give up quietly. If not, it is called
-            again after the same time. None: `wait` raises.
-        last_step: The step with whose checkpoint a run without status.json has ended, as under
-            Model Garden; 0: it is not known.
-        note: Called with each change in the run's state, and now and then while waiting.
-        clock: Seconds, for tests to inject.
+        model_dir: The run's directory.
+        timeout: Seconds without a heartbeat after which `wait` gives up. None means never.
+        give_up: Called after `timeout` seconds to decide whether to give up without an error. If it
+            returns false, it is called again after another `timeout`. If None, `wait` raises.
+        last_step: The step whose checkpoint ends a run without status.json, as under Model Garden.
+            0 if unknown.
+        note: Called with each change of the run's state, and occasionally while waiting.
+        clock: Returns seconds. Tests can replace it.
 
     Attributes:
         state: The state at the last look: that of the last attempt in status.json, `PENDING` if
-            there is no such file, and `UNRESPONSIVE` for a process that is lost or silent.
+            there is no such file, and `UNRESPONSIVE` for a process that is lost or unresponsive.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Watch:
         self._status: status.Status | None = None
         self._alive = self._noted = self._asked = clock()
         self._gone = False
-        self.state = State.RUNNING  # which is not worth a note
+        self.state = State.RUNNING  # which needs no message
 
     def look(self) -> State:
-        """The state of the run; a change is noted."""
+        """Returns the state of the run, and reports a change."""
         now = self._clock()
         written, committed = self._written.changed(), self._committed.changed()
         if written:
@@ -101,13 +101,13 @@ class Watch:
         return state
 
     def wait(self) -> str | None:
-        """Called when there is no work: says now and then what the evaluator is waiting for.
+        """Reports occasionally what the evaluator is waiting for. Called when there is no work.
 
         Returns:
-            Why to stop waiting, if `give_up` says so, else None.
+            Why to stop waiting if `give_up` decides to, otherwise None.
 
         Raises:
-            RunnerError: there was no sign of life for too long.
+            RunnerError: there was no heartbeat for too long.
         """
         now = self._clock()
         if self.state == State.RUNNING or self.state in ENDED:
@@ -140,14 +140,14 @@ class Watch:
         return State.UNRESPONSIVE if is_lost else State.RUNNING
 
     def _news(self, before: State) -> str:
-        """What to say about a new state."""
+        """Returns the message about a new state."""
         if self.state == State.RUNNING:
             begins = "starts" if before == State.PENDING else "goes on"
             return f"training {begins} at step {self._step:,}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
     def _seen(self) -> str:
-        """A description of the run as last seen."""
+        """Describes the run as last seen."""
         seen = self._status
         folder = display_names.of(self._model_dir)
         if seen is None and self._step:
@@ -170,7 +170,7 @@ class Watch:
 
     @property
     def _step(self) -> int:
-        """The step of the last sign of life or of the newest checkpoint, whichever is later."""
+        """The step of the last heartbeat or of the newest checkpoint, whichever is later."""
         names = [path.stem for path in self._model_dir.glob("ckpt-*.index")]
         steps = [int(name[5:]) for name in names if name[5:].isdigit()]
         known = self._status.step if self._status else 0

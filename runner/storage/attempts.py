@@ -1,4 +1,4 @@
-"""What a bucket refuses or does not answer at the start of a command is tried a few times."""
+"""Retries bucket operations at the start of a command."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def several(do: Callable[[], T], where: str, note: console.Note = console.say) -> T:
-    """What `do` returns, after up to four attempts.
+    """Returns the result of `do`, after up to four attempts.
 
     Args:
         do: Uses a bucket.
@@ -23,7 +23,7 @@ def several(do: Callable[[], T], where: str, note: console.Note = console.say) -
 
     Raises:
         ConfigError: no attempt can succeed.
-        RunnerError: none did.
+        RunnerError: no attempt succeeded.
     """
     for pause in (*_PAUSES, None):
         try:

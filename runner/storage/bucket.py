@@ -1,7 +1,7 @@
-"""A folder in a bucket: objects are read, written, created exclusively, listed and removed.
+"""A directory in a bucket: reads, writes, exclusively creates, lists and removes objects.
 
-Whatever a driver of fsspec raises becomes a `BucketError`, which says whether another attempt may
-help. Nothing is retried here: who writes must look at its claim before another attempt.
+Any exception of an fsspec driver becomes a `BucketError`, which states whether a retry may help.
+This module never retries, because a writer must check its lock before another attempt.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from runner.storage import names, urls
 
 _NO_CREDENTIALS = (
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"),
-    "Anonymous caller",  # as Google says it
+    "Anonymous caller",  # Google's message
 )
 _FINAL = (*_NO_CREDENTIALS, "ParamValidationError")
 _MISSING = "NoSuchBucket"
@@ -28,10 +28,10 @@ _GOOGLE = ("gs", "gcs")
 
 
 class BucketError(OSError):
-    """Something could not be read or written.
+    """A read or write failed.
 
     Attributes:
-        is_final: Whether another attempt would fail in the same way, as without permission.
+        is_final: Whether a retry would fail the same way, as without permission.
     """
 
     def __init__(self, message: str, *, is_final: bool) -> None:
@@ -40,17 +40,17 @@ class BucketError(OSError):
 
 
 class Bucket:
-    """A folder at a URL that `urls.check` has returned.
+    """A directory at a URL that `urls.check` has returned.
 
     Args:
-        url: The folder's.
+        url: The directory's URL.
         where: The flag or field that gave it, with its sign.
 
     Raises:
-        ConfigError: a package is missing that this kind of URL needs.
+        ConfigError: a package that this kind of URL needs is missing.
 
     Attributes:
-        url: The folder's, without secrets.
+        url: The directory's URL, without secrets.
     """
 
     def __init__(self, url: str, where: str = "") -> None:
@@ -63,25 +63,25 @@ class Bucket:
             raise ConfigError(f"{where}{urls.shown(url)}: {urls.missing(url, error)}") from error
         except ValueError as error:
             raise ConfigError(f"{where}{urls.shown(url)}: {error}") from error
-        if hasattr(self._fs, "retries"):  # S3's driver would repeat what has timed out
+        if hasattr(self._fs, "retries"):  # S3's driver would repeat requests that timed out
             self._fs.retries = 1
         if scheme in _GOOGLE:
             gcsfs.try_once(self._fs)
-        if loop := getattr(self._fs, "loop", None):  # it logs what it has given up, with tracebacks
+        if loop := getattr(self._fs, "loop", None):  # it logs abandoned requests, with tracebacks
             loop.set_exception_handler(lambda *_: None)
         self._root = root.rstrip("/")
         self._is_local = scheme in ("file", "local")
         self.url = urls.shown(url)
 
     def part(self, name: str) -> Self:
-        """A folder in it."""
+        """Returns a subdirectory."""
         made = type(self).__new__(type(self))
         made._fs, made._is_local = self._fs, self._is_local
         made._root, made.url = f"{self._root}/{name}", f"{self.url}/{name}"
         return made
 
     def read(self, name: str) -> bytes | None:
-        """An object's content, None if there is none."""
+        """Returns an object's content, or None if there is no such object."""
         with self._plainly(name):
             try:
                 return bytes(self._fs.cat_file(self._path(name)))
@@ -91,13 +91,13 @@ class Bucket:
                 return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes an object whole."""
+        """Writes a whole object."""
         with self._plainly(name):
             self._prepare(name)
             self._fs.pipe_file(self._path(name), content)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes an object that does not exist; False if it does. Only one of several succeeds."""
+        """Writes a new object. Returns False if it exists. Only one of several writers succeeds."""
         with self._plainly(name):
             self._prepare(name)
             try:
@@ -108,10 +108,10 @@ class Bucket:
                     self._fs.pipe_file(self._path(name), content, mode="create")
             except FileExistsError:
                 return False
-        return self.read(name) == content  # some servers know no conditions
+        return self.read(name) == content  # some servers ignore conditions
 
     def upload(self, source: Path, name: str) -> None:
-        """Writes a file's content, whose size does not matter.
+        """Writes the content of a file of any size.
 
         Raises:
             FileNotFoundError: the file is gone.
@@ -141,12 +141,13 @@ class Bucket:
                 raise _FullError(error.errno, error.strerror, str(target.parent)) from error
 
     def objects(self) -> dict[str, tuple[int, int]]:
-        """The objects in the folder and below: the size of each, and what changes with it.
+        """Returns the size and a version of each object in the directory and below.
 
-        Where the URL is that of an object, that is the only one, with an empty name.
+        The version changes with the object. If the URL is that of an object, the result contains
+        only this object, with an empty name.
 
         Raises:
-            BucketError: one has a name that no file can have.
+            BucketError: an object has a name that no file can have.
         """
         with self._plainly(""):
             try:
@@ -165,10 +166,10 @@ class Bucket:
         }
 
     def names(self, folder: str = "") -> list[str]:
-        """The names of the objects and folders in a folder.
+        """Returns the names of the objects and directories in a directory.
 
         Raises:
-            BucketError: one has a name that no file can have.
+            BucketError: one of them has a name that no file can have.
         """
         path = self._path(folder)
         with self._plainly(folder):
@@ -181,13 +182,13 @@ class Bucket:
         return sorted(self._named(each.rstrip("/").rpartition("/")[2]) for each in found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes objects in order; one that is gone is fine."""
+        """Removes objects in order. Ignores objects that are already gone."""
         for name in names:
             with self._plainly(name), contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
 
     def _named(self, name: str) -> str:
-        """A name from a listing, checked; the folder's own object has none."""
+        """Checks a name from a listing. The directory's own object has an empty name."""
         try:
             return names.check(name) if name else name
         except ValueError as error:
@@ -197,7 +198,7 @@ class Bucket:
         return f"{self._root}/{name}" if name else self._root
 
     def _prepare(self, name: str) -> None:
-        """Makes folders where there are any: a bucket has only names."""
+        """Creates directories if the storage has any: a bucket has only names."""
         if self._is_local:
             self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
 
@@ -221,7 +222,7 @@ class _FullError(OSError):
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """What a driver is told: no listing may be remembered, and no attempt repeated."""
+    """Returns the options of a driver, which must not cache listings or retry."""
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     if scheme in ("s3", "s3a"):
         once = {"total_max_attempts": 1, "mode": "standard"}
@@ -232,21 +233,21 @@ def _options(scheme: str) -> dict[str, Any]:
 
 
 def _google() -> Any:
-    """How long Google's driver waits for an answer; prepares what it finds in this process."""
+    """Returns the timeouts for Google's driver, and prepares this process for it."""
     import aiohttp
     import google.auth
 
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs what it raises
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs the errors that it raises
     try:
         google.auth.default()
     except google.auth.exceptions.DefaultCredentialsError:
-        # There are none, on no machine of Google's: the driver would look again for 16 s.
+        # There are none, and this is no Google machine: the driver would search again for 16 s.
         os.environ.setdefault("NO_GCE_CHECK", "true")
     return aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30)
 
 
 def _version(info: Mapping[str, Any]) -> str:
-    """What drivers say that changes with an object; with its content alone, if they know that."""
+    """Returns a driver's value that changes with an object, with only its content if possible."""
     if tag := info.get("ETag") or info.get("etag"):
         return str(tag)
     names = ("mtime", "LastModified", "last_modified", "updated", "created")
@@ -254,7 +255,7 @@ def _version(info: Mapping[str, Any]) -> str:
 
 
 def _chain(error: BaseException) -> str:
-    """An error and its causes as one text."""
+    """Returns an error and its causes as one text."""
     said, seen = [], 0
     cause: BaseException | None = error
     while cause is not None and seen < 8:
@@ -272,7 +273,7 @@ def _is_final(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """What went wrong, in a line."""
+    """Describes the error in one line."""
     chain = _chain(error)
     if _MISSING in chain or isinstance(error, FileNotFoundError):
         return "there is no such bucket"

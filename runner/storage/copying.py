@@ -1,8 +1,8 @@
-"""One state of a folder, copied to a bucket: what points comes after what it points to.
+"""Copies one state of a directory to a bucket, so that references follow the files they name.
 
-First the data of checkpoints, then their indices, other files, what grows, what points, and at last
-`mirror.json`, which makes it the state of the bucket. Only then are objects removed that it no
-longer names. Before each write the claim is looked at.
+The order is: the data of checkpoints, their indices, other files, growing files, files that refer
+to others, and at last `mirror.json`, which makes this the state of the bucket. After that, objects
+that it no longer names are removed. The lock is checked before each write.
 """
 
 import contextlib
@@ -19,27 +19,28 @@ from runner.storage.lease import Mark
 from runner.storage.manifest import Entry, Manifest
 
 _IN_MEMORY = 1 << 24  # bytes; larger files are sent from the disk
-_SMALL = 1 << 20  # a file that grows is sent again whole
-_SHARE = 8  # a larger one when it has grown by this part, or with a checkpoint
+_SMALL = 1 << 20  # bytes; smaller growing files are sent again with each copy
+_SHARE = 8  # larger ones if they have grown by this fraction, or with a checkpoint
 _STATE = "state.json"
 
 
 class Copier:
-    """Copies states of a folder to a bucket, and remembers what is there.
+    """Copies states of a directory to a bucket, and remembers the bucket's contents.
 
-    An object cannot be appended to: a file that grows is written again whole, small ones each time,
-    larger ones with each checkpoint, at the end, or when they have grown by an eighth.
+    An object cannot be appended to, so a growing file is rewritten as a whole. Small ones are
+    rewritten each time, larger ones with each checkpoint, at the end, or when they have grown by an
+    eighth.
 
     Args:
-        folder: The run's.
-        bucket: Where to.
-        mark: The claim that is held.
-        held: What the bucket holds.
-        check: Called before each write; raises if this process may not write.
+        folder: The run's directory.
+        bucket: The destination.
+        mark: The lock that this process holds.
+        held: The contents of the bucket.
+        check: Called before each write. Raises if this process may not write.
 
     Attributes:
-        known: The files that the bucket has, as they were here.
-        held: What the bucket holds.
+        known: The files that the bucket has, as they were in the directory.
+        held: The contents of the bucket.
     """
 
     def __init__(
@@ -53,16 +54,16 @@ class Copier:
         self.known: dict[str, snapshot.Stamp] = {}
 
     def remember(self, stamps: Mapping[str, snapshot.Stamp]) -> None:
-        """Notes which files are the same here and there."""
+        """Records which files are equal in the directory and in the bucket."""
         self.known = {path: stamp for path, stamp in stamps.items() if path in self.held.files}
         self._save()
 
     def forget(self) -> None:
-        """Notes that the bucket holds nothing."""
+        """Records that the bucket is empty."""
         self.held, self.known = Manifest({}, serial=self.held.serial), {}
 
     def pending(self, state: snapshot.Snapshot, *, last: bool) -> list[str]:
-        """The files to copy, in order."""
+        """Returns the files to copy, in order."""
         changed = [path for path, stamp in state.files.items() if self.known.get(path) != stamp]
         commits = last or any(map(manifest.checkpoint_of, changed))
         return sorted(
@@ -71,11 +72,11 @@ class Copier:
         )
 
     def copy(self, state: snapshot.Snapshot, *, last: bool = False) -> bool:
-        """Makes the bucket hold this state; False if it already did.
+        """Copies this state to the bucket. Returns False if the bucket already had it.
 
         Raises:
-            BucketError: something could not be written; what the bucket held, it still holds.
-            LostError: another process holds the folder there.
+            BucketError: a write failed. The bucket still holds its previous state.
+            LostError: another process holds the directory in the bucket.
         """
         paths = self.pending(state, last=last)
         gone = self.held.files.keys() - state.files.keys()
@@ -100,7 +101,7 @@ class Copier:
         return size < before or size - before > before / _SHARE
 
     def _withdraw(self, paths: Iterable[str]) -> None:
-        """Names no checkpoint whose objects will be replaced by others."""
+        """Removes checkpoints from the manifest whose objects are about to be replaced."""
         stale = {
             (Path(path).parent, name)
             for path in paths
@@ -117,7 +118,7 @@ class Copier:
         self._publish(kept, texts, whole=False)
 
     def _send(self, path: str, state: snapshot.Snapshot) -> Entry | None:
-        """Copies a file; None if it is gone."""
+        """Copies a file. Returns None if it is gone."""
         size, time, _ = state.files[path]
         content = state.texts.get(path)
         source = state.sources.get(path, self._folder / path)
@@ -160,18 +161,18 @@ class Copier:
             self._bucket.remove([path])
 
     def _save(self) -> None:
-        """Notes for the next start what the bucket has."""
+        """Records the bucket's contents for the next attempt."""
         save(self._folder, self._bucket.url, self._mark, self.known)
 
 
 def save(folder: Path, url: str, mark: Mark, known: Mapping[str, snapshot.Stamp]) -> None:
-    """Notes which claim a folder held last, and what was copied."""
+    """Records the last lock of a directory, and the files that were copied."""
     value = {"url": url, "claim": list(mark), "host": socket.gethostname(), "files": known}
     files.write_json(folder / snapshot.FOLDER / _STATE, value)
 
 
 def saved(folder: Path, url: str) -> tuple[Mark, dict[str, snapshot.Stamp]]:
-    """What `save` noted for this URL; a claim of number 0 if there is nothing."""
+    """Returns the record of `save` for this URL, or a lock of number 0 if there is none."""
     try:
         found = files.read_json(folder / snapshot.FOLDER / _STATE) or {}
         if found.get("url") == url:
@@ -184,7 +185,7 @@ def saved(folder: Path, url: str) -> tuple[Mark, dict[str, snapshot.Stamp]]:
 
 
 def url_of(folder: Path) -> str:
-    """The URL that `save` was called for last; empty if there is none."""
+    """Returns the URL of the last call of `save`, or an empty string if there is none."""
     with contextlib.suppress(RunnerError, AttributeError):
         found = files.read_json(folder / snapshot.FOLDER / _STATE) or {}
         return str(found.get("url") or "")
@@ -192,7 +193,7 @@ def url_of(folder: Path) -> str:
 
 
 def was_here(folder: Path) -> bool:
-    """Whether `save` was called on this machine, where locks tell who is alive."""
+    """Returns whether `save` was called on this machine, where locks show if a process lives."""
     try:
         found = files.read_json(folder / snapshot.FOLDER / _STATE) or {}
         return bool(found.get("host") == socket.gethostname())
@@ -201,7 +202,7 @@ def was_here(folder: Path) -> bool:
 
 
 def checksum(path: Path, size: int) -> int:
-    """The CRC-32 of the first bytes of a file."""
+    """Returns the CRC-32 of the first `size` bytes of a file."""
     crc, left = 0, size
     with path.open("rb") as file:
         while left and (chunk := file.read(min(left, 1 << 20))):
@@ -211,7 +212,7 @@ def checksum(path: Path, size: int) -> int:
 
 
 def described(paths: Iterable[str], state: snapshot.Snapshot) -> str:
-    """What is missing, in a few words."""
+    """Describes the missing files in a few words."""
     paths = list(paths)
     size = sum(state.files[path][0] for path in paths if path in state.files)
     named = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

@@ -1,4 +1,4 @@
-"""Local copies of data that a configuration names by URL, made once and shared by all processes."""
+"""Local copies of data at URLs in a configuration, made once and shared by all processes."""
 
 import concurrent.futures
 import contextlib
@@ -20,17 +20,17 @@ _HTTP = ("http", "https")
 
 
 def local(path: str | Path, where: str) -> Path:
-    """A path that can be read: `path`, or the local copy of what it names by URL.
+    """Returns a local path to read: `path`, or the local copy of the data at its URL.
 
-    A copy is made again if the object has changed.
+    If the data have changed, the copy is made again.
 
     Args:
-        path: A file or a folder, here or elsewhere.
-        where: The field that names it, for messages.
+        path: A local or remote file or directory.
+        where: The field that contains it, for messages.
 
     Raises:
-        ConfigError: it is a URL with nothing behind it, or one that cannot be read.
-        RunnerError: the bucket does not answer, or an object is removed meanwhile.
+        ConfigError: it is a URL without data, or one that cannot be read.
+        RunnerError: the bucket does not answer, or an object is removed during the copy.
     """
     if not urls.is_url(path):
         return Path(path)
@@ -41,11 +41,11 @@ def local(path: str | Path, where: str) -> Path:
 
 
 def facts(url: str) -> dict[str, Any]:
-    """What tells whether an object, or a folder of them, has changed; empty if nothing is known.
+    """Returns facts that change with an object or directory, or {} if nothing is known.
 
     Raises:
-        RunnerError: a URL that cannot be, or its driver is missing.
-        BucketError: the bucket does not answer, or refuses.
+        RunnerError: the URL is invalid, or its driver is missing.
+        BucketError: the bucket does not answer, or rejects the request.
     """
     if url.partition("://")[0] in _HTTP:
         return {}
@@ -56,7 +56,7 @@ def facts(url: str) -> dict[str, Any]:
 
 
 def cache() -> Path:
-    """The folder of the user's cache that belongs to the runner."""
+    """Returns the runner's directory in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "runner"
 
@@ -94,7 +94,7 @@ def _bring(bucket: Bucket, path: str, folder: Path, where: str) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process of this machine makes the copy."""
+    """Lets only one process of this machine make the copy at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Brings what a bucket holds into a local folder; what points comes last, as it was written."""
+"""Downloads a bucket's contents to a local directory. References are written last."""
 
 import concurrent.futures
 import contextlib
@@ -21,18 +21,18 @@ _HEAVY = re.compile(r".*\.(index|data-\d{5}-of-\d{5})")
 
 
 class Replica:
-    """A local copy of a folder in a bucket, which only this object writes.
+    """A local copy of a directory in a bucket, which only this object writes.
 
     Args:
-        bucket: Where from.
-        folder: Where to.
-        wants: Whether a file, by its path, is wanted.
+        bucket: The source.
+        folder: The destination.
+        wants: Returns whether to copy a file, given its path.
         before_removal: Called with the path of a checkpoint that is about to be removed.
-        read: Says what the bucket holds.
+        read: Reads the contents of the bucket.
 
     Attributes:
-        held: What the bucket held when it was last brought.
-        stamps: The files brought, as they are here.
+        held: The contents of the bucket at the last update.
+        stamps: The downloaded files, as they are in the local directory.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Replica:
         self.stamps: dict[str, snapshot.Stamp] = {}
 
     def bring(self) -> bool:
-        """Makes the copy the present state of the bucket; False if it already was.
+        """Updates the copy to the current state of the bucket. Returns False if it was up to date.
 
-        A part of a checkpoint that is gone is left out: an older one is restored then.
+        A missing part of a checkpoint is left out. The run then restores an older checkpoint.
 
         Raises:
-            BucketError: something could not be read.
-            RunnerError: another file that it names is missing.
-            OSError: something could not be written here.
+            BucketError: a read failed.
+            RunnerError: another file in the manifest is missing.
+            OSError: a file could not be written locally.
         """
         for attempt in range(_ATTEMPTS):
             held = self._read(self._bucket)
@@ -70,7 +70,7 @@ class Replica:
             is_last = attempt == _ATTEMPTS - 1
             try:
                 self._bring(held, leave_out=is_last)
-            except FileNotFoundError as error:  # removed since: what it holds now is newer
+            except FileNotFoundError as error:  # removed since: the bucket has a newer state
                 if is_last:
                     raise RunnerError(f"{self._bucket.url} has lost {error}") from error
             else:
@@ -101,7 +101,7 @@ class Replica:
         self._remove([path for path in self._have if path not in wanted])
 
     def _fetch(self, path: str, entry: Entry) -> None:
-        """Brings a file, whole or not at all."""
+        """Downloads a file atomically."""
         target = self._target(path)
         files.make_folder(target.parent)
         with files.beside(target) as part:
@@ -117,10 +117,10 @@ class Replica:
         self._note(path, entry)
 
     def _target(self, path: str) -> Path:
-        """Where a file belongs: in the folder, even if there are links in it.
+        """Returns the local path of a file, inside the directory even if there are links in it.
 
         Raises:
-            RunnerError: a link leads out of the folder.
+            RunnerError: a link leads out of the directory.
         """
         target = self._folder / path
         if not target.parent.resolve().is_relative_to(self._folder.resolve()):
@@ -131,11 +131,11 @@ class Replica:
         return target
 
     def _check(self, part: Path, path: str, entry: Entry) -> None:
-        """Says if a part of a checkpoint is not what was written: an older one is restored then."""
+        """Warns about a damaged part of a checkpoint. The run then restores an older one."""
         size = part.stat().st_size
         if size == entry.size and entry.crc in (None, copying.checksum(part, size)):
             return
-        if self._read(self._bucket).files.get(path) != entry:  # written again meanwhile
+        if self._read(self._bucket).files.get(path) != entry:  # rewritten meanwhile
             raise FileNotFoundError(path)
         console.say(f"{self._bucket.url}/{path} is damaged")
 
@@ -145,7 +145,7 @@ class Replica:
         self.stamps[path] = (found.st_size, found.st_mtime_ns, found.st_ino)
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Removes files, the index of a checkpoint first."""
+        """Removes files, the index of a checkpoint before its data."""
         for path in sorted(paths, key=manifest.order, reverse=True):
             target = self._target(path)
             if path.endswith(".index"):
@@ -159,9 +159,9 @@ class Following:
     """A thread that keeps a copy up to date.
 
     Args:
-        bring: Brings what is new.
-        seconds: Time between two looks.
-        note: Called with a line about what is wrong, once while it lasts.
+        bring: Downloads new files.
+        seconds: Time between two updates.
+        note: Called with a line about an error, once while it lasts.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Following:
 
     def __exit__(self, *_: Any) -> None:
         self._ended.set()
-        self._thread.join(_MOMENT_SECONDS)  # else it might write where all is removed next
+        self._thread.join(_MOMENT_SECONDS)  # otherwise it might write to a directory being removed
 
     def _run(self) -> None:
         failure = ""
@@ -194,11 +194,11 @@ class Following:
 
 
 class Others:
-    """What evaluators elsewhere have written beside a run: brought, so that it can be decided on.
+    """Downloads the files of remote evaluators of a run, so that the run can use their results.
 
     Args:
-        bucket: The run's.
-        folder: The run's, here.
+        bucket: The run's directory in the bucket.
+        folder: The run's local directory.
     """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
@@ -207,11 +207,11 @@ class Others:
         self._copies: dict[str, Replica] = {}
 
     def leaves_out(self, path: str) -> bool:
-        """Whether a file or folder is theirs."""
+        """Returns whether a file or directory belongs to an evaluator."""
         return path.partition("/")[0] in self._copies
 
     def bring(self) -> None:
-        """Brings their rows and registrations."""
+        """Downloads their rows and registrations."""
         for name in self._bucket.names():
             if layout.is_evaluator(name) and name not in self._copies:
                 part = self._bucket.part(name)
@@ -223,7 +223,7 @@ class Others:
 
 
 def is_light(path: str) -> bool:
-    """Whether a file is small beside checkpoints: enough for tables and pages."""
+    """Returns whether a file is small compared to checkpoints, and enough for tables and pages."""
     return not (
         _HEAVY.fullmatch(path) or ".tfevents." in path or f"/{layout.EXPORT}/" in f"/{path}"
     )

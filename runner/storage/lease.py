@@ -1,11 +1,11 @@
-"""One writer per folder in a bucket: claims are numbered, and the highest one counts.
+"""Locks a directory in a bucket for one writer: locks are numbered, and the highest one is valid.
 
     claims/00000007.json    {"host": ..., "pid": ..., "token": ..., "beat": 12, "released": false}
 
-A claim is made by exclusive creation of the next number, so of several only one succeeds. Its
-holder writes it again as a heartbeat; that takes nothing from a later claim. A holder that was
-taken for dead finds a higher number, and writes no more. Whether a heartbeat has stopped is seen by
-looking twice, with one's own clock.
+A process acquires the lock by exclusive creation of the next number, so only one of several
+succeeds. The holder rewrites the object as a heartbeat, which does not affect a later lock. A
+holder that was taken for dead finds a higher number and stops writing. Other processes detect a
+stopped heartbeat by looking twice, using only their own clocks.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ BEAT_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 
 _POLL_SECONDS = 2.0
-_FRESH_SECONDS = 2.0  # a look at the claims holds so long
+_FRESH_SECONDS = 2.0  # how long a look at the locks stays valid
 _NAME = re.compile(r"(\d+)\.json")
 
 
 class Mark(NamedTuple):
-    """What tells one claim from all others."""
+    """Identifies one lock."""
 
     number: int = 0
     token: str = ""
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """A claim as it was found."""
+    """A lock as it was found."""
 
     host: str = "an unknown host"
     pid: int = 0
@@ -55,15 +55,15 @@ class _Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """How a claim is asked for.
+    """The options of a request for a lock.
 
     Attributes:
-        instead: The flag or field to change if the folder is taken.
-        last: The claim that the asking folder held last: its holder is known to be gone.
-        note: Called with a line about a wait, or about a claim that is taken over.
-        patience: Seconds after which a heartbeat has run out; 0: a minute.
-        clock: Seconds, for tests to inject.
-        sleep: Waits for seconds, for tests to inject.
+        instead: The flag or field to change if the directory is taken.
+        last: The lock that this directory held last. Its holder is known to be gone.
+        note: Called with a line about a wait, or about a lock that is taken over.
+        patience: Seconds after which a heartbeat expires. 0 means a minute.
+        clock: Returns seconds. Tests can replace it.
+        sleep: Sleeps for a number of seconds. Tests can replace it.
     """
 
     instead: str = "--model_dir"
@@ -75,11 +75,11 @@ class Asking:
 
 
 class Lease:
-    """A folder in a bucket that this process holds; made by `take`.
+    """A directory in a bucket that this process holds. Created by `take`.
 
     Attributes:
-        mark: The claim.
-        before: The claim before it; number 0 if there was none.
+        mark: The lock.
+        before: The previous lock, with number 0 if there was none.
     """
 
     def __init__(self, bucket: Bucket, mark: Mark, before: Mark) -> None:
@@ -94,11 +94,11 @@ class Lease:
 
     @property
     def path(self) -> str:
-        """The claim's object."""
+        """The lock's object."""
         return _path(self.mark.number)
 
     def claim(self) -> bool:
-        """Creates the claim; False if its number is taken."""
+        """Creates the lock. Returns False if its number is taken."""
         return self._bucket.create(_path(self.mark.number), self._text())
 
     def beat(self) -> None:
@@ -109,13 +109,13 @@ class Lease:
                 self._bucket.write(_path(self.mark.number), self._text())
 
     def check(self, *, again: bool = False) -> bool:
-        """Whether the claim still stands; False if all claims were removed with their bucket.
+        """Returns whether the lock is still held, or False if all locks were removed.
 
         Args:
-            again: Whether to look even if it was looked at just now.
+            again: Whether to look even if the last look is recent.
 
         Raises:
-            LostError: another process holds the folder now.
+            LostError: another process holds the directory now.
         """
         now = _seconds()
         if now - self._looked < _FRESH_SECONDS and not again:
@@ -131,7 +131,7 @@ class Lease:
         return True
 
     def renew(self) -> None:
-        """Makes the claim again after all were removed.
+        """Creates the lock again after all locks were removed.
 
         Raises:
             LostError: another process was faster.
@@ -140,7 +140,7 @@ class Lease:
             raise self._lost(self.mark.number)
 
     def release(self) -> None:
-        """Says that the folder is free."""
+        """Marks the directory as free."""
         with self._writing:
             self._released = True
             self._bucket.write(_path(self.mark.number), self._text())
@@ -158,11 +158,11 @@ class Lease:
 
 
 def take(bucket: Bucket, asking: Asking) -> Lease:
-    """The claim on a folder, once this process holds it.
+    """Waits for the lock on a directory and returns it.
 
     Raises:
         RunnerError: another process writes there.
-        BucketError: the bucket does not answer, or refuses.
+        BucketError: the bucket does not answer, or rejects the request.
     """
     while True:
         number = max(_numbers(bucket), default=0)
@@ -183,7 +183,7 @@ def take(bucket: Bucket, asking: Asking) -> Lease:
 
 
 def _ran_out(bucket: Bucket, number: int, seen: _Seen, asking: Asking) -> bool:
-    """Waits until a heartbeat has run out; False if the claim is released or taken meanwhile.
+    """Waits until a heartbeat has expired. Returns False if the lock is released or taken.
 
     Raises:
         RunnerError: the holder is alive.
@@ -211,7 +211,7 @@ def _look(bucket: Bucket, number: int) -> _Seen | None:
         return None
     try:
         return _Seen(**files.loads(content))
-    except (ValueError, TypeError):  # damaged: an unknown process's
+    except (ValueError, TypeError):  # damaged: belongs to an unknown process
         return _Seen()
 
 
@@ -225,6 +225,6 @@ def _path(number: int) -> str:
 
 
 def _seconds() -> float:
-    """Seconds that also pass while the machine sleeps."""
+    """Returns seconds by a clock that also runs while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)

@@ -1,4 +1,4 @@
-"""The local folders that stand for URLs: in the user's cache, one process in each."""
+"""Local directories for URLs, in the user's cache, each used by one process at a time."""
 
 import contextlib
 import fcntl
@@ -16,19 +16,19 @@ _ASIDE = ".before"
 
 
 def of(url: str) -> Path:
-    """The folder in which a run at `url` works on this machine."""
+    """Returns the local working directory of a run at `url`."""
     return display_names.cache() / urls.folder_name(url)
 
 
 def copied_to(folder: Path) -> str:
-    """The URL that a local folder stands for; empty if it is one of its own."""
+    """Returns the URL that a local directory is a copy of, or "" if it is not a copy."""
     if folder.absolute().parent != display_names.cache().absolute():
         return ""
     return copying.url_of(folder)
 
 
 def put_aside(folder: Path) -> None:
-    """Empties a folder; what another machine's start has made old is kept once."""
+    """Empties a directory that is out of date, and keeps its contents in one backup."""
     aside = folder.with_name(folder.name + _ASIDE)
     if folder.exists() and any(each.name != snapshot.FOLDER for each in folder.iterdir()):
         shutil.rmtree(aside, ignore_errors=True)
@@ -38,7 +38,7 @@ def put_aside(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, url: str) -> Iterator[None]:
-    """Inside, no other process of this machine works in the folder."""
+    """Lets no other process of this machine work in the directory within the block."""
     lock = folder.with_name(f"{folder.name}.{_LOCK}")
     with _writable(lock.parent):
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -56,9 +56,9 @@ def alone(folder: Path, url: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary(url: str) -> Iterator[Path]:
-    """A folder for a copy of `url`, for as long as the block lasts.
+    """Yields a directory for a copy of `url`, removed when the block ends.
 
-    Those of processes that were killed are removed.
+    It also removes such directories of killed processes.
     """
     cache = display_names.cache()
     with _writable(cache):
@@ -73,7 +73,7 @@ def temporary(url: str) -> Iterator[Path]:
         )
     with made as own, (Path(own) / f"{_LOCK}.new").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        Path(file.name).rename(Path(own) / _LOCK)  # never seen unlocked while this one lives
+        Path(file.name).rename(Path(own) / _LOCK)  # never visible unlocked while this process lives
         folder = Path(own) / (url.rpartition("/")[2] or "run")
         folder.mkdir()
         display_names.record(folder, url)
@@ -82,7 +82,7 @@ def temporary(url: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Inside, an OSError says how to choose another folder."""
+    """Adds to an OSError how to choose another directory."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""`mirror.json`, what a folder in a bucket holds: written last, so that it names a whole state.
+"""`mirror.json`, the manifest of a directory in a bucket, written last to name a complete state.
 
-It has the size and the checksum of each file, and the content of the small files that point to
-others, or change all the time. Who reads a bucket reads this first: one object, written at once.
+It contains the size and the checksum of each file, and the contents of small files that refer to
+other files or change all the time. Readers of a bucket read it first, as a single object.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ class Entry(NamedTuple):
     """A file in the bucket.
 
     Attributes:
-        size: In bytes; of a file that grows, what counts of the object, which may be longer.
-        crc: The CRC-32 of these bytes; None: not known.
-        time: Changes when the file is written.
+        size: In bytes. For a growing file, the valid part of the object, which may be longer.
+        crc: The CRC-32 of these bytes, or None if unknown.
+        time: A value that changes when the file is written.
     """
 
     size: int
@@ -40,14 +40,14 @@ class Entry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a folder in a bucket holds.
+    """The contents of a directory in a bucket.
 
     Attributes:
-        files: By path, `/` between names.
-        texts: The content of those that are kept here.
-        claim: The number of the claim that its writer held.
-        serial: Counts what the writer has written.
-        whole: Whether the writer had nothing left to copy when it ended.
+        files: The files by path, with `/` between names.
+        texts: The contents of the files stored in the manifest itself.
+        claim: The number of the lock that its writer held.
+        serial: The number of manifests written.
+        whole: Whether the writer had copied everything when it ended.
     """
 
     files: Mapping[str, Entry]
@@ -57,15 +57,15 @@ class Manifest:
     whole: bool = False
 
     def dumps(self) -> bytes:
-        """As JSON."""
+        """Returns the manifest as JSON."""
         return json.dumps(dataclasses.asdict(self)).encode()
 
     @classmethod
     def loads(cls, content: bytes) -> Self:
-        """From JSON.
+        """Parses a manifest from JSON.
 
         Raises:
-            ValueError: it is something else, or names what cannot be a file.
+            ValueError: it is not a manifest, or contains a name that no file can have.
         """
         try:
             found: dict[str, Any] = files.loads(content)
@@ -81,10 +81,10 @@ class Manifest:
 
 
 def _entry(size: Any, crc: Any, time: Any) -> Entry:
-    """An entry whose values are numbers.
+    """Converts the values of an entry to numbers.
 
     Raises:
-        TypeError, ValueError: they are not.
+        TypeError, ValueError: they are not numbers.
     """
     if int(size) < 0:
         raise ValueError(f"a size of {size}")
@@ -92,13 +92,13 @@ def _entry(size: Any, crc: Any, time: Any) -> Entry:
 
 
 def read(bucket: Bucket, *, mine: str = "") -> Manifest:
-    """What a folder holds: by its `mirror.json`, or else whatever is there.
+    """Returns the contents of a directory from its `mirror.json`, or from a listing.
 
-    Without that file, but with claims, it has nothing that was ever whole.
+    A directory with locks but without that file never had a complete state and is treated as empty.
 
     Args:
-        bucket: The folder.
-        mine: A claim that does not count, as it was just made.
+        bucket: The directory.
+        mine: A lock to ignore, because it was just made.
 
     Raises:
         RunnerError: `mirror.json` is damaged.
@@ -119,7 +119,7 @@ def read(bucket: Bucket, *, mine: str = "") -> Manifest:
 
 
 def read_with_parts(bucket: Bucket) -> Manifest:
-    """The same with the folders in it that evaluators and other modes have written.
+    """Returns the contents including the subdirectories of evaluators and other modes.
 
     Raises:
         RunnerError: a `mirror.json` is damaged.
@@ -137,34 +137,34 @@ def read_with_parts(bucket: Bucket) -> Manifest:
 
 
 def is_ours(path: str) -> bool:
-    """Whether an object is about copying, not a file of a run."""
+    """Returns whether an object belongs to the copying itself and not to a run."""
     names = path.split("/")
     return names[-1] == NAME or CLAIMS in names[:-1]
 
 
 def points(path: str) -> bool:
-    """Whether a small file points to others, or says the state."""
+    """Returns whether a small file refers to other files, or contains the state."""
     return PurePosixPath(path).name in _TEXTS
 
 
 def is_kept(path: str, content: bytes) -> bool:
-    """Whether the content of such a file is kept in the manifest, too."""
+    """Returns whether the content of such a file is stored in the manifest, too."""
     return path.count("/") < 2 and len(content) <= _LONGEST_TEXT
 
 
 def grows(path: str) -> bool:
-    """Whether a file is only ever appended to, or cut after a row."""
+    """Returns whether a file is only ever appended to, or cut after a row."""
     return path.endswith((".jsonl", ".log")) or ".tfevents." in path
 
 
 def checkpoint_of(path: str) -> str:
-    """The name of the checkpoint that a file belongs to; empty if it is not part of one."""
+    """Returns the name of the checkpoint that a file is a part of, or "" if there is none."""
     found = _PART.fullmatch(PurePosixPath(path).name)
     return found["name"] if found else ""
 
 
 def order(path: str) -> tuple[int, str]:
-    """Sorts files so that what points comes after what it points to."""
+    """Returns a sort key that puts files with references after the files they refer to."""
     part = _PART.fullmatch(PurePosixPath(path).name)
     if part:
         return (1 if part["kind"] == "index" else 0), path

@@ -1,11 +1,11 @@
-"""A thread that keeps a copy of a folder in a bucket while a run works in it.
+"""A thread that keeps a copy of a directory in a bucket while a run works in it.
 
     with mirror.Mirror(folder, bucket, lease, held) as kept:
-        ...                       # train; nothing waits for the bucket
+        ...                       # train without waiting for the bucket
         kept.finish(timeout=600)  # the last state is there when this returns
 
-One state is copied after the other. What changes meanwhile is not queued: the next state to be
-copied is the newest. A checkpoint that was replaced before its turn is skipped, and that is said.
+States are copied one after the other. Changes during a copy are not queued: the next copy takes the
+newest state. A checkpoint that is replaced before its turn is skipped, which is reported.
 """
 
 import contextlib
@@ -21,26 +21,26 @@ from runner.storage import copying, lease, manifest, snapshot
 from runner.storage.bucket import Bucket, BucketError
 
 SECONDS = 10.0
-"""Time between two copies; a new checkpoint is copied at once."""
+"""Time between two copies. A new checkpoint is copied immediately."""
 
-_LOOK_SECONDS = 0.5  # how soon a new checkpoint is seen
+_LOOK_SECONDS = 0.5  # time between two checks for a new checkpoint
 _LONGEST_PAUSE = 60.0
 _LAST_PAUSE = 2.0  # between attempts once the run has ended
 
 
 class Mirror:
-    """Copies a folder to a bucket, again and again.
+    """Copies a directory to a bucket repeatedly.
 
     Args:
-        folder: The run's.
-        bucket: Where to.
-        claim: On the bucket's folder.
-        held: What the bucket holds.
-        known: The files that are the same here and there.
-        leaves_out: Whether a file or folder belongs to somebody else.
-        fetch: Called before each copy: brings what others have written there.
-        stays: Whether the folder is still there later.
-        note: Called with a line about what is wrong.
+        folder: The run's directory.
+        bucket: The destination.
+        claim: The lock on the bucket's directory.
+        held: The contents of the bucket.
+        known: The files that are equal in the directory and in the bucket.
+        leaves_out: Returns whether a file or directory belongs to another process.
+        fetch: Called before each copy to download the files of other processes.
+        stays: Whether the local directory will still exist later.
+        note: Called with a line about an error.
         seconds: Time between two copies.
     """
 
@@ -74,7 +74,7 @@ class Mirror:
         self._skipped: dict[str, None] = {}
         self._waiting: set[str] = set()
         self._failure = ""
-        self._is_away = False  # whether that is because the bucket does not answer
+        self._is_away = False  # whether the last failure was a bucket that does not answer
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._beating: Any = heartbeat.beating(
             self._beat,
@@ -95,15 +95,15 @@ class Mirror:
         self._beating.__exit__(*error)
 
     def check(self) -> None:
-        """Raises if another process holds the folder in the bucket now; asks nobody."""
+        """Raises if another process now holds the directory in the bucket. Makes no request."""
         if self._lost:
             raise self._lost
 
     def finish(self, timeout: float) -> None:
-        """Returns when the bucket holds the last state.
+        """Waits until the bucket holds the last state.
 
         Raises:
-            RunnerError: it does not after `timeout` seconds; the message names what is missing.
+            RunnerError: it is incomplete after `timeout` seconds. The message names missing files.
             LostError: another process holds it.
         """
         began = time.monotonic()
@@ -121,7 +121,7 @@ class Mirror:
             self._claim.release()
 
     def _run(self) -> None:
-        """Copies until the last state is there."""
+        """Copies until the bucket has the last state."""
         pause = 0.0
         try:
             while not self._abandoned:
@@ -135,7 +135,7 @@ class Mirror:
                         return
                 except LostError:
                     raise
-                except Exception as error:  # whatever it is: training goes on, the end says it
+                except Exception as error:  # any error: training continues, and `finish` reports it
                     pause = min(max(2 * pause, 1.0), _LONGEST_PAUSE)
                     self._complain(error)
                 self._wait(pause)
@@ -144,7 +144,7 @@ class Mirror:
                 self._lost = error
 
     def _once(self, *, last: bool) -> bool:
-        """Copies the present state; whether nothing was left to do."""
+        """Copies the current state. Returns whether the bucket was up to date."""
         if not self._claim.check(again=True):
             self._copier.forget()
             self._claim.renew()
@@ -155,7 +155,7 @@ class Mirror:
         return not self._copier.copy(state, last=last)
 
     def _wait(self, pause: float) -> None:
-        """Waits for the next copy; not for long if there is a new checkpoint, or none follows."""
+        """Waits for the next copy. A new checkpoint or the end of the run shortens the wait."""
         if self._ending.is_set():
             time.sleep(min(pause, _LAST_PAUSE))
             return
@@ -165,7 +165,7 @@ class Mirror:
                 return
 
     def _looked(self) -> bool:
-        """Whether there are checkpoints that have not been copied; notes their names."""
+        """Returns whether there are uncopied checkpoints, and records their names."""
         with contextlib.suppress(OSError):
             names = snapshot.listed((self._folder / layout.CHECKPOINT).read_bytes())
             self._waiting = self._not_copied({*self._waiting, *names})
@@ -188,7 +188,7 @@ class Mirror:
             )
 
     def _ask(self) -> None:
-        """Before each write: whether this process may still write there."""
+        """Checks before each write that this process may still write there."""
         if self._abandoned:
             raise LostError("given up")
         self._looked()
@@ -205,7 +205,7 @@ class Mirror:
             raise
 
     def _complain(self, error: Exception) -> None:
-        """Says why copying does not work, once while the reason is the same."""
+        """Reports why copying fails, once while the reason stays the same."""
         known = isinstance(error, OSError)
         said = str(error) if known else f"{self._bucket.url}: {type(error).__name__}: {error}"
         is_away = isinstance(error, BucketError) and not error.is_final

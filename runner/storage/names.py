@@ -1,24 +1,24 @@
-"""The names that a bucket gives its files: which of them may become paths on this machine.
+"""Decides which of a bucket's object names may become paths on this machine.
 
-Whoever can write in a bucket chooses them. So they are checked where they come in, in a listing and
-in `mirror.json`, and everything else may join them to a path. Standard library only.
+Anyone with write access to a bucket chooses these names. Therefore they are checked on entry, in a
+listing and in `mirror.json`, and other modules may join them to a path. Standard library only.
 """
 
 import re
 
 from runner.core import text
 
-_LONGEST = 1024  # characters; a key of S3 has no more bytes
-_LONGEST_PART = 255  # bytes; a file's name has no more on the file systems of Linux
+_LONGEST = 1024  # characters; the limit of an S3 key, in bytes
+_LONGEST_PART = 255  # bytes; the limit of a file name on Linux file systems
 _DRIVE = re.compile(r"[A-Za-z]:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check(name: object) -> str:
-    """A file's path in a folder of a bucket, `/` between names.
+    """Checks a file's path in a directory of a bucket, with `/` between names.
 
     Raises:
-        ValueError: as a path on this machine it would lead out of a folder, or be no path.
+        ValueError: as a local path, it would lead out of a directory, or be invalid.
     """
     if reason := _refusal(name):
         raise ValueError(f"{text.quoted(name)} cannot be the name of a file: {reason}")
@@ -26,7 +26,7 @@ def check(name: object) -> str:
 
 
 def _refusal(name: object) -> str:
-    """Why something is no such path; empty if it is one."""
+    """Returns why a name is no valid path, or an empty string if it is valid."""
     if not isinstance(name, str):
         return "it is not text"
     parts = name.split("/")

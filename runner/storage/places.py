@@ -1,12 +1,12 @@
-"""Local folders in place of URLs: a mode works in one of them, and a thread copies it.
+"""Local directories for URLs: a mode works in one of them, and a thread copies it.
 
-    with places.written(url, ending) as folder:       # a run, which holds the URL while it lasts
+    with places.written(url, ending) as folder:       # a run, which holds the URL's lock meanwhile
     with places.beside(folder, url, ending):          # `RunConfig.mirror`: a copy of a local run
-    with places.read(url, part="eval-cpu") as folder: # what others hold; a part may be written
+    with places.read(url, part="eval-cpu") as folder: # a copy to read; a part may be written
 
-A run works in a folder of the user's cache, which stays. If no other machine has written since,
-the same machine goes on from there, which is newer than the bucket after a kill. Otherwise the
-bucket counts, and what was there is put aside.
+A run works in a directory of the user's cache, which is kept. If no other machine has written to
+the bucket since, the same machine continues from its own directory, which is newer than the bucket
+after a kill. Otherwise, the bucket's state is used, and the local one is moved aside.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ _FOLLOW_SECONDS = 5.0
 
 
 class Ending(NamedTuple):
-    """How the last state reaches the bucket.
+    """How to copy the last state to the bucket.
 
     Attributes:
-        stop: Signals are only noted meanwhile.
-        timeout: Seconds that it may take, once the folder is known.
+        stop: Defers signals meanwhile.
+        timeout: Returns the maximum seconds for it, given the directory.
     """
 
     stop: signals.Stop
@@ -50,17 +50,17 @@ class Ending(NamedTuple):
 
 @contextlib.contextmanager
 def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator[Path]:
-    """The local folder of a run whose place is a URL, with all that the bucket has of it.
+    """Yields the local directory of a run at a URL, with all files that the bucket has of it.
 
     Args:
         url: As `urls.check` returned it.
-        ending: For the last state.
+        ending: How to copy the last state.
         where: The flag that gave it.
 
     Raises:
-        ConfigError: the bucket refuses.
-        RunnerError: another process holds it, it does not answer, or in the end it does not have
-            all.
+        ConfigError: the bucket rejects the request.
+        RunnerError: another process holds it, it does not answer, or it is not complete at the
+            end.
     """
     bucket = Bucket(url, f"{where}=")
     folder = local_folders.of(url)
@@ -78,7 +78,7 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
             display_names.record(folder, url)
             console.say(f"working in {folder}, which is copied to {bucket.url}")
             if not goes_on:
-                if held.files and not held.serial:  # a copy by hand counts whatever comes next
+                if held.files and not held.serial:  # keeps a manual copy valid from now on
                     held = dataclasses.replace(held, serial=1, claim=claim.mark.number)
                     attempts.several(lambda: bucket.write(manifest.NAME, held.dumps()), where)
                 copy = fetching.Replica(bucket, folder)
@@ -101,11 +101,11 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
 
 @contextlib.contextmanager
 def beside(folder: Path, url: str, ending: Ending) -> Iterator[None]:
-    """Inside, a local run is copied to a URL, which nothing is read from.
+    """Copies a local run to a URL within the block. Reads no run files from the URL.
 
     Raises:
-        ConfigError: the bucket refuses, or holds another run.
-        RunnerError: as `written` does.
+        ConfigError: the bucket rejects the request, or holds another run.
+        RunnerError: as for `written`.
     """
     where = "RunConfig.mirror"
     bucket = Bucket(url, f"{where} = ")
@@ -122,11 +122,11 @@ def beside(folder: Path, url: str, ending: Ending) -> Iterator[None]:
             and folder.exists()
             and {each.name for each in folder.iterdir()} <= {snapshot.FOLDER}
         ):
-            shutil.rmtree(folder)  # of a start that was refused
+            shutil.rmtree(folder)  # left by a rejected attempt
 
 
 def _of_local(folder: Path, bucket: Bucket, where: str) -> mirror.Mirror:
-    """The mirror of a local run.
+    """Returns the mirror of a local run.
 
     Raises:
         ConfigError: another run is there.
@@ -143,7 +143,7 @@ def _of_local(folder: Path, bucket: Bucket, where: str) -> mirror.Mirror:
 
 
 def _asking(folder: Path, bucket: Bucket, where: str) -> lease.Asking:
-    """A request for a claim, for a folder that no other process of this machine works in."""
+    """Returns a request for a lock, for a directory that no other local process uses."""
     last = copying.saved(folder, bucket.url)[0] if copying.was_here(folder) else lease.Mark()
     return lease.Asking(instead=where, last=last)
 
@@ -160,22 +160,22 @@ def read(
     may_be_new: bool = False,
     where: str = "--model_dir",
 ) -> Iterator[Path]:
-    """A copy of what a URL holds, in a temporary folder.
+    """Yields a copy of the contents of a URL, in a temporary directory.
 
     Args:
         url: As `urls.check` returned it.
-        wants: Whether a file, by its path, is wanted.
-        part: The folder in it that this process writes, and that is copied back; empty: none.
-        follows: Whether the copy is kept up to date.
-        ending: For the last state of the part.
-        before_removal: Called with the folder and the path of a checkpoint that is about to be
+        wants: Returns whether to copy a file, given its path.
+        part: The subdirectory that this process writes and copies back, or empty for none.
+        follows: Whether to keep the copy up to date.
+        ending: How to copy the last state of the part.
+        before_removal: Called with the directory and the path of a checkpoint that is about to be
             removed.
-        may_be_new: Whether there may be nothing yet.
+        may_be_new: Whether the URL may be empty.
         where: The flag that gave it.
 
     Raises:
-        ConfigError: the bucket refuses, or there is nothing.
-        RunnerError: it does not answer; for a part as `written` does.
+        ConfigError: the bucket rejects the request, or the URL is empty.
+        RunnerError: it does not answer. For a part, also as for `written`.
     """
     bucket = Bucket(url, f"{where}=")
     with (
@@ -201,7 +201,7 @@ def read(
 
 @contextlib.contextmanager
 def _part(bucket: Bucket, folder: Path, ending: Ending | None, where: str) -> Iterator[None]:
-    """Inside, a part of a run is this process's to write."""
+    """Lets this process write a part of a run within the block."""
     claim = attempts.several(lambda: lease.take(bucket, lease.Asking(instead="name")), where)
     with _returned(claim):
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _part(bucket: Bucket, folder: Path, ending: Ending | None, where: str) -> It
 
 @contextlib.contextmanager
 def _returned(claim: lease.Lease) -> Iterator[None]:
-    """Inside, an error gives a claim back: the next start need not wait."""
+    """Releases the lock if the block raises, so that the next attempt need not wait."""
     try:
         yield
     except BaseException:
@@ -225,7 +225,7 @@ def _returned(claim: lease.Lease) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _mirrored(kept: mirror.Mirror, folder: Path, ending: Ending) -> Iterator[None]:
-    """Inside, a folder is copied; afterwards its last state is there, however the block ended."""
+    """Copies a directory within the block, and its last state however the block ends."""
     with kept, files.guarded(folder, kept.check):
         try:
             yield
@@ -248,10 +248,10 @@ def _finish(kept: mirror.Mirror, stop: signals.Stop, timeout: float) -> None:
 
 
 def has(url: str, name: str) -> bool:
-    """Whether a file is there.
+    """Returns whether a file exists at the URL.
 
     Raises:
-        ConfigError: the bucket refuses.
+        ConfigError: the bucket rejects the request.
         RunnerError: it does not answer.
     """
     where = "--model_dir"

@@ -1,8 +1,8 @@
-"""What a folder holds at one moment, while a run goes on writing in it.
+"""Captures the state of a directory while a run writes in it.
 
-Files are written beside their place and renamed, so a hard link keeps what a name meant. What
-points to checkpoints is read first: all that it names is written already, and if something was
-removed meanwhile, the folder is looked at again.
+The run writes each file under a temporary name and renames it, so a hard link preserves a file's
+content. Files that refer to checkpoints are read first, because the files they name are already
+written. If a file was removed meanwhile, the directory is read again.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from runner.core import layout
 from runner.storage import manifest
 
 FOLDER = ".mirror"
-"""In the folder that is copied: what copying needs to remember."""
+"""The data that copying must remember, in the copied directory."""
 
 _LINKS = "links"
 _ATTEMPTS = 5
@@ -28,15 +28,15 @@ _TEMPORARY = re.compile(r"\..*|.*_temp|.*\.tmp")
 _LISTED = re.compile(r'^all_model_checkpoint_paths: (".*")$', re.MULTILINE)
 
 Stamp = tuple[int, int, int]
-"""Size, time and inode of a file: if one changes, the file has changed."""
+"""Size, time and inode of a file. If one of them changes, the file has changed."""
 
 
 class Snapshot(NamedTuple):
-    """The files of a folder.
+    """The files of a directory.
 
     Attributes:
-        files: By path within it, `/` between names.
-        texts: The content of files that point to others.
+        files: The files by their path within it, with `/` between names.
+        texts: The contents of files that refer to others.
         sources: Where to read the files that have changed.
     """
 
@@ -48,12 +48,12 @@ class Snapshot(NamedTuple):
 def take(
     folder: Path, known: Mapping[str, Stamp], leaves_out: Callable[[str], bool] = lambda _: False
 ) -> Snapshot:
-    """The state of a folder.
+    """Returns the state of a directory.
 
     Args:
-        folder: The run's.
-        known: Files that need not be read if they are still the same.
-        leaves_out: Whether a file or a folder, by its path, belongs to somebody else.
+        folder: The run's directory.
+        known: Files that need not be read if they are unchanged.
+        leaves_out: Returns whether a file or directory, given its path, belongs to another process.
     """
     links = folder / FOLDER / _LINKS
     for attempt in range(_ATTEMPTS):
@@ -88,14 +88,14 @@ def clear(folder: Path) -> None:
 
 
 def listed(text: bytes) -> list[str]:
-    """The checkpoints that TensorFlow's file `checkpoint` lists."""
+    """Returns the checkpoints that TensorFlow's file `checkpoint` lists."""
     return sorted(_names(text))
 
 
 def _walk(
     folder: Path, below: str, leaves_out: Callable[[str], bool]
 ) -> Iterator[tuple[str, Stamp]]:
-    """The paths of all files, and what tells whether they have changed."""
+    """Yields the paths of all files, with their stamps."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             path = f"{below}{entry.name}"
@@ -111,7 +111,7 @@ def _walk(
 
 
 def _is_private(name: str) -> bool:
-    """Whether a file is a claim, about copying, or unfinished."""
+    """Returns whether a file is a lock, part of the copying, or unfinished."""
     return name in (layout.CLAIM, manifest.NAME) or _TEMPORARY.fullmatch(name) is not None
 
 
@@ -121,13 +121,13 @@ def _texts(folder: Path, leaves_out: Callable[[str], bool]) -> dict[str, bytes]:
         if manifest.points(path):
             with contextlib.suppress(FileNotFoundError):
                 found[path] = (folder / path).read_bytes()
-                if path.endswith(layout.EVALUATOR):  # its time is its evaluator's heartbeat
+                if path.endswith(layout.EVALUATOR):  # its mtime is the evaluator's heartbeat
                     found[path] = _with_time(folder / path, found[path])
     return found
 
 
 def _with_time(path: Path, text: bytes) -> bytes:
-    """A registration with the time of its last change, which no copy has otherwise."""
+    """Returns a registration including the time of its last change, which copies lose."""
     with contextlib.suppress(ValueError, TypeError):
         return json.dumps({**json.loads(text), "beat": path.stat().st_mtime}).encode()
     return text
@@ -145,7 +145,7 @@ def _names(text: bytes) -> set[str]:
 
 
 def _is_committed(path: str, listed: Mapping[str, set[str]]) -> bool:
-    """Whether a file may be copied: of checkpoints, only those that are listed are complete."""
+    """Returns whether a file may be copied. Only listed checkpoints are complete."""
     name = manifest.checkpoint_of(path)
     if not name:
         return True
@@ -157,7 +157,7 @@ def _is_committed(path: str, listed: Mapping[str, set[str]]) -> bool:
 
 
 def _has_all(listed: Mapping[str, set[str]], files: Mapping[str, Stamp]) -> bool:
-    """Whether each checkpoint that is listed is there."""
+    """Returns whether every listed checkpoint exists."""
     return all(
         f"{path.rpartition('/')[0]}/{name}.index".lstrip("/") in files
         for path, names in listed.items()
@@ -166,7 +166,7 @@ def _has_all(listed: Mapping[str, set[str]], files: Mapping[str, Stamp]) -> bool
 
 
 def _link(source: Path, link: Path) -> Path:
-    """A hard link, or the file itself where there are none."""
+    """Returns a hard link, or the file itself if links are unavailable."""
     try:
         os.link(source, link)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""URLs of folders in buckets: which are right, and how they are shown. Standard library only.
+"""Checks and formats URLs of directories in buckets. Standard library only.
 
-fsspec, and what it needs for a kind of URL, are loaded when a bucket is opened.
+fsspec and the driver for a kind of URL are imported when a bucket is opened.
 """
 
 import difflib
@@ -13,8 +13,8 @@ from runner.errors import ConfigError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>(?:/.*)?)", re.DOTALL)
 _PASSWORD = re.compile(r"[^/]*:[^/]*@")
-_KEY = re.compile(r"[^/]*:.*@")  # Amazon's may have slashes
-_BUCKETS = ("s3", "s3a", "gs", "gcs")  # in whose URLs nothing belongs before an @
+_KEY = re.compile(r"[^/]*:.*@")  # Amazon's keys may contain slashes
+_BUCKETS = ("s3", "s3a", "gs", "gcs")  # their URLs have no user part before an @
 _EXTRAS = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
 _EXTRAS |= {"s3a": _EXTRAS["s3"], "gcs": _EXTRAS["gs"]}
 _COMMON = ("s3", "gs", "gcs", "az", "abfs", "hdfs", "sftp", "file", "memory")
@@ -22,12 +22,12 @@ _READ_ONLY = ("http", "https", "github", "git", "zip", "tar", "data")
 
 
 def is_url(path: str | Path) -> bool:
-    """Whether this names a folder elsewhere, also as a Path, which makes one slash of two."""
+    """Returns whether this is a URL, or a Path of one, which makes one slash of two."""
     return _URL.fullmatch(str(path)) is not None
 
 
 def of(path: str | Path) -> str:
-    """The URL again that a Path was made of."""
+    """Restores a URL from a Path of it."""
     if (found := _URL.fullmatch(str(path))) is None:
         return str(path)
     rest = found["rest"].lstrip("/")
@@ -36,7 +36,7 @@ def of(path: str | Path) -> str:
 
 
 def shown(path: str | Path) -> str:
-    """A URL or a path without its secrets."""
+    """Returns a URL or a path without its secrets."""
     url = of(path)
     found = _URL.fullmatch(url)
     if found and _has_secret(found["scheme"], found["rest"].lstrip("/")):
@@ -45,15 +45,15 @@ def shown(path: str | Path) -> str:
 
 
 def check(path: str | Path, where: str, *, writes: bool = True) -> str:
-    """The URL of a folder.
+    """Returns the checked URL of a directory.
 
     Args:
-        path: As it was given.
+        path: The URL as given.
         where: The flag or field that gave it, with its sign: `--model_dir=`.
-        writes: Whether something will be written there.
+        writes: Whether the caller will write there.
 
     Raises:
-        ConfigError: it cannot be one; the message shows no secret.
+        ConfigError: it is invalid. The message contains no secret.
     """
     url = of(path)
     found = _URL.fullmatch(url)
@@ -80,7 +80,7 @@ def check(path: str | Path, where: str, *, writes: bool = True) -> str:
 
 
 def missing(url: str, error: ImportError) -> str:
-    """What to install for a kind of URL whose driver is missing."""
+    """Returns what to install for a kind of URL whose driver is missing."""
     known = next((each for scheme, each in _EXTRAS.items() if f"{scheme}://" in url), None)
     if known is None:
         return str(error)
@@ -88,7 +88,7 @@ def missing(url: str, error: ImportError) -> str:
 
 
 def folder_name(url: str) -> str:
-    """A name for a local folder that stands for the URL."""
+    """Returns the name of a local directory for the URL."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", url.partition("://")[2]).strip("-.")[-60:]
     return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:10]}"
 

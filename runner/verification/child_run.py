@@ -1,4 +1,4 @@
-"""A run in a child process, watched through the files in its directory, and interrupted.
+"""Starts a run in a child process, watches it through its files, and interrupts it.
 
 with child_run.ChildRun([sys.executable, "-m", "runner", ...], model_dir, note=print) as run:
     if run.wait_for(lambda: child_run.last_row(model_dir) >= 100):
@@ -20,17 +20,17 @@ _NOTE_SECONDS = 10.0
 
 
 class ChildRun:
-    """One attempt of a run; what it prints goes to files next to the run's directory.
+    """One attempt of a run, whose output goes to files next to the run's directory.
 
     Args:
         command: The command, without `--model_dir`.
         model_dir: The run's directory.
-        note: Called now and then with its progress.
-        hosts: The addresses of several workers, which are all started here; empty: there is one.
+        note: Called occasionally with its progress.
+        hosts: The addresses of several workers, all started on this machine, or empty for one.
 
     Attributes:
         chief: The only process, or the first worker.
-        log: A file with what it and earlier ones here printed to stderr.
+        log: A file with the stderr output of this and earlier attempts.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class ChildRun:
         """Waits for the end and returns the results of the chief.
 
         Raises:
-            RunnerError: a worker failed; the message ends with the last lines it printed.
+            RunnerError: a worker failed. The message ends with the last lines it printed.
         """
         self.wait_for(lambda: False)
         results, *_ = [child.results() for child in (self.chief, *self._others)]
         return results
 
     def wait_for(self, moment: Callable[[], bool]) -> bool:
-        """Waits until `moment()` is true; False if the run ended first."""
+        """Waits until `moment()` is true. Returns False if the run ends first."""
         noted = time.monotonic()
 
         def has_come() -> bool:
@@ -83,7 +83,7 @@ class ChildRun:
         return self.chief.wait_until(has_come)
 
     def interrupt(self, number: signal.Signals) -> bool:
-        """Sends a signal and waits for the end; False if the run had finished before.
+        """Sends a signal and waits for the end. Returns False if the run had already finished.
 
         With several workers, the last one gets the signal and all end. SIGKILL goes to each.
 
@@ -99,13 +99,13 @@ class ChildRun:
 def start(
     command: Sequence[str], place: Path, *, environment: Mapping[str, str] | None = None
 ) -> Child:
-    """A command that prints to `PLACE.log` and answers to `PLACE.out`."""
+    """Starts a command with its stderr in `PLACE.log` and its stdout in `PLACE.out`."""
     log, answer = (place.with_name(place.name + suffix) for suffix in (".log", ".out"))
     return Child(command, environment=environment, log=log, answer=answer)
 
 
 def _interrupted(child: Child, number: signal.Signals) -> int | None:
-    """The exit code of a process that gets a signal.
+    """Sends a signal to a process and returns its exit code.
 
     Raises:
         RunnerError: it failed for another reason.
@@ -117,7 +117,7 @@ def _interrupted(child: Child, number: signal.Signals) -> int | None:
 
 
 def last_row(model_dir: Path) -> int:
-    """The step of the newest training row; 0 if there is none."""
+    """Returns the step of the newest training row, or 0 if there is none."""
     try:
         text = (model_dir / layout.TRAINING_ROWS).read_bytes()
     except FileNotFoundError:
@@ -127,6 +127,6 @@ def last_row(model_dir: Path) -> int:
 
 
 def committed(model_dir: Path) -> int:
-    """The step of the newest committed checkpoint; 0 if there is none."""
+    """Returns the step of the newest checkpoint, or 0 if there is none."""
     newest = checkpoint_files.latest(model_dir)
     return restore.step_of(newest) if newest else 0

@@ -3,7 +3,7 @@
     parts = comparison.compare(Path("runs/once"), Path("runs/killed"))
     print(comparison.render(parts))
 
-Times are not compared, nor what `runner.verification.tensors` leaves out of checkpoints.
+Times are not compared, nor the parts of checkpoints that `runner.verification.tensors` leaves out.
 """
 
 import collections
@@ -25,7 +25,7 @@ _TIMES = ("time", "seconds", *records.PACE)
 
 
 def compare(first: Path, second: Path) -> list[tensors.Part]:
-    """Compares the runs in two folders, each with its last checkpoint committed.
+    """Compares the runs in two directories, each with a saved last checkpoint.
 
     Raises:
         RunnerError: one of them has no checkpoint.
@@ -49,7 +49,7 @@ def compare(first: Path, second: Path) -> list[tensors.Part]:
 def by_kind(
     training: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Mapping[str, Any]]]:
-    """The rows of train.jsonl and of history.jsonl."""
+    """Groups the rows of train.jsonl and of history.jsonl by kind."""
     return {
         TRAINING_ROWS: list(training),
         EVALUATIONS: [row for row in history if "metrics" in row],
@@ -60,7 +60,7 @@ def by_kind(
 def compare_rows(
     kind: str, first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
 ) -> tensors.Part:
-    """The rows of two logs, by their steps."""
+    """Compares the rows of two logs, by step."""
     old, new = _by_step(first), _by_step(second)
     differences: list[tensors.Difference] = []
     for step, again in sorted(old.keys() | new.keys()):
@@ -77,12 +77,12 @@ def compare_rows(
 
 
 def differing(parts: Iterable[tensors.Part]) -> dict[str, tensors.Part]:
-    """The parts that differ, by kind."""
+    """Returns the parts that differ, by kind."""
     return {part.kind: part for part in parts if part.differences}
 
 
 def render(parts: Sequence[tensors.Part]) -> str:
-    """A table with a line for each part, then the first difference of each that differs."""
+    """Formats a table with a line for each part, then the first difference of each part."""
     lines = [f"{'':24}{'compared':>10}{'differ':>10}{'bits':>12}"]
     for part in parts:
         lines.append(f"{part.kind:24}{part.compared:>10,}{part.differing:>10,}{part.bits:>12,}")
@@ -92,7 +92,7 @@ def render(parts: Sequence[tensors.Part]) -> str:
 
 
 def _newest(model_dir: Path) -> Path:
-    from runner.checkpoints import checkpoint_files  # which loads TensorFlow
+    from runner.checkpoints import checkpoint_files  # imports TensorFlow
 
     path = checkpoint_files.latest(model_dir)
     if path is None:
@@ -101,7 +101,7 @@ def _newest(model_dir: Path) -> Path:
 
 
 def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
-    """The best checkpoints, if either run has any."""
+    """Compares the best checkpoints, if either run has any."""
     found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
     for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
         old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
@@ -119,7 +119,7 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
 
 
 def _by_step(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """Rows keyed by step and by how many rows of that step came before."""
+    """Returns the rows by step and by the number of previous rows of that step."""
     seen: collections.Counter[int] = collections.Counter()
     found = {}
     for row in rows:
@@ -140,13 +140,13 @@ def _fields(
 def _differing_fields(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """The names of the fields that are not the same, and their values in both runs.
+    """Yields the names of the fields that differ, and their values in both runs.
 
-    Floats are rounded to as few digits as tell them apart, but to at least four.
+    Floats are rounded to the fewest digits that distinguish them, but at least four.
     """
     for name in dict.fromkeys([*old, *new]):
         one, other = (fields.get(name, _NOTHING) for fields in (old, new))
-        if repr(one) != repr(other):  # equal text is equal bits
+        if repr(one) != repr(other):  # equal text means equal bits
             yield name, _rounded(one, other)
 
 
@@ -158,7 +158,7 @@ def _rounded(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's fields without its times."""
+    """Returns a row's fields without its times."""
     fields = {name: value for name, value in row.items() if name not in ("metrics", *_TIMES)}
     return {**fields, **row.get("metrics", {})}
 

@@ -1,11 +1,11 @@
-"""The usual cause of a difference between an uninterrupted run and an interrupted one."""
+"""Explains the usual cause of a difference between an uninterrupted and an interrupted run."""
 
 import re
 from collections.abc import Sequence
 
 from runner.verification import comparison, tensors
 
-# The first kind here that differs is explained; those below follow from it, or differ alone.
+# The first kind here that differs is explained. Later kinds follow from it, or differ alone.
 _BY_KIND = {
     "generators": "random numbers are drawn outside training (at the start, in an evaluation), or "
     "a layer's generator is created only after the restore",
@@ -31,18 +31,19 @@ _UNKNOWN = "unknown: please report it"
 
 
 def first(parts: Sequence[tensors.Part]) -> tuple[str, tensors.Difference]:
-    """The kind and the difference that came first: the earliest row, else the first tensor."""
+    """Returns the kind and the earliest difference: the first row, or else the first tensor."""
     found = [(part.kind, d) for part in parts for d in part.differences]
     return min(found, key=lambda kind_and_difference: _when(kind_and_difference[1]))
 
 
 def explain(parts: Sequence[tensors.Part], resumed: int, said: str) -> str:
-    """The usual cause of the differences, in a sentence.
+    """Returns the usual cause of the differences, in a sentence.
 
     Args:
-        parts: Some of them differ.
+        parts: The compared parts. At least one of them differs.
         resumed: The step from which the interrupted run first resumed.
-        said: What the run printed; if it says why resuming is not bit-exact, that is the cause.
+        said: The output of the run. If it contains a reason why resuming is not bit-exact, that
+            reason is the cause.
     """
     remark = re.search(r"resuming (?:is|may) not (?:be )?bit-exact\W+(?:because )?(.*)", said)
     if remark:

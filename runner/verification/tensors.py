@@ -1,12 +1,12 @@
 """Compares two checkpoints bit by bit. No TensorFlow.
 
-Left out is whatever may differ between two equal runs:
+The comparison leaves out everything that may differ between two equal runs:
 
-- `save_counter` counts the commits of one manager, and an interrupted run commits more often.
-- The object graph, since tensors are compared by name.
-- How far the logs went, since the logs themselves are compared.
-- An input iterator's state, whose buffers are filled by threads at varying times; only whether it
-  exists is compared. If training went on with the wrong batch, the weights show it.
+- `save_counter` counts the checkpoints of one manager, and an interrupted run saves more of them.
+- The object graph, because tensors are compared by name.
+- The extent of the logs, because the logs themselves are compared.
+- An input iterator's state, because threads fill its buffers at varying times. Only its existence
+  is compared. If training continued with the wrong batch, the weights show it.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _LEFT_OUT = (
     checkpoint_keys.OBJECT_GRAPH,
 )
 
-# The kind of a variable by its name in a checkpoint: the first pattern that matches counts.
+# The kind of a variable by its name in a checkpoint. The first matching pattern is used.
 _KINDS = {
     "averages": rf"{_SLOT}.*/average/",
     "slots": rf"{_SLOT}|^optimizer/.*_variables/",
@@ -44,15 +44,15 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One thing that differs between the runs.
+    """One value that differs between the runs.
 
     Attributes:
         place: A variable's name, or a row's step and field.
         what: How it differs.
-        step: A row's training step, None for anything else.
-        bits: How many bits differ; 0 if that cannot be counted.
-        missing: One of the runs lacks it, or has it twice.
-        apart: By how much values differ at most; 0 if that cannot be said.
+        step: A row's training step, or None for anything else.
+        bits: The number of differing bits, or 0 if they cannot be counted.
+        missing: Whether one of the runs lacks it, or has it twice.
+        apart: The largest difference between values, or 0 if it cannot be computed.
     """
 
     place: str
@@ -72,8 +72,8 @@ class Part:
 
     Attributes:
         kind: `weights`, `slots`, ..., `training rows`, `evaluations`, `best checkpoint`, ...
-        compared: How many tensors or rows; one that both runs have counts once.
-        differences: By name or by step.
+        compared: The number of distinct tensors or rows in the two runs.
+        differences: The differences, by name or by step.
     """
 
     kind: str
@@ -82,30 +82,30 @@ class Part:
 
     @property
     def differing(self) -> int:
-        """How many tensors or rows differ; a row counts once, however many of its fields differ."""
+        """The number of tensors or rows that differ. A row with several differing fields is one."""
         return len({d.place if d.step is None else d.step for d in self.differences})
 
     @property
     def bits(self) -> int:
-        """How many bits differ."""
+        """The number of differing bits."""
         return sum(difference.bits for difference in self.differences)
 
     @property
     def apart(self) -> float:
-        """By how much values differ at most, as far as that can be said."""
+        """The largest difference between values, as far as it can be computed."""
         return max((difference.apart for difference in self.differences), default=0.0)
 
     @property
     def missing(self) -> int:
-        """How many are lost or doubled."""
+        """The number of missing or duplicate tensors or rows."""
         return sum(difference.missing for difference in self.differences)
 
 
 def compare(first: Path, second: Path) -> list[Part]:
-    """The tensors of two checkpoints (paths without `.index`), a part for each kind.
+    """Compares the tensors of two checkpoints (paths without `.index`), with a part for each kind.
 
     Raises:
-        tensor_bundle.DamagedError: one of them is missing or cut short.
+        tensor_bundle.DamagedError: one of them is missing or truncated.
     """
     old, new = (_Tensors(path) for path in (first, second))
     names: dict[str, list[str]] = {kind: [] for kind in ("weights", *_KINDS)}
@@ -119,12 +119,12 @@ def compare(first: Path, second: Path) -> list[Part]:
 
 
 def kind_of(name: str) -> str:
-    """The kind of the variable with this name in a checkpoint: `weights`, `slots`, ..."""
+    """Returns the kind of the variable with this name in a checkpoint: `weights`, `slots`, ..."""
     return next(kind for kind, pattern in _KINDS.items() if re.search(pattern, name))
 
 
 class _Tensors:
-    """A checkpoint's tensors, without what is left out."""
+    """A checkpoint's tensors that are compared."""
 
     def __init__(self, path: Path) -> None:
         self._bundle = tensor_bundle.Bundle(path)
@@ -149,7 +149,7 @@ def _differences(names: Iterable[str], old: _Tensors, new: _Tensors) -> Iterator
 
 
 def _bits(old: np.ndarray, new: np.ndarray) -> tuple[str, int, float] | None:
-    """How two tensors differ, in how many bits, by how much; None if they are equal."""
+    """Returns how two tensors differ, in how many bits, and by how much, or None if equal."""
     if (old.dtype, old.shape) != (new.dtype, new.shape):
         kinds = [f"{array.dtype.name} {list(array.shape)}" for array in (old, new)]
         return f"{kinds[0]} in the first run, {kinds[1]} in the second", 0, 0.0

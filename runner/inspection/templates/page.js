@@ -18,7 +18,7 @@
     if (text !== undefined) made.textContent = text;
     return made;
   };
-  // Eight colors of the theme, then hues far from those before them.
+  // Eight colors of the theme, then hues far from the previous ones.
   const color = (n) => (n < 8 ? `var(--c${n})` : `hsl(${Math.round(n * 137.5) % 360} 60% 50%)`);
   const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
   const stroke = (series) => ({ stroke: color(series.color), "stroke-dasharray": DASHES[(series.dash ?? 0) % 4] });
@@ -77,7 +77,7 @@
     return [low - room, high + room];
   };
 
-  // The labels below an axis, without those that would touch the one before them.
+  // The labels below an axis, without labels that would touch the previous one.
   const foot = (grid, marks, bottom) => {
     let end = -Infinity;
     for (const [x, text] of marks) {
@@ -88,7 +88,7 @@
     }
   };
 
-  // An empty drawing with two axes; returns what draws into it.
+  // Makes an empty drawing with two axes, and returns it with its scales and edges.
   const frame = (holder, x, y, options = {}) => {
     const width = Math.max(holder.clientWidth || 560, 260), height = options.height || 240;
     const left = options.left || 58, right = width - 24, top = 10;
@@ -113,7 +113,7 @@
     return { made, across, up, left, right, top, bottom, width, height };
   };
 
-  // Of a moving average, corrected for its start; null where there is no value.
+  // The moving average, corrected for its start, with null for missing values.
   const smoothed = (values, weight) => {
     if (!weight) return values;
     let past = 0, norm = 0;
@@ -281,7 +281,7 @@
     for (const p of chart.points) dot(it, p);
     holder.replaceChildren(it.made);
   };
-  // The name of a category; all of them slanted if one is too wide for its place.
+  // The name of a category, slanted like all others if one of them is too wide.
   const label = (it, n, name, slanted) => {
     const x = it.across(n), y = it.bottom + (slanted ? 12 : 16);
     const turned = { "text-anchor": "end", transform: `rotate(-45 ${x} ${y})` };
@@ -296,7 +296,7 @@
     it.made.append(made);
   };
 
-  // A row for each group: its name, and below it a box with whiskers or a density, with every run as a point.
+  // A row for each group: its name, and below it a box plot or a density, with every run as a point.
   const boxes = (figure, chart) => {
     const draw = () => {
       const holder = figure.querySelector(".plot");
@@ -341,7 +341,7 @@
     return draw;
   };
 
-  // A column for each parameter and one for the result, with its values; a line for each trial between them.
+  // A column for each parameter and one for the result, and a line across them for each trial.
   const parallel = (figure, chart) => () => {
     const holder = figure.querySelector(".plot"), last = chart.axes.length - 1;
     const height = 320, top = 44, bottom = height - 20;
@@ -431,7 +431,7 @@
       figure.hidden = !words.every((word) => chart.name.toLowerCase().includes(word));
       count += !figure.hidden;
     }
-    again(); // what was hidden had no width to be drawn for
+    again(); // hidden charts had no width
     const left = document.getElementById("filter-count");
     if (left) left.textContent = words.length ? `${count} shown` : "";
   });

@@ -1,4 +1,4 @@
-"""Tells pictures of shapes apart, with a small convolutional network."""
+"""Classifies images of shapes with a small convolutional network."""
 
 import dataclasses
 
@@ -15,11 +15,11 @@ SIZE = 24  # pixels
 
 
 def load_pictures(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures and their classes; put your own data here.
+    """Returns the images and their classes. Put your own data here.
 
     Returns:
-        [N, height, width, channels] uint8 and [N] int32. Keep them apart: what the network is
-        evaluated on must not be among what it learns from.
+        [N, height, width, channels] uint8 and [N] int32. Evaluation data must not overlap with
+        training data.
     """
     random = np.random.default_rng(0 if is_training else 1)
     labels = np.arange(900 if is_training else 300, dtype=np.int32) % len(CLASSES)
@@ -28,7 +28,7 @@ def load_pictures(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(shape: str, random: np.random.Generator) -> np.ndarray:
-    """A shape somewhere in a noisy picture: [SIZE, SIZE, 1] uint8."""
+    """Draws a shape at a random position in a noisy image: [SIZE, SIZE, 1] uint8."""
     y, x = np.mgrid[:SIZE, :SIZE] - random.uniform(SIZE / 3, SIZE * 2 / 3, (2, 1, 1))
     radius = random.uniform(3, 7)
     inside = {
@@ -45,8 +45,8 @@ class PicturesConfig(cfg.TaskConfig):
     """The network and its data.
 
     Attributes:
-        filters: How many filters each convolution has.
-        dropout: The rate before the last layer, in [0, 1).
+        filters: The number of filters of each convolution.
+        dropout: The dropout rate before the last layer, in [0, 1).
     """
 
     filters: tuple[int, ...] = (16, 32)
@@ -57,10 +57,10 @@ class PicturesConfig(cfg.TaskConfig):
 
 @task_factory.register_task_cls(PicturesConfig)
 class PicturesTask(base_task.Task):
-    """Learns the class of each picture."""
+    """Learns the class of each image."""
 
     def build_model(self) -> tf_keras.Model:
-        """Pictures to logits, [batch, classes] float32."""
+        """Builds the model from images to logits, [batch, classes] float32."""
         layers = [tf_keras.Input((SIZE, SIZE, 1)), tf_keras.layers.Rescaling(1 / 255)]
         for filters in self.task_config.filters:
             layers += [
@@ -77,7 +77,7 @@ class PicturesTask(base_task.Task):
     def build_inputs(
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
-        """Batches of pictures and labels; training data have no end."""
+        """Returns batches of images and labels. Training data repeat without end."""
         pictures, labels = map(tf.constant, load_pictures(params.is_training))
 
         def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -89,13 +89,13 @@ class PicturesTask(base_task.Task):
     def build_losses(
         self, labels: tf.Tensor, model_outputs: tf.Tensor, aux_losses: list | None = None
     ) -> tf.Tensor:
-        """The mean cross-entropy, and what the layers add."""
+        """Returns the mean cross-entropy plus the losses of the layers."""
         losses = tf_keras.losses.sparse_categorical_crossentropy(
             labels, model_outputs, from_logits=True
         )
         return tf.add_n([tf.reduce_mean(losses), *(aux_losses or [])])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """What is reported beside the loss."""
+        """Returns the metrics to report in addition to the loss."""
         del training
         return [tf_keras.metrics.SparseCategoricalAccuracy("accuracy")]

@@ -1,15 +1,14 @@
-"""A compiled Keras model and its data: tells which of two spirals a point is on."""
+"""A compiled Keras model that predicts which of two spirals a point is on, and its data."""
 
 import numpy as np
 import tf_keras
 
 
 def load_points(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The points and their classes; put your own data here.
+    """Returns the points and their classes. Put your own data here.
 
     Returns:
-        [N, 2] float32 and [N] int32. Keep them apart: what the network is evaluated on must not be
-        among what it learns from.
+        [N, 2] float32 and [N] int32. Evaluation data must not overlap with training data.
     """
     random = np.random.default_rng(0 if is_training else 1)
     classes = np.arange(1000 if is_training else 300, dtype=np.int32) % 2
@@ -20,17 +19,17 @@ def load_points(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train_data() -> tuple[np.ndarray, np.ndarray]:
-    """What the model learns from."""
+    """Returns the training data."""
     return load_points(is_training=True)
 
 
 def validation_data() -> tuple[np.ndarray, np.ndarray]:
-    """What it is evaluated on."""
+    """Returns the validation data."""
     return load_points(is_training=False)
 
 
 def build_model(units: int = 64) -> tf_keras.Model:
-    """Points, [batch, 2], to logits, [batch, 2]; put your own model here."""
+    """Builds the model from points, [batch, 2], to logits, [batch, 2]. Put your own model here."""
     model = tf_keras.Sequential(
         [
             tf_keras.Input((2,)),

@@ -1,4 +1,4 @@
-"""The project trains, and its model has the right shapes: `pytest`."""
+"""Checks that the project trains and that its model has the right shapes. Run with `pytest`."""
 
 from pathlib import Path
 

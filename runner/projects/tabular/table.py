@@ -14,12 +14,12 @@ from runner import inputs
 from runner.errors import ConfigError
 
 TARGET = "price"
-HELD_OUT = 5  # every fifth row is for evaluation
+HELD_OUT = 5  # every fifth row is used for evaluation
 FILE = Path(__file__).with_name("houses.csv")
 
 
 def load_table(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and what is to be predicted from them; put your own data here, or in the file.
+    """Returns the rows and their targets. Put your own data here, or in the file.
 
     Returns:
         [N, columns] and [N] float32.
@@ -36,7 +36,7 @@ def load_table(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_table(file: Path) -> tuple[list[str], np.ndarray]:
-    """A CSV file of numbers below a line of names: the names, and [rows, columns] float32."""
+    """Reads a CSV file of numbers with a header: the names, and [rows, columns] float32."""
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.reader(lines, skipinitialspace=True)
         names = next(reader, [])
@@ -77,12 +77,12 @@ class TableConfig(cfg.TaskConfig):
 
 @task_factory.register_task_cls(TableConfig)
 class TableTask(base_task.Task):
-    """Learns a number for each row, by its squared error."""
+    """Learns a number for each row by minimizing the squared error."""
 
     def build_model(self) -> tf_keras.Model:
-        """Rows, [batch, columns], to predictions, [batch, 1] float32."""
-        rows, targets = load_table(is_training=True)  # only these set the scales
-        variance = np.where(rows.var(0) > 0, rows.var(0), 1)  # of a constant column: 1
+        """Builds the model from rows, [batch, columns], to predictions, [batch, 1] float32."""
+        rows, targets = load_table(is_training=True)  # only training data set the scales
+        variance = np.where(rows.var(0) > 0, rows.var(0), 1)  # 1 for constant columns
         model = tf_keras.Sequential(
             [
                 tf_keras.Input(rows.shape[1:]),
@@ -99,7 +99,7 @@ class TableTask(base_task.Task):
     def build_inputs(
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
-        """Batches of rows and targets; training data have no end."""
+        """Returns batches of rows and targets. Training data repeat without end."""
         rows, targets = map(tf.constant, load_table(params.is_training))
 
         def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -111,11 +111,11 @@ class TableTask(base_task.Task):
     def build_losses(
         self, labels: tf.Tensor, model_outputs: tf.Tensor, aux_losses: list | None = None
     ) -> tf.Tensor:
-        """The mean squared error, and what the layers add."""
+        """Returns the mean squared error plus the losses of the layers."""
         error = tf.reduce_mean(tf.square(labels - model_outputs))
         return tf.add_n([error, *(aux_losses or [])])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """What is reported beside the loss."""
+        """Returns the metrics to report in addition to the loss."""
         del training
         return [tf_keras.metrics.MeanAbsoluteError("error")]

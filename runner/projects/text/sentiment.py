@@ -1,4 +1,4 @@
-"""Tells praise from complaints: a bag of words, averaged and classified."""
+"""Classifies sentences as praise or complaint by averaging word vectors."""
 
 import dataclasses
 from pathlib import Path
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def load_texts(is_training: bool) -> tuple[list[str], list[int]]:
-    """The texts and their classes; put your own data here, or in the files.
+    """Returns the texts and their classes. Put your own data here, or in the files.
 
     A line of train.tsv and validation.tsv is a class, a tab and a text.
     """
@@ -39,9 +39,9 @@ def load_texts(is_training: bool) -> tuple[list[str], list[int]]:
 
 
 def to_ids(words: int, length: int) -> tf_keras.layers.TextVectorization:
-    """A layer from texts, [batch], to the ids of their words, [batch, length]."""
+    """Returns a layer from texts, [batch], to the ids of their words, [batch, length]."""
     adapted = tf_keras.layers.TextVectorization(words)
-    adapted.adapt(tf.constant(load_texts(is_training=True)[0]))  # only these words have vectors
+    adapted.adapt(tf.constant(load_texts(is_training=True)[0]))  # only training words have vectors
     known = adapted.get_vocabulary(include_special_tokens=False)
     return tf_keras.layers.TextVectorization(output_sequence_length=length, vocabulary=known)
 
@@ -51,10 +51,10 @@ class SentimentConfig(cfg.TaskConfig):
     """The network and its data.
 
     Attributes:
-        words: How many different words are known at most, the most frequent ones.
-        length: How many words of a text are read.
+        words: The maximum number of distinct words. The most frequent ones are kept.
+        length: The number of words read from a text.
         dimensions: The size of each word's vector.
-        dropout: The rate after averaging them, in [0, 1).
+        dropout: The dropout rate after averaging them, in [0, 1).
     """
 
     words: int = 2000
@@ -70,13 +70,13 @@ class SentimentTask(base_task.Task):
     """Learns the class of each text."""
 
     def build_model(self) -> tf_keras.Model:
-        """Ids of words, [batch, length], to logits, [batch, classes] float32."""
+        """Builds the model from word ids, [batch, length], to logits, [batch, classes] float32."""
         config = self.task_config
         return tf_keras.Sequential(
             [
                 tf_keras.Input((config.length,), dtype=tf.int64),
                 tf_keras.layers.Embedding(config.words, config.dimensions, mask_zero=True),
-                tf_keras.layers.GlobalAveragePooling1D(),  # of the words, not of the padding
+                tf_keras.layers.GlobalAveragePooling1D(),  # over the words, not the padding
                 tf_keras.layers.Dropout(config.dropout),
                 tf_keras.layers.Dense(len(CLASSES), dtype="float32"),
             ]
@@ -85,7 +85,7 @@ class SentimentTask(base_task.Task):
     def build_inputs(
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
-        """Batches of the words' ids and labels; training data have no end."""
+        """Returns batches of word ids and labels. Training data repeat without end."""
         texts, classes = load_texts(params.is_training)
         vectorize = to_ids(self.task_config.words, self.task_config.length)
         ids, labels = vectorize(tf.constant(texts)), tf.constant(classes)
@@ -99,24 +99,24 @@ class SentimentTask(base_task.Task):
     def build_losses(
         self, labels: tf.Tensor, model_outputs: tf.Tensor, aux_losses: list | None = None
     ) -> tf.Tensor:
-        """The mean cross-entropy, and what the layers add."""
+        """Returns the mean cross-entropy plus the losses of the layers."""
         losses = tf_keras.losses.sparse_categorical_crossentropy(
             labels, model_outputs, from_logits=True
         )
         return tf.add_n([tf.reduce_mean(losses), *(aux_losses or [])])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """What is reported beside the loss."""
+        """Returns the metrics to report in addition to the loss."""
         del training
         return [tf_keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     def serving(self, model: tf_keras.Model) -> "Texts":
-        """What an exported SavedModel does with texts."""
+        """Returns the module that an exported SavedModel applies to texts."""
         return Texts(self.task_config, model)
 
 
 class Texts(export_base.ExportModule):
-    """Classifies texts as they are."""
+    """Classifies raw texts."""
 
     def __init__(self, params: SentimentConfig, model: tf_keras.Model) -> None:
         super().__init__(params, model)
@@ -124,11 +124,11 @@ class Texts(export_base.ExportModule):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Texts to the name of the likeliest class, and the probability of each class."""
+        """Maps texts to the name of the likeliest class, and the probability of each class."""
         probabilities = tf.nn.softmax(self.model(self.to_ids(text), training=False))
         label = tf.gather(tf.constant(CLASSES), tf.argmax(probabilities, axis=-1))
         return {"label": label, "probabilities": probabilities}
 
     def get_inference_signatures(self, function_keys: dict[str, str]) -> dict[str, Any]:
-        """The signature of `serve`, by its name in `function_keys`."""
+        """Returns the signature of `serve`, by its name in `function_keys`."""
         return {function_keys["serve"]: self.serve.get_concrete_function()}

@@ -1,13 +1,13 @@
-"""Counting the multiply-adds of a traced function, without running it or freezing its weights.
+"""Counts the multiply-adds of a traced function, without running it or freezing its weights.
 
-Only matrix products and convolutions are counted, with their gradients: they hold nearly all of the
-work. Element-wise operations, reductions, lookups, Fourier transforms and factorisations are left
-out. A convolution counts every tap of its kernel at every position of its output, those over the
-padding too, as published figures do.
+Only matrix products, convolutions and their gradients are counted, because they are nearly all of
+the work. Element-wise operations, reductions, lookups, Fourier transforms and factorizations are
+left out. A convolution counts every tap of its kernel at every position of its output, including
+those over the padding, as published figures do.
 
-Functions, branches and loops are followed where they stand in the graph. What no result depends on
-is left out, as TensorFlow prunes it before running; of several branches the most expensive counts.
-A loop counts with all its turns, even if it may end early.
+Functions, branches and loops are followed in place. Operations that no result depends on are left
+out, because TensorFlow prunes them before it runs the graph. Only the most expensive of several
+branches is counted. A loop is counted with all its iterations, even if it may end early.
 """
 
 import functools
@@ -24,15 +24,16 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
 
-# Multiply-adds spent, and the results that are wanted by their index, in the graph of copies.
+# Multiply-adds spent, and the wanted results by their index, in the graph of copies.
 _Outcome = tuple[int, dict[int, tf.Tensor]]
 
 
 def multiply_adds(graph: tf.Graph) -> int:
-    """Multiply-adds of one call of a concrete function, given its `graph`.
+    """Returns the multiply-adds of one call of a concrete function, given its `graph`.
 
     Raises:
-        UncountableError: something that matters is not fixed or not shown; the message names it.
+        UncountableError: a required shape or count is not fixed or not visible. The message names
+            it.
     """
     with tf.Graph().as_default():
         arguments = [_stand_in(argument, argument.shape) for argument in graph.inputs]
@@ -41,22 +42,23 @@ def multiply_adds(graph: tf.Graph) -> int:
 
 
 class _Expansion:
-    """Copies a function, operation by operation, into the default graph; calls stand inline.
+    """Copies a function, operation by operation, into the default graph, with all calls inlined.
 
-    The copy never runs. It serves to infer shapes anew, since a function may have been traced for
-    any size of batch and be called with a fixed one, as within Keras's functional models. And it
-    carries integers from where they are made to where they are used, such as the number of turns
-    that the gradient of a loop takes from the loop.
+    The copy never runs. It infers shapes again, because a function may be traced for any batch size
+    and called with a fixed one, as within Keras's functional models. It also propagates integers
+    from where they are made to where they are used, such as the number of iterations that the
+    gradient of a loop takes from the loop.
     """
 
     def __init__(self) -> None:
-        # What each turn of a loop puts on a list for the loop's gradient, by the list's ref().
+        # The tensor that each iteration pushes to a list for the loop's gradient, by the list's
+        # ref().
         self._listed: dict[Any, tf.Tensor] = {}
 
     def call(
         self, graph: tf.Graph, operands: Sequence[tf.Tensor], wanted: Iterable[int]
     ) -> _Outcome:
-        """One call of a function, for the sake of these of its outputs and its side effects."""
+        """Copies one call of a function, for the given outputs and its side effects."""
         outputs = {index: graph.outputs[index] for index in wanted}
         operations, used = _needed(graph, outputs.values())
         copies = {arg.ref(): operand for arg, operand in zip(graph.inputs, operands, strict=True)}
@@ -94,7 +96,7 @@ class _Expansion:
         return ops.multiply_adds(copy), results
 
     def _unfollowed(self, op: tf.Operation, bodies: Iterable[tf.Graph]) -> _Outcome:
-        """An operation that calls functions in a way of its own, a data set's for example."""
+        """Handles an operation that calls functions in another way, such as one of a data set."""
         for body in bodies:
             operands = [_stand_in(argument, argument.shape) for argument in body.inputs]
             work, _ = self.call(body, operands, range(len(body.outputs)))
@@ -110,7 +112,7 @@ class _Expansion:
         try:
             variables, turn, after = self._turn(body, inputs, live, like=inputs)
         except ops.UncountableError:
-            # Some shape changes from turn to turn; those that the loop was traced with do not.
+            # Some shape changes between iterations. The shapes of the traced loop do not.
             variables, turn, after = self._turn(body, inputs, live, like=body.inputs)
         test, outcome = self.call(condition, variables, [0])
         counters = {}
@@ -140,13 +142,13 @@ class _Expansion:
         *,
         like: Sequence[tf.Tensor],
     ) -> tuple[list[tf.Tensor], int, dict[int, tf.Tensor]]:
-        """One turn of a loop, its variables of the same shapes as `like`.
+        """Copies one iteration of a loop, whose variables have the same shapes as `like`.
 
         Returns:
-            The variables, the turn's work, and what takes the place of the `live` variables.
+            The variables, the work of the iteration, and the new values of the `live` variables.
 
         Raises:
-            UncountableError: the turn cannot be counted, or leaves variables of other shapes.
+            UncountableError: the iteration cannot be counted, or changes the shapes of variables.
         """
         variables = list(inputs)
         for index, (before, after) in enumerate(zip(body.inputs, body.outputs, strict=True)):
@@ -162,7 +164,7 @@ class _Expansion:
         return variables, work, results
 
     def _last(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-        """What a loop leaves of a variable that is `before` the first turn and `after` each."""
+        """Returns the final value of a loop variable, given its values before and after."""
         result = _either(before, after)
         push = trip_counts.unwrapped(after).op
         if push.type == "TensorListPushBack":
@@ -171,7 +173,7 @@ class _Expansion:
 
 
 def _functions(op: tf.Operation) -> list[tf.Graph]:
-    """The graphs of all functions that an operation may call, in the order of its attributes."""
+    """Returns the graphs of all functions that an operation may call, in attribute order."""
     names: list[str] = []
     for attribute in op.op_def.attr:
         if attribute.type == "func":
@@ -184,11 +186,10 @@ def _functions(op: tf.Operation) -> list[tf.Graph]:
 def _needed(
     graph: tf.Graph, outputs: Iterable[tf.Tensor]
 ) -> tuple[Iterable[tf.Operation], set[Any]]:
-    """What these outputs and the graph's side effects depend on.
+    """Finds the dependencies of these outputs and of the graph's side effects.
 
     Returns:
-        The operations, each after those that make its inputs, and `Tensor.ref()` of every tensor
-        used.
+        The operations, each after its inputs' operations, and `Tensor.ref()` of every tensor used.
     """
     used = {tensor.ref() for tensor in outputs}
     pending = [*graph.control_outputs, *(reference.deref().op for reference in used)]
@@ -199,12 +200,12 @@ def _needed(
             sources[op] = [tensor.op for tensor in op.inputs]
             used |= {tensor.ref() for tensor in op.inputs}
             pending += [*op.control_inputs, *sources[op]]
-    # Not the order in the graph: taking a loop's gradient gives the loop inputs younger than it.
+    # Not in graph order: taking a loop's gradient gives the loop inputs that are newer than it.
     return graphlib.TopologicalSorter(sources).static_order(), used
 
 
 def _live_variables(condition: tf.Graph, body: tf.Graph, results: Iterable[int]) -> set[int]:
-    """The variables of a loop on which these results, or the number of turns, depend."""
+    """Returns the loop variables on which these results, or the number of iterations, depend."""
     _, used = _needed(condition, condition.outputs)
     live = {*results, *_indices(condition.inputs, used)}
     while True:
@@ -220,7 +221,7 @@ def _indices(tensors: Iterable[tf.Tensor], used: set[Any]) -> set[int]:
 
 
 def _copy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> tf.Operation:
-    """The same operation on other inputs, with shapes inferred from these."""
+    """Copies an operation with other inputs, and infers its shapes from these."""
     attributes = op.node_def.attr.items()
     try:
         copy = tf.compat.v1.get_default_graph().create_op(
@@ -231,7 +232,7 @@ def _copy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> tf.Operation:
             attrs={key: value for key, value in attributes if not key.startswith("_")},
             op_def=op.op_def,
         )
-        # What tracing found holds too; only it knows the shapes of what resources hold.
+        # Shapes found by tracing are valid too. Only they include the shapes in resources.
         for new, old in zip(copy.outputs, op.outputs, strict=True):
             new.set_shape(old.shape)
     except ValueError as error:
@@ -244,14 +245,14 @@ def _stand_in(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
 
 
 def _chosen(selector: tf.Tensor, ways: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Stands for what a branch returns; `b if a else False` is how AutoGraph writes `a and b`."""
+    """Represents the result of branches. AutoGraph writes `a and b` as `b if a else False`."""
     if selector.dtype.is_bool and ways[0].dtype.is_bool and trip_counts.value(ways[1]) == 0:
         return tf.logical_and(selector, ways[0])
     return _either(*ways)
 
 
 def _either(*tensors: tf.Tensor) -> tf.Tensor:
-    """Stands for any one of the tensors."""
+    """Represents any one of the tensors."""
     shapes = [tensor.shape for tensor in tensors]
     shape = functools.reduce(tf.TensorShape.most_specific_compatible_shape, shapes)
     return _stand_in(tensors[0], shape)

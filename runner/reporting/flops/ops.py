@@ -8,14 +8,14 @@ import tensorflow as tf
 
 
 class UncountableError(Exception):
-    """An operation's work cannot be told from the graph; the message says which and why."""
+    """An operation's work cannot be determined from the graph. The message gives the reason."""
 
 
 def multiply_adds(op: tf.Operation) -> int:
-    """Multiply-adds of one run of `op`; 0 for operations of other kinds.
+    """Returns the multiply-adds of one run of `op`, or 0 for other kinds of operations.
 
     Raises:
-        UncountableError: a shape is not fixed, or the operation does its work out of sight.
+        UncountableError: a shape is not fixed, or the graph does not show the operation's work.
     """
     if op.type.startswith(_OUT_OF_SIGHT):
         raise UncountableError(f"'{op.name}' ({op.type}) does its work out of sight")
@@ -34,20 +34,20 @@ def _size(tensor: tf.Tensor) -> int:
 
 
 def _matrix_product(op: tf.Operation, *, transposed: str) -> int:
-    """Each number of the result is a sum over the columns of the left operand."""
+    """Each element of the result is a sum over the columns of the left operand."""
     columns = _dims(op.inputs[0])[-2 if op.get_attr(transposed) else -1]
     return _size(op.outputs[0]) * columns
 
 
 def _einsum(op: tf.Operation) -> int:
-    """One multiply-add for every setting of all labels; a single operand multiplies nothing."""
+    """Counts one multiply-add per combination of all labels, or 0 for a single operand."""
     terms = op.get_attr("equation").decode().split("->")[0].split(",")
     if len(terms) == 1:
         return 0
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, op.inputs, strict=True):
         dims = _dims(operand)
-        # Digits name the dimensions of an ellipsis, from the right since they broadcast.
+        # Digits name the dimensions of an ellipsis, from the right because they broadcast.
         broadcast = range(len(dims) - len(term.replace("...", "")))
         labels = term.replace("...", "".join(str(digit) for digit in reversed(broadcast)))
         for label, size in zip(labels, dims, strict=True):
@@ -56,8 +56,8 @@ def _einsum(op: tf.Operation) -> int:
 
 
 # A convolution and its two gradients visit the same pairs of an input and an output, through the
-# same taps. A kernel is (*window, inputs of a group, outputs), or (*window, inputs, multiplier)
-# where it is depthwise: an output sums over all its dimensions but the last, or the last two.
+# same taps. A kernel is (*window, inputs of a group, outputs). A depthwise kernel is (*window,
+# inputs, multiplier). An output sums over all its dimensions except the last, or the last two.
 
 
 def _convolution(op: tf.Operation, *, end: int = -1) -> int:
@@ -93,7 +93,7 @@ _RULES: Mapping[str, Callable[[tf.Operation], int]] = {
     "DepthwiseConv2dNativeBackpropFilter": functools.partial(_kernel_gradient, end=-2),
 }
 
-# First letters of operations that are, or may be, products of which the graph shows too little.
+# Prefixes of operations that are, or may be, products that the graph does not show fully.
 _OUT_OF_SIGHT = (
     "BlockLSTM",
     "CudnnRNN",

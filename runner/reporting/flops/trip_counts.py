@@ -1,4 +1,4 @@
-"""How often a `while` loop in a graph turns, read from its counters without running it."""
+"""Finds the number of iterations of a `while` loop from its counters, without running it."""
 
 import dataclasses
 import math
@@ -11,19 +11,19 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Counter:
-    """An integer that is `start` before the first turn and grows by `step` in each; 0 for fixed."""
+    """An integer that is `start` at first and grows by `step` per iteration, 0 if constant."""
 
     start: int
     step: int
 
 
 def counter(variable: tf.Tensor, first: tf.Tensor, after: tf.Tensor) -> Counter | None:
-    """The counter that a loop's variable is, or None.
+    """Returns the counter that a loop's variable implements, or None.
 
     Args:
-        variable: what the loop's body takes.
-        first: the variable's value before the first turn.
-        after: what the body returns in its place.
+        variable: The input of the loop's body.
+        first: The variable's value before the first iteration.
+        after: The new value that the body returns for it.
     """
     op = unwrapped(after).op
     if op.type not in _SIGNS:
@@ -38,18 +38,18 @@ def counter(variable: tf.Tensor, first: tf.Tensor, after: tf.Tensor) -> Counter 
 
 
 def turns(condition: tf.Tensor, counters: Mapping[Any, Counter]) -> int | None:
-    """The largest possible number of turns, or None where nothing fixed bounds it.
+    """Returns the maximum number of iterations, or None if it has no fixed bound.
 
     Args:
-        condition: a boolean; the loop goes on while it holds.
-        counters: the counters among the loop's variables, by `Tensor.ref()`.
+        condition: A boolean. The loop continues while it is true.
+        counters: The counters among the loop's variables, by `Tensor.ref()`.
     """
     bounds = [_bound(comparison, counters) for comparison in _comparisons(condition)]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def value(tensor: tf.Tensor) -> int | None:
-    """The value of a scalar of integers if it is the same in every run, else None."""
+    """Returns the value of an integer scalar if it is the same in every run, otherwise None."""
     tensor = unwrapped(tensor)
     if tensor.shape.rank != 0 or not (tensor.dtype.is_integer or tensor.dtype.is_bool):
         return None
@@ -65,14 +65,14 @@ def value(tensor: tf.Tensor) -> int | None:
 
 
 def unwrapped(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor of which this one is a mere copy, in the same graph."""
+    """Returns the original of an identity copy, in the same graph."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
 
 
 def _comparisons(condition: tf.Tensor) -> Iterator[tf.Operation]:
-    """Comparisons that must all hold for the condition to hold, as far as it is built of such."""
+    """Yields comparisons that must all hold for the condition to hold, as far as found."""
     op = unwrapped(condition).op
     if op.type == "LogicalAnd":
         for operand in op.inputs:
@@ -82,7 +82,7 @@ def _comparisons(condition: tf.Tensor) -> Iterator[tf.Operation]:
 
 
 def _bound(comparison: tf.Operation, counters: Mapping[Any, Counter]) -> int | None:
-    """The turns after which the comparison has ceased to hold."""
+    """Returns the number of iterations after which the comparison no longer holds."""
     lower, upper = (_side(operand, counters) for operand in comparison.inputs)
     if comparison.type.startswith("Greater"):
         lower, upper = upper, lower
@@ -101,14 +101,14 @@ def _side(tensor: tf.Tensor, counters: Mapping[Any, Counter]) -> Counter | None:
 
 
 def _element(op: tf.Operation) -> int | None:
-    """The element of a fixed vector, a shape for example, that a `StridedSlice` picks."""
+    """Returns the element of a fixed vector, such as a shape, that a `StridedSlice` picks."""
     vector, begin = (tf.get_static_value(operand) for operand in op.inputs[:2])
     return None if vector is None or begin is None or vector.ndim != 1 else int(vector[begin[0]])
 
 
 _SIGNS = {"Add": 1, "AddV2": 1, "Sub": -1}
 
-# On scalars: enough for a number of turns computed from `tf.shape` and `tf.range`.
+# On scalars. Sufficient for iteration counts computed from `tf.shape` and `tf.range`.
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "Add": np.add,
     "AddV2": np.add,
