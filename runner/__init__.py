@@ -9,7 +9,7 @@
     run = runner.Run("runs/digits")
     print(run.state, run.best.metrics["accuracy"])
 
-TensorFlow is loaded by the first call, not by the import; reading a run does not load it.
+The first call loads TensorFlow, not the import. Reading a run does not load it.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ tasks_package.install()
 
 
 def __getattr__(name: str) -> Any:
-    """`Run`, and the names of Model Garden's `train_lib` modules, which come with TensorFlow."""
+    """Loads `Run` and the names of Model Garden's `train_lib` modules when they are first used."""
     if name == "Run":
         from runner.run_folder.run import Run
 
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is public, for completion."""
+    """Lists the public names, for completion."""
     return __all__
 
 
@@ -69,18 +69,21 @@ def load(
     config_files: Sequence[str | Path] = (),
     overrides: Sequence[str] = (),
 ) -> "Experiment":
-    """The experiment, locked; later arguments override earlier ones.
+    """Loads an experiment and locks it.
+
+    Later arguments override earlier ones.
 
     Args:
-        gin_files: One or several; each is looked for in the working folder first, then among the
-            experiments that come with the runner.
+        gin_files: One file or several. The runner looks for each in the working directory first,
+            then among its bundled experiments.
         gin_params: `Name.parameter = value`, applied after the files.
         experiment: The name of a registered experiment to start from.
         config_files: YAML or JSON files.
-        overrides: As the flag `--params_override` takes them.
+        overrides: In the form that the flag `--params_override` takes.
 
     Raises:
-        runner.errors.ConfigError: all mistakes, each with its place.
+        runner.errors.ConfigError: if there are mistakes. The message lists them all with their
+            locations.
     """
     from runner import config
     from runner.devices import process_state
@@ -112,26 +115,27 @@ def run(
         runner.run(None, "runs", "runs", where="accuracy > 0.9", sort="-accuracy")
 
     Args:
-        config: What `load` returned; None for the configuration of the run in `model_dir`, and for
-            modes that look at runs, which have theirs.
-        model_dir: The run's folder; a run that exists there is resumed. None for `find_rate`,
+        config: The experiment that `load` returned. Pass None to use the configuration of the run
+            in `model_dir`, or for modes that read existing runs, which have their own.
+        model_dir: The run's directory. A run that exists there is resumed. None for `find_rate`,
             `find_batch` and `compare`.
         mode: Any of `runner --help=modes`.
-        train_actions: Called with the logs of each training loop, names to tensors. One that
-            returns a string stops the run with that reason.
-        eval_actions: The same, with the results of each evaluation; but nothing stops `eval`
-            before it has evaluated what it was asked to.
-        options: Those of the mode, with the names of its flags: `runner --mode=predict --help`
-            lists them. Each takes its own value or the text that the flag takes.
+        train_actions: Called with the logs of each training loop, a mapping from names to tensors.
+            An action that returns a string stops the run with that reason.
+        eval_actions: Called in the same way with the results of each evaluation. They cannot stop
+            `eval` before it has evaluated everything that was requested.
+        options: The options of the mode, named like its flags. `runner --mode=predict --help` lists
+            them. Each takes a Python value or the text that the flag takes.
 
     Returns:
-        What the command prints as its last line: `status` (`done` or `stopped`), `step`, `metrics`
-        (the newest), `best` (`step` and `metrics`, or None) and `model_dir`. Of `export`:
-        `checkpoint`, its `metrics`, and `exports`, one for each format. Of `predict`: `output`,
-        `examples`, `seconds` and `examples_per_second`. Of `ensemble`: what ensemble.json holds.
+        The content of the command's last line: `status` (`done` or `stopped`), `step`, `metrics`
+        (the newest), `best` (`step` and `metrics`, or None) and `model_dir`. For `export`:
+        `checkpoint`, its `metrics`, and `exports`, one for each format. For `predict`: `output`,
+        `examples`, `seconds` and `examples_per_second`. For `ensemble`: the content of
+        ensemble.json.
 
     Raises:
-        runner.errors.RunnerError: it cannot go on; the message says why.
+        runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
     from runner.command import from_python
 
@@ -156,38 +160,39 @@ def fit(
     gin_params: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Any]:
-    """Trains a Keras model on data, both at hand; the run is like any other in its folder.
+    """Trains a Keras model on data in memory, as a normal run in `model_dir`.
 
         model.compile("adam", "mse", metrics=["mae"])
         results = runner.fit(model, (x, y), (x2, y2), model_dir="runs/mine", epochs=10)
 
-    The same call again resumes the run; another model or other data are refused, as any changed
-    configuration is. Afterwards the model holds the weights of the last step.
+    Repeat the call to resume the run. It rejects another model or other data, like any other
+    changed configuration. Afterwards the model holds the weights of the last step.
 
     Args:
-        model: Of tf_keras or Keras 3, compiled; or a function that builds one, which is then left
-            as it is.
+        model: A compiled tf_keras or Keras 3 model. Or a function that builds one, which is then
+            left unchanged.
         train: (x, y) or (x, y, sample_weight) of arrays, or of dicts and tuples of arrays, [n,
-            ...]; the path of an .npz with these names; or a tf.data.Dataset of such batches.
-        validation: The same, to evaluate on after each epoch, or ten times if the length is in
-            steps; None: nothing is evaluated.
-        model_dir: The run's folder; a run that exists there is resumed.
-        loss: As for `compile`, a name or an object; so are the next two. The model is compiled with
-            what is given, and keeps the rest of what it was compiled with.
-        metrics: The same.
-        optimizer: The same.
-        train_steps: How many steps to train; give this or `epochs`.
-        epochs: The same in epochs.
-        batch_size: 32, or that of the dataset, unless given.
-        gin_params: As for `load`; they override what the model was compiled with.
-        options: Of `run`: `allow_config_change`, `allow_lost_history`, `dry_run`, `eval_actions`,
-            `overwrite`, `profile_steps` and `train_actions`.
+            ...]. Or the path of an .npz with these names, or a tf.data.Dataset of such batches.
+        validation: Data in the same form, evaluated after each epoch, or ten times if the length is
+            in steps. None: no evaluation.
+        model_dir: The run's directory. A run that exists there is resumed.
+        loss: As for `compile`, a name or an object. The same applies to `metrics` and `optimizer`.
+            The model is compiled with the given arguments and keeps the rest of its compiled
+            settings.
+        metrics: As for `compile`.
+        optimizer: As for `compile`.
+        train_steps: How many steps to train. Pass this or `epochs`.
+        epochs: How many epochs to train.
+        batch_size: Defaults to 32, or to the batch size of the dataset.
+        gin_params: As for `load`. They override the compiled settings of the model.
+        options: Options of `run`: `allow_config_change`, `allow_lost_history`, `dry_run`,
+            `eval_actions`, `overwrite`, `profile_steps` and `train_actions`.
 
     Returns:
-        What `run` returns.
+        The same results as `run`.
 
     Raises:
-        runner.errors.RunnerError: it cannot go on; the message says why.
+        runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
     from runner import fit_arguments
 

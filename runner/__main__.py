@@ -1,4 +1,4 @@
-"""`python -m runner` is `runner`."""
+"""Makes `python -m runner` the same as `runner`."""
 
 from runner import main
 

@@ -20,9 +20,9 @@ from runner.run_config import RunConfig as RunConfig
 
 @dataclasses.dataclass
 class Experiment(cfg.ExperimentConfig):
-    """All that a run is configured with: official's `task`, `trainer` and `runtime`, and `run`."""
+    """The configuration of a run: Model Garden's `task`, `trainer` and `runtime`, and `run`."""
 
-    # A loaded experiment also remembers by path where its values were set; that is not a field.
+    # A loaded experiment also records by path where its values were set. That is not a field.
     RESERVED_ATTR = (*cfg.ExperimentConfig.RESERVED_ATTR, origins_of.ATTRIBUTE)
 
     task: cfg.TaskConfig | configs.MultiTaskConfig = dataclasses.field(
@@ -44,25 +44,26 @@ def load(
     evaluates: bool | None = None,
     menus: bool = False,
 ) -> Experiment:
-    """Loads an experiment, locked with all its sections.
+    """Loads an experiment and locks it with all its config classes.
 
     Later values override earlier ones, in the order of the arguments.
 
     Args:
         gin_files: Names or paths of files, applied in order. A name is looked for in the working
-            folder, then among the project's experiments.
+            directory, then among the project's experiments.
         gin_params: `Name.parameter=value` strings, applied in order after the files.
         experiment: The name of a registered experiment, which gin then modifies.
         config_files: YAML or JSON files, applied in order.
         overrides: As for `--params_override`, applied in order.
         flags: Single values by path, each with the flag that set it.
-        trains: Whether the mode trains, for validation; None: no validation.
+        trains: Whether the mode trains, for validation. None skips validation.
         evaluates: Whether the mode evaluates.
-        menus: Whether typed values may be of alternatives that are not chosen, as in a study,
-            which may choose others.
+        menus: Whether command-line values may belong to alternatives that are not chosen. A study
+            needs this because it may choose others.
 
     Raises:
-        ConfigError: everything that is invalid or has no effect, one line each with its place.
+        ConfigError: if a value is invalid or has no effect. The message has one line for each, with
+            its location.
     """
     sources = loading.Sources(
         experiment,
@@ -82,12 +83,12 @@ def again(
     overrides: Iterable[str] = (),
     flags: Mapping[str, tuple[str, Any]] | None = None,
 ) -> Experiment:
-    """What the sources of a loaded experiment make with further values, as for a study's trial.
+    """Builds the experiment again from its sources and further values, as for a study's trial.
 
     Args:
-        experiment: From `load`. Single values that flags set are not part of the result.
-        gin_params: As for `load`, after its own.
-        overrides: The same.
+        experiment: From `load`. The result does not include single values that flags set.
+        gin_params: As for `load`, applied after the experiment's own.
+        overrides: As for `load`, applied after the experiment's own.
         flags: As for `load`.
 
     Raises:
@@ -110,43 +111,49 @@ def again(
 
 
 def arguments(experiment: Experiment) -> list[str]:
-    """The flags of a command with the same configuration; [] if it was not loaded, or has changed.
+    """Returns the flags of a command with the same configuration.
 
-    Single values that flags set are not among them.
+    The list is empty if the configuration was not loaded or has changed since. It does not include
+    single values that flags set.
     """
     sources = loading.sources(experiment)
     return sources.arguments() if sources else []
 
 
 def load_launch(gin_files: Iterable[str], gin_params: Iterable[str]) -> LaunchConfig:
-    """What `--launch` is configured with, for a mode that has no experiment.
+    """Loads the configuration of `--launch`, for a mode that has no experiment.
 
     Raises:
-        ConfigError: as for `load`; nothing but `LaunchConfig` can be set.
+        ConfigError: as for `load`, or if anything other than `LaunchConfig` is set.
     """
     return loading.section(LaunchConfig, gin_files, gin_params)
 
 
 def from_official(params: cfg.ExperimentConfig) -> Experiment:
-    """The same experiment with our section, at its defaults.
+    """Returns the same experiment with this runner's config class at its defaults.
 
     Raises:
-        ConfigError: it is for several tasks.
+        ConfigError: if the experiment is for several tasks.
     """
     return loading.adopted(Experiment, params)
 
 
 def origins(experiment: Experiment) -> Mapping[str, str]:
-    """Where each value was set, by path (`trainer.train_steps`); {} if made in Python."""
+    """Returns where each value was set, by path (`trainer.train_steps`).
+
+    The mapping is empty if the experiment was made in Python.
+    """
     return origins_of.of(experiment)
 
 
 def as_yaml(experiment: Experiment, *, without: Collection[str] = ()) -> str:
-    """All values as plain YAML; it loads back to an equal `as_dict()`, with lists for tuples.
+    """Returns all values as plain YAML.
+
+    It loads back to an equal `as_dict()`, with lists in place of tuples.
 
     Args:
         experiment: The experiment.
-        without: The names of sections to leave out.
+        without: The names of config classes to leave out.
     """
     values = printing.plain(experiment)
     return yaml_files.dump({name: values[name] for name in values if name not in without})

@@ -1,4 +1,4 @@
-"""What goes wrong in a way the user should read: one short message, and an exit code."""
+"""Errors that the user sees as one short message, with an exit code."""
 
 import contextlib
 import errno
@@ -9,17 +9,17 @@ from typing import Any
 
 
 class RunnerError(Exception):
-    """The run cannot go on; the message says why. No traceback is shown for it.
+    """The run cannot continue, and the message gives the reason. No traceback is shown.
 
     Args:
-        message: Options of the mode are in braces: `{steps}` is shown as `--steps=1:2`, or, where
-            Python called, as `steps='1:2'`.
-        options: These options, by name; None for one that is named without a value.
+        message: Names options of the mode in braces. `{steps}` is shown as `--steps=1:2`, or as
+            `steps='1:2'` in a call from Python.
+        options: These options, by name. None for one that is named without a value.
     """
 
     exit_code = 1
     in_python = False
-    ag_pass_through = True  # AutoGraph leaves such an error as it is
+    ag_pass_through = True  # AutoGraph re-raises such an error unchanged
 
     def __init__(self, message: str = "", **options: Any) -> None:
         super().__init__(message)
@@ -34,26 +34,26 @@ class RunnerError(Exception):
 
 
 class ConfigError(RunnerError):
-    """A mistake in flags or configuration: what is wrong, where it was written, what was meant."""
+    """A mistake in flags or configuration, reported with its location and a suggestion."""
 
     exit_code = 2
 
 
 class LostError(RunnerError):
-    """Another process writes in the folder now, or this one's claim was deleted."""
+    """Another process is writing in the directory, or this process's lock was deleted."""
 
 
-class DivergedError(RunnerError, RuntimeError):  # official raises a RuntimeError
-    """The loss is no longer finite; the message names the last good checkpoint."""
+class DivergedError(RunnerError, RuntimeError):  # Model Garden raises a RuntimeError
+    """The loss is no longer finite. The message names the last good checkpoint."""
 
     exit_code = 3
 
 
 class RejectedError(RunnerError):
-    """A gate refused: an exported model does not score what its checkpoint scores.
+    """Export validation failed: an exported model does not reproduce its checkpoint's metrics.
 
     Attributes:
-        results: For JSON: what was exported, and what was rejected.
+        results: The exported and the rejected models, for JSON.
     """
 
     exit_code = 4
@@ -64,10 +64,10 @@ class RejectedError(RunnerError):
 
 
 class DifferError(RunnerError):
-    """The runs that were compared are not equal.
+    """The compared runs are not equal.
 
     Attributes:
-        results: For JSON: in what they differ.
+        results: The differences, for JSON.
     """
 
     exit_code = 5
@@ -78,14 +78,14 @@ class DifferError(RunnerError):
 
 
 class GaveUpError(RunnerError):
-    """Start after start ended before it had made a step: no further one is worth it."""
+    """Several attempts in a row ended before they had made a step, so no further one is made."""
 
     exit_code = 6
 
 
 @contextlib.contextmanager
 def in_python() -> Iterator[None]:
-    """Inside, which Python has called, messages name arguments instead of flags."""
+    """Makes errors raised inside name Python arguments instead of flags."""
     try:
         yield
     except RunnerError as error:
@@ -101,7 +101,7 @@ def _as_argument(name: str, value: Any) -> str:
     return name if value is None else f"{name}={value!r}"
 
 
-# Errors from disks, permissions and kinds of files, which are not the program's fault.
+# Errors of disks, permissions and file types, which are not the program's fault.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 _FILES = (
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
@@ -112,7 +112,7 @@ _REFUSED = re.compile(f".+({'|'.join(re.escape(os.strerror(number)) for number i
 
 
 def readable(error: BaseException) -> RunnerError | None:
-    """What the user should read instead of a traceback, None if a traceback is needed."""
+    """Returns the error to show instead of a traceback, or None if a traceback is needed."""
     if isinstance(error, RunnerError):
         return error
     if isinstance(error, OSError) and error.errno in (*_DISK, *_FILES):
@@ -122,10 +122,11 @@ def readable(error: BaseException) -> RunnerError | None:
 
 
 def from_graph(error: BaseException) -> RunnerError | None:
-    """What the user should read of a TensorFlow error, None if a traceback is needed.
+    """Returns the error to show for a TensorFlow error, or None if a traceback is needed.
 
-    If Python inside a graph raised a ConfigError, the text of TensorFlow's error holds its class,
-    message and traceback. If memory ran out, it names the tensor; if a disk is full, the file.
+    If Python inside a graph raised a ConfigError, the text of TensorFlow's error contains its
+    class, message and traceback. If memory ran out, the text names the tensor. If a disk is full,
+    it names the file.
     """
     if found := re.search(r"\bConfigError: (.+)", str(error)):
         return ConfigError(found[1])

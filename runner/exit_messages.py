@@ -1,4 +1,4 @@
-"""What the command says when it ends without results."""
+"""The messages that the command prints when it ends without results."""
 
 import contextlib
 import json
@@ -17,14 +17,14 @@ from runner.storage import urls
 
 
 class Ending:
-    """The last words of the command: a line for a person on stderr, one of JSON on stdout.
+    """The final output of the command: a readable line on stderr and a JSON line on stdout.
 
-    They are said once: by the main thread or, if that does not respond to a signal, by another.
+    It is printed once, by the main thread or, if that does not respond to a signal, by another.
 
     Args:
-        model_dir: The run's folder; None for a command without one.
-        stop: Knows the step at which the run has ended.
-        answers: Whether JSON is expected; of a command that has no mode, it is not.
+        model_dir: The run's directory, or None for a command without one.
+        stop: Holds the step at which the run ended.
+        answers: Whether JSON is expected. It is not for a command without a mode.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Ending:
             _print_line(json.dumps(results))
 
     def failed(self, error: BaseException) -> int:
-        """Says why there are no results; returns the exit code.
+        """Reports why there are no results and returns the exit code.
 
-        A mistake in flags or configuration leaves stdout empty: nothing has been run.
+        After a mistake in flags or configuration, stdout stays empty because no run has started.
         """
         if self._unsaid.acquire(blocking=False):
             console.end()
@@ -60,7 +60,7 @@ class Ending:
             return _prefixed(str(readable))
         if (said := user_code.explain(error)) is None:
             return "".join(traceback.format_exception(error)).rstrip()
-        if not hasattr(error, "__notes__"):  # there is no run's folder to keep it
+        if not hasattr(error, "__notes__"):  # no run directory to keep the traceback in
             user_code.keep(error, Path(tempfile.mkdtemp(prefix="runner-")) / layout.TRACEBACK)
         return "\n".join([f"runner: {said}", *getattr(error, "__notes__", ())])
 
@@ -88,10 +88,10 @@ class Ending:
 
 
 def written(code: int, *, is_purpose: bool) -> int:
-    """The exit code of a command that ends with `code`, in view of what stdout has taken.
+    """Returns the exit code of a command that ends with `code`, after checking stdout.
 
-    A reader that has closed its pipe has seen enough. Any other loss is told on stderr, and is an
-    error of a command whose purpose is to print.
+    A reader that closes its pipe early is not an error. Any other write error is reported on
+    stderr, and is an error if the purpose of the command is to print.
     """
     console.flush()
     error = streams.output_error()
@@ -106,14 +106,14 @@ def written(code: int, *, is_purpose: bool) -> int:
 
 
 class _Stdout:
-    """Passes everything on to stdout, and knows whether its last line has ended."""
+    """Passes all output on to stdout and records whether its last line has ended."""
 
     def __init__(self) -> None:
         self._stream = sys.stdout
         self.is_at_start = True
 
     def write(self, text: str) -> int:
-        """Writes."""
+        """Writes text to stdout."""
         if text:
             self.is_at_start = text.endswith("\n")
         return self._stream.write(text)
@@ -124,13 +124,13 @@ class _Stdout:
 
 @contextlib.contextmanager
 def whole_lines() -> Iterator[None]:
-    """Inside, the line of JSON starts on a line of its own, whatever a user's code has printed."""
+    """Ensures that the JSON line starts on a new line, whatever user code has printed."""
     with contextlib.redirect_stdout(_Stdout()):
         yield
 
 
 def _prefixed(message: str) -> str:
-    """Each line after `runner: `, but for those that belong to the one before."""
+    """Prefixes each line with `runner: `, except lines that continue the one before."""
     lines = message.splitlines() or [""]
     return "\n".join(line if line.startswith(" ") else f"runner: {line}" for line in lines)
 

@@ -1,4 +1,4 @@
-"""The arguments of `runner.fit` that go on to the run, and what replaces those of Keras's `fit`."""
+"""The arguments that `runner.fit` passes to the run, and replacements for Keras's arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ OPTIONS = (
     *("allow_config_change", "allow_lost_history", "dry_run", "overwrite", "profile_steps"),
     *ACTIONS,
 )
-"""Of `runner.run`."""
+"""Options of `runner.run`."""
 
 _DATASET = "read the data with a tf.data.Dataset, which loads in parallel"
 _COMPILE = "give it to model.compile"
@@ -66,10 +66,11 @@ def check(names: Mapping[str, Any], function: Callable[..., Any]) -> None:
 
     Args:
         names: The arguments by name.
-        function: `runner.fit`, which knows its other arguments.
+        function: `runner.fit`, whose signature lists its other arguments.
 
     Raises:
-        ConfigError: an argument is one of Keras's, which the message translates, or unknown.
+        ConfigError: if an argument is unknown, or one of Keras's. The message names the
+            replacement.
     """
     own = [name for name in inspect.signature(function).parameters if name != "options"]
     for name, value in names.items():
@@ -84,7 +85,7 @@ def check(names: Mapping[str, Any], function: Callable[..., Any]) -> None:
 
 
 def _of_callbacks(value: Any) -> str:
-    """What each callback is replaced by."""
+    """Describes the replacement of each callback."""
     callbacks = value if isinstance(value, Sequence) else [value]
     classes = dict.fromkeys(type(each).__name__ for each in callbacks if each is not None)
     if not classes:

@@ -1,4 +1,4 @@
-"""`runner.fit`: a Keras model and data in memory become a run."""
+"""The implementation of `runner.fit`, which turns a Keras model and data in memory into a run."""
 
 import functools
 import re
@@ -35,17 +35,17 @@ def fit(
     gin_params: Sequence[str],
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """See `runner.fit`.
+    """Implements `runner.fit`.
 
     Args:
         model: A Keras model, or a function that builds one.
-        train: What to learn from.
-        validation: What to evaluate on, None for nothing.
-        model_dir: The run's folder.
+        train: The training data.
+        validation: The evaluation data, or None.
+        model_dir: The run's directory.
         lengths: `train_steps`, `epochs` and `batch_size`, as given.
-        compiled: `loss`, `metrics` and `optimizer`, None for what the model brings.
-        gin_params: As for `runner.load`, after what follows from the rest.
-        options: Of the mode, and actions.
+        compiled: `loss`, `metrics` and `optimizer`. None keeps the model's own.
+        gin_params: As for `runner.load`, applied after the bindings that the other arguments imply.
+        options: Options of the mode, and actions.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
@@ -89,11 +89,14 @@ def fit(
 
 
 def _check_model(text: str, model_dir: Path) -> None:
-    """Raises ConfigError if the run in a folder was trained with another model.
+    """Checks that the run in a directory was trained with this model.
 
     Args:
         text: The model, from `copies.text`.
-        model_dir: The run's folder.
+        model_dir: The run's directory.
+
+    Raises:
+        ConfigError: if it was trained with another model.
     """
     path = model_dir / layout.MODEL
     if not begun.has_checkpoints(model_dir) or not path.is_file():
@@ -111,7 +114,7 @@ def _check_model(text: str, model_dir: Path) -> None:
 
 
 def _compiled(model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
-    """A model, or the function that builds one, compiled with what was given; and a model of it."""
+    """Compiles a model, or a function that builds one, and returns it with a built model."""
     if copies.is_model(model):
         copies.compile_with(model, changed)
         return model, model
@@ -129,7 +132,7 @@ def _compiled(model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
-    """What follows from a model: its optimizer, its precision, its fingerprint."""
+    """Yields the bindings for a model's optimizer, precision and fingerprint."""
     copies.library(compiled, "runner.fit")
     set_by_user = {name for name in ("OptimizerConfig.type", "LrConfig.type") if _sets(own, name)}
     optimizer = getattr(compiled, "optimizer", None)
@@ -153,7 +156,7 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
 
 
 def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:
-    """What follows from the data, and from how long to train on them."""
+    """Yields the bindings that the data and the training length imply."""
     steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
     if (steps is None) == (epochs is None):
         raise ConfigError("runner.fit: give train_steps or epochs")

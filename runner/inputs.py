@@ -1,4 +1,4 @@
-"""Inputs placed by step: global batch n is a function of (data, seed, n) and nothing else.
+"""Deterministic, index-based inputs: global batch n depends only on (data, seed, n).
 
     images, labels = tf.constant(...), tf.constant(...)
 
@@ -8,17 +8,18 @@
     train = inputs.place(len(labels), load, config=config.train_data)
     evaluate = inputs.in_order(len(labels), load, config=config.validation_data)
 
-Of data in files, a source finds examples, and a function parses what it reads:
+For data in files, a source finds the examples, and a function parses what the source reads:
 
     records = inputs.source("data/train-*.tfrecord")
     train = inputs.place(records, parse, config=config.train_data)
 
-Of data whose configuration is a `FoldedData`, `chosen` says which examples are its own.
+If the configuration of the data is a `FoldedData`, its method `chosen` selects the examples.
 
-Training data have a position, counted from the first example of step 0, without end. Its epoch
-is `position // size`; its example is where a permutation, keyed by seed and epoch, sends
-`position % size`. Nothing is buffered and nothing is remembered: every epoch is a full shuffle, any
-step is reached at once, and every input pipeline computes its own share of the same global batch.
+Positions in the training data are counted from the first example of step 0, without end. The epoch
+of a position is `position // size`. Its example is the image of `position % size` under a
+permutation that is keyed by seed and epoch. The pipeline has no shuffle buffer and no state: every
+epoch is a full shuffle, any step can be reached at once, and every input pipeline computes its own
+share of the same global batch.
 """
 
 import dataclasses
@@ -39,17 +40,19 @@ from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
 Load = Callable[[Any], Any]
-"""The examples at these indices: [batch] int64 -> a structure of [batch, ...] tensors.
+"""Returns the examples at these indices: [batch] int64 -> a structure of [batch, ...] tensors.
 
-With a `Source`, it gets what the source reads instead of indices: `inputs.source`."""
+If the examples are a `Source`, the function gets what the source reads instead of indices (see
+`inputs.source`).
+"""
 
 Augment = Callable[[Any, tf.Tensor], Any]
-"""What `load` returned, and seeds [batch, 2] int64 -> the same, changed at random."""
+"""Randomly changes what `load` returned, using seeds [batch, 2] int64."""
 
-_BLOCKS = 1024  # into how many a source is cut that has no blocks of its own
+_BLOCKS = 1024  # the number of parts into which a source without blocks is cut
 _DEALT = 32  # how many batches `bucketed` sorts by length at a time
 
-# Fields that official's pipelines read, but that mean nothing for data found by index.
+# Fields that Model Garden's pipelines read but that have no meaning for data found by index.
 _UNUSED = (
     "shuffle_buffer_size",
     "cache",
@@ -66,11 +69,11 @@ _OF_FOLDS = ("fold", "fold_seed", "fold_part")
 
 @dataclasses.dataclass
 class DataConfig(config_definitions.DataConfig):
-    """Official's DataConfig, for data that are placed by step.
+    """Model Garden's DataConfig for deterministic, index-based inputs.
 
-    `seed`: None is 0. `prefetch_buffer_size`: None is chosen by TensorFlow. The fields for shuffle
-    buffers, caches, file interleaving and the tf.data service have no meaning here; setting one is
-    an error, and so is `deterministic=False`. The batches are the same whatever is chosen.
+    `seed`: None is 0. `prefetch_buffer_size`: None lets TensorFlow choose. The fields for shuffle
+    buffers, caches, file interleaving and the tf.data service have no meaning here. Setting one of
+    them or `deterministic=False` is an error. The batches are the same for every choice.
     """
 
     start_step: int = setting(
@@ -112,35 +115,37 @@ class DataConfig(config_definitions.DataConfig):
     )
 
     def check(self) -> None:
-        """For subclasses: looks for mistakes before any file is read or fetched.
+        """Checks for mistakes before any file is read or fetched, for subclasses to override.
 
         Raises:
-            ConfigError: a value is out of range, or contradicts another.
+            ConfigError: if a value is out of range or contradicts another.
         """
 
     def size(self) -> int | None:
-        """How many examples there are, None if unknown; for subclasses that can count them.
+        """Returns the number of examples, or None if unknown.
+
+        Subclasses that can count them override this method.
 
         Raises:
-            ConfigError: the examples cannot be counted.
+            ConfigError: if the examples cannot be counted.
         """
         return self.stated() or None
 
     def stated(self) -> int:
-        """How many examples there are according to `num_examples`; 0 if it does not say."""
+        """Returns the number of examples given by `num_examples`, or 0 if it is not set."""
         return self.num_examples
 
 
 @dataclasses.dataclass
 class FoldedData(DataConfig):
-    """A DataConfig for cross-validation: of `folds` parts, one validates and the others train.
+    """A DataConfig for cross-validation: one of `folds` parts validates and the others train.
 
     `task.train_data` and `task.validation_data` read the same source and have the same `folds`,
     `fold` and `fold_seed`. `num_examples` counts both sides. A task calls `chosen`.
     """
 
-    # Which fields say where the examples come from. Of a study's folds, validation data have those
-    # of the training data. Subclasses add theirs.
+    # The fields that identify the examples. In a study with folds, the validation data take them
+    # from the training data. Subclasses add theirs.
     SOURCE_FIELDS: ClassVar[tuple[str, ...]] = (
         "input_path",
         "tfds_name",
@@ -166,10 +171,10 @@ class FoldedData(DataConfig):
     )
 
     def side(self) -> Fold | None:
-        """Which examples are read; None for all.
+        """Returns which examples are read, or None for all.
 
         Raises:
-            ConfigError: there is no such fold.
+            ConfigError: if there is no such fold.
         """
         name = type(self).__name__
         if not self.folds:
@@ -183,7 +188,7 @@ class FoldedData(DataConfig):
         return Fold(self.folds, self.fold, self.fold_seed, validates)
 
     def reads(self) -> str:
-        """`train` or `validation`."""
+        """Returns `train` or `validation`."""
         return self.fold_part or ("train" if self.is_training else "validation")
 
     def chosen(
@@ -193,30 +198,31 @@ class FoldedData(DataConfig):
         labels: np.ndarray | None = None,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The indices of the examples to read, [n] int64, in order; all of them without folds.
+        """Returns the indices of the examples to read, [n] int64, in order (all without folds).
 
         Args:
             size: The number of examples, both sides together.
-            labels: [size] Classes, of which every part gets its share; None: they do not count.
-            groups: [size] Numbers or strings; examples with the same one stay together.
+            labels: [size] Classes, which are spread evenly over the parts. None: not taken into
+                account.
+            groups: [size] Numbers or strings. Examples of the same group stay together.
 
         Raises:
-            ConfigError: there is no such fold, or there are fewer examples or groups than folds.
+            ConfigError: if there is no such fold, or there are fewer examples or groups than folds.
         """
         side = self.side()
         return side.members(size, labels=labels, groups=groups) if side else np.arange(size)
 
     def once(self) -> "FoldedData":
-        """The same examples for one pass in order."""
+        """Returns the configuration for one pass over the same examples in order."""
         return self.replace(is_training=False, **self.same_side())
 
     def same_side(self) -> dict[str, str]:
-        """What `replace` needs to read the same examples where `is_training` changes."""
+        """Returns values for `replace` that keep the examples when `is_training` changes."""
         side = self.side()
         return {"fold_part": "validation" if side.validates else "train"} if side else {}
 
     def stated(self) -> int:
-        """As in `DataConfig`, of this side; examples in groups have to be counted otherwise."""
+        """Returns the number of examples on this side, except that it cannot count groups."""
         side = self.side()
         return side.count(self.num_examples) if side and self.num_examples else self.num_examples
 
@@ -229,22 +235,23 @@ def place(
     input_context: tf.distribute.InputContext | None = None,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
-    """Training data without end: shuffled anew every epoch, in place from `config.start_step` on.
+    """Returns endless training data, reshuffled every epoch, starting at `config.start_step`.
 
     Args:
         examples: the number of examples, or a source of them.
         load: finds examples by index, or parses what the source reads.
         config: batch size, seed, first step.
-        input_context: of `distribute_datasets_from_function`; None is one replica.
-        augment: changes what was loaded. Its seeds depend only on (seed, epoch, example); they
-            suit `uniform` and, one at a time, `tf.random.stateless_*`.
+        input_context: the context from `distribute_datasets_from_function`, or None for one
+            replica.
+        augment: changes what was loaded. Its seeds depend only on (seed, epoch, example). They can
+            be passed to `uniform` and, one at a time, to `tf.random.stateless_*`.
 
     Returns:
         Batches for the pipeline's replicas in turn, each of `global_batch_size / replicas`
-        examples: replica by replica, pipeline by pipeline, they are the global batch in order.
+        examples. Replica by replica, pipeline by pipeline, they form the global batch in order.
 
     Raises:
-        ConfigError: no examples, no batch size, or a batch that the replicas cannot share.
+        ConfigError: if there are no examples, no batch size, or the replicas cannot share a batch.
     """
     size = _size(examples)
     share = _share(size, config, input_context, "training")
@@ -263,15 +270,15 @@ def bucketed(
     input_context: tf.distribute.InputContext | None = None,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
-    """Training data as from `place`, but with batches of similar lengths, so that little is padded.
+    """Returns training data as from `place`, in batches of similar lengths to reduce padding.
 
-    The examples that `place` would give to 32 batches (or to an epoch, if that is less) are sorted
-    by length and dealt out again, and the batches change places. An epoch's last examples may so
-    come after the next one's first.
+    The examples that `place` would put into 32 batches (or into an epoch, if that is less) are
+    sorted by length and cut into new batches, and the order of the batches is permuted. An epoch's
+    last examples may therefore come after the first examples of the next epoch.
 
     Args:
         lengths: [size] integers, the length of each example.
-        load: finds examples by index; it pads them to the longest of the batch.
+        load: finds examples by index and pads them to the longest of the batch.
         config: as for `place`, like the result and the errors.
         input_context: as for `place`.
         augment: as for `place`.
@@ -304,7 +311,7 @@ def in_order(
     config: DataConfig,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Evaluation data: every example once and in order, the last batch partial.
+    """Returns evaluation data: every example once and in order, the last batch partial.
 
     Arguments and errors are those of `place`. If the last global batch is partial, its last
     replicas get fewer examples or none.
@@ -327,7 +334,7 @@ def in_order(
     @tf.autograph.experimental.do_not_convert
     def batch(element: tf.Tensor) -> Any:
         start = share.position(element)
-        # Never a static shape: with one, tf.distribute drops what not all replicas get.
+        # Do not give it a static shape: tf.distribute would then drop what not all replicas get.
         return read(tf.range(start, tf.minimum(start + share.examples, end)))
 
     partial = sum(share.position(replica) < rest for replica in range(share.replicas))
@@ -335,7 +342,7 @@ def in_order(
 
 
 def one_source(train: object, validation: object) -> str:
-    """The message for folds of training and validation data that read different sources."""
+    """Returns the message for folds of training and validation data from different sources."""
     return (
         f"task.train_data reads {train}, task.validation_data {validation}: with folds, validation"
         " data are a part of the training data, so both must read the same (other data can be"
@@ -344,33 +351,33 @@ def one_source(train: object, validation: object) -> str:
 
 
 def uniform(seeds: tf.Tensor, count: int) -> tf.Tensor:
-    """Random numbers in [0, 1) for every example of a batch, from its seeds alone.
+    """Returns random numbers in [0, 1) for every example of a batch, from its seeds alone.
 
     Args:
-        seeds: [batch, 2] int64, as `place` hands them to `augment`.
-        count: how many numbers an example gets.
+        seeds: [batch, 2] int64, as `place` passes them to `augment`.
+        count: how many numbers each example gets.
 
     Returns:
         [batch, count] float32.
     """
     key = tf.pad(seeds, [[0, 0], [0, 1]])
     bits = permutation.random(tf.zeros_like(seeds[:, 0]), count, key=key)
-    return tf.cast(bits // 2**39, tf.float32) / 2**24  # 24 bits: what float32 holds exactly
+    return tf.cast(bits // 2**39, tf.float32) / 2**24  # 24 bits, the precision of float32
 
 
 def refuse(
     config: DataConfig, fields: Sequence[str], why: str, kind: type[DataConfig] = DataConfig
 ) -> None:
-    """Rejects values that nothing would read.
+    """Rejects values that would have no effect.
 
     Args:
         config: the data's configuration.
-        fields: names that have to be left at their defaults.
-        why: they have no effect.
+        fields: names of fields that must keep their defaults.
+        why: the reason why they have no effect.
         kind: the class that declares the fields.
 
     Raises:
-        ConfigError: one of them was set.
+        ConfigError: if one of them was set.
     """
     standard = _defaults(kind)  # type: ignore[arg-type]
     for field in fields:
@@ -381,7 +388,7 @@ def refuse(
 
 @functools.cache
 def _defaults(kind: type[DataConfig]) -> DataConfig:
-    """Official's sections take milliseconds to make."""
+    """Returns the defaults, cached because they take milliseconds to make."""
     return kind()
 
 
@@ -390,7 +397,7 @@ def _size(examples: int | Source) -> int:
 
 
 def _shuffle(examples: int | Source, config: DataConfig) -> order.Shuffle:
-    """The order of training data, in blocks where a source is best read so."""
+    """Returns the order of training data, in blocks if the source reads best that way."""
     size, seed = _size(examples), config.seed or 0
     block = examples.block if isinstance(examples, Source) else 1
     wanted = getattr(config, "shuffle", "")  # any Config may describe data
@@ -400,7 +407,7 @@ def _shuffle(examples: int | Source, config: DataConfig) -> order.Shuffle:
 
 
 def _reading(examples: int | Source, load: Load) -> Load:
-    """From indices to examples, in a graph."""
+    """Returns the function from indices to examples, converted for use in a graph."""
     load_in_graph = tf_internals.converted(load)
     if isinstance(examples, Source):
         return lambda index: load_in_graph(examples.load(index))
@@ -410,12 +417,16 @@ def _reading(examples: int | Source, load: Load) -> Load:
 def _share(
     size: int, config: DataConfig, context: tf.distribute.InputContext | None, what: str
 ) -> order.Share:
-    """One pipeline's share of the `what` data; ConfigError where no batches can be made of them."""
+    """Returns one pipeline's share of the `what` data.
+
+    Raises:
+        ConfigError: if the data cannot be divided into batches.
+    """
     context = context or tf.distribute.InputContext()
     batch, replicas = config.global_batch_size, context.num_replicas_in_sync
     if size < 1:
         raise ConfigError(f"the {what} data are empty")
-    # A set of data that Python or YAML overrides is any Config with these fields.
+    # Data that Python or YAML overrides may be any Config with these fields.
     stated = config.stated() if isinstance(config, DataConfig) else config.num_examples
     if stated not in (0, size):
         side = getattr(config, "folds", 0) and config.side()
@@ -457,7 +468,7 @@ def _training(
     *,
     block: int,
 ) -> tf.data.Dataset:
-    """Endless batches of the examples `drawn`, given as epoch * size + example."""
+    """Returns endless batches of the examples `drawn`, given as epoch * size + example."""
     augment_in_graph = tf_internals.converted(augment) if augment else None
 
     @tf.autograph.experimental.do_not_convert

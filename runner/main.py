@@ -1,4 +1,4 @@
-"""The command: flags, wiring, exit code. TensorFlow is loaded once the flags are right."""
+"""The command: flags, wiring and exit code. TensorFlow is loaded once the flags are valid."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # it loads TensorFlow
 
 
 def console() -> NoReturn:
-    """The entry point of the command."""
+    """Runs the command as its entry point."""
     streams.keep()
     signals.end_with_parent()
     worker_heartbeat.begin()
@@ -39,7 +39,8 @@ def console() -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """Ends the process without TensorFlow's clean-up, which takes a second and saves nothing.
 
-    Functions registered for the exit are run. If other threads are still at work, it ends normally.
+    Registered exit functions are run. If other non-daemon threads are still running, the process
+    ends normally.
     """
     others = (each for each in threading.enumerate() if each is not threading.main_thread())
     if any(not each.daemon for each in others):
@@ -53,15 +54,15 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the command with these arguments and returns its exit code.
 
     Raises:
-        signals.Interrupted: a signal came; everything is saved, and the user was told.
+        signals.Interrupted: if a signal arrives. By then everything is saved and the user informed.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # greetings, and no GPU found
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # hides startup messages and "no GPU found"
     try:
         command = typed.parse(arguments)
         installation.check()
     except RunnerError as error:
         return exit_messages.Ending(None, answers=False).failed(error)
-    except SystemExit:  # what was asked for, such as help, is printed
+    except SystemExit:  # the requested output, such as help, is printed
         raise SystemExit(exit_messages.written(0, is_purpose=True)) from None
     prints = bool(command.flags.get("print_config"))
     model_dir = Path(command.model_dir) if command.model_dir and not prints else None
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _ended(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> int:
-    """Runs the mode and says how it ended; the exit code."""
+    """Runs the mode, reports how it ended and returns the exit code."""
     flags = command.flags
     try:
         alone = any(flags.get(name) for name in ("print_config", "dry_run", "launch"))
@@ -98,7 +99,7 @@ def _ended(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -
 
 
 def _is_to_print(command: Command) -> bool:
-    """Whether what the command prints is all that it leaves."""
+    """Returns whether printing is the only effect of the command."""
     flags = command.flags
     if flags.get("launch") or flags.get("print_config"):
         return bool(flags.get("dry_run") or flags.get("print_config"))
@@ -106,7 +107,7 @@ def _is_to_print(command: Command) -> bool:
 
 
 def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> Results | None:
-    """The results of the mode; None where only the configuration was to be printed."""
+    """Returns the results of the mode, or None if it only prints the configuration."""
     launched, mode, flags = time.time(), command.mode, command.flags
     printed = flags.get("print_config")
     if printed == "reads":
@@ -122,7 +123,7 @@ def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> 
     announce("loading TensorFlow ...")
     if mode.begin and not (printed or flags.get("dry_run") or flags.get("launch")):
         mode.begin(flags)
-    # Importing leaves no garbage; looking for it takes a quarter longer.
+    # Importing leaves no garbage, and collecting would make it a quarter slower.
     with garbage.uncollected():
         from runner.internals import autograph
 
@@ -142,7 +143,7 @@ def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> 
             ending.model_dir = folder
             if begun.bindings(folder):
                 experiment = _load(command)
-    garbage.freeze()  # nor is it looked for among them later
+    garbage.freeze()  # exclude the imported objects from later collections
     autograph.keep_sources(user_code.loaded())
     if printed:
         _print(command, experiment)
@@ -177,9 +178,9 @@ def _load(command: Command) -> "Experiment":
 
 
 def _has_menus(command: Command) -> bool:
-    """Whether typed values may be of alternatives that are not chosen: a study chooses later.
+    """Returns whether command-line values may belong to alternatives that are not chosen.
 
-    It looks after its trials, too, which are given what it was given.
+    This is true for a study, which chooses later, and for its trials, which get the same values.
     """
     return command.mode.has_trials or Path(command.model_dir, layout.TRIAL).exists()
 
@@ -201,7 +202,7 @@ def _print(command: Command, experiment: "Experiment") -> None:
 
 
 def _started(command: Command, call: Call) -> Results | None:
-    """Runs the mode here, or has it run elsewhere; None where that was only to be printed."""
+    """Runs the mode here or launches it remotely. Returns None if it only prints the job."""
     from runner.command import execution, launching
 
     if "launch" not in command.flags:

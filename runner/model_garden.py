@@ -1,4 +1,4 @@
-"""Model Garden's `run_experiment`, on this runner: the same parameters, the same return value."""
+"""Model Garden's `run_experiment` on this runner, with the same parameters and return value."""
 
 import contextlib
 import dataclasses
@@ -35,10 +35,10 @@ _MODES = {
     "continuous_eval": "continuous_eval",
     "train_and_post_eval": "train",
 }
-"""Our name for each of Model Garden's modes."""
+"""This runner's name for each of Model Garden's modes."""
 
 _EVALUATED = ("train_and_post_eval",)
-"""Those of Model Garden's modes that evaluate the newest checkpoint at the end."""
+"""The Model Garden modes that evaluate the newest checkpoint at the end."""
 
 _NOT_THEIRS = ("overwrite", "allow_config_change", "allow_lost_history")
 """The parameters that Model Garden's `run_experiment` does not have."""
@@ -69,23 +69,23 @@ def run_experiment(
     allow_config_change: bool = False,
     allow_lost_history: bool = False,
 ) -> tuple[tf_keras.Model, Mapping[str, Any]]:
-    """Does what `official.core.train_lib.run_experiment` does, with this runner's promises.
+    """Does what `official.core.train_lib.run_experiment` does, with this runner's guarantees.
 
     Args:
         distribution_strategy: None means the one in scope.
         task: Builds the model and the inputs.
         mode: `train`, `eval`, `train_and_eval`, `continuous_eval` or `train_and_post_eval`.
-        params: The configuration; an experiment of this runner also has a section `run`.
-        model_dir: The run's folder.
+        params: The configuration. An experiment of this runner also has a config class `run`.
+        model_dir: The run's directory.
         run_post_eval: Whether to evaluate the newest weights at the end.
         save_summary: Whether to write TensorBoard events.
         train_actions: Called with the logs of each training loop. The list is not changed.
         eval_actions: Called with the results of each evaluation. The list is not changed.
-        trainer: If given, Model Garden's own loop runs, without these promises.
-        controller_cls: The same goes for any class but Orbit's own.
-        summary_manager: Gets what is logged of training, instead of an event file of this runner.
-        eval_summary_manager: Gets the results of evaluations, likewise.
-        enable_async_checkpointing: Whether to write checkpoints while training goes on.
+        trainer: If given, Model Garden's own loop runs, without these guarantees.
+        controller_cls: Any class other than Orbit's has the same effect.
+        summary_manager: Receives the training logs, instead of an event file of this runner.
+        eval_summary_manager: Receives the results of evaluations in the same way.
+        enable_async_checkpointing: Whether to write checkpoints while training continues.
         overwrite: The name of the run's directory, to remove the run in it and start a new one.
         allow_config_change: Whether a run may resume with a changed configuration.
         allow_lost_history: Whether it may resume without rows that its history has lost.
@@ -94,7 +94,7 @@ def run_experiment(
         The model, and the results of the evaluation at the end, {} if there is none.
 
     Raises:
-        runner.errors.RunnerError: the run cannot go on; the message says why.
+        runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
     given = dict(locals())
     if mode not in _MODES:
@@ -148,7 +148,7 @@ def run_experiment(
 
 
 def is_official(params: Any) -> bool:
-    """Whether a configuration is Model Garden's own, without the section `run`."""
+    """Returns whether a configuration is Model Garden's own, without `run`."""
     return not isinstance(params, config.Experiment)
 
 
@@ -159,13 +159,13 @@ def adopted(
     *,
     run: Mapping[str, Any],
 ) -> config.Experiment:
-    """The experiment of a Model Garden program.
+    """Returns the experiment of a Model Garden program.
 
     Args:
-        params: The program's.
+        params: The program's configuration.
         save_summary: Whether to write TensorBoard events.
         managers: Its summary managers, by the kind of events that they write instead.
-        run: Further values of the section `run`.
+        run: Further values of the config class `run`.
     """
     kinds = tuple(kind for kind in TENSORBOARD if not managers.get(kind))
     values = {**run, "tensorboard": save_summary, "tensorboard_kinds": kinds}
@@ -180,14 +180,14 @@ def run(
     at_end: Callable[[Call], Mapping[str, Any]] | None,
     options: Mapping[str, Any] | None = None,
 ) -> tuple[tf_keras.Model, Mapping[str, Any]]:
-    """Runs what a Model Garden program asks for, in one of Model Garden's modes.
+    """Runs the call of a Model Garden program in one of Model Garden's modes.
 
     Args:
-        call: What it asks for; signals are served here.
+        call: The program's call. Signals are handled here.
         mode: The mode.
-        at_end: Called at the end with the call, which has the workers' strategy; returns the
-            results. None: nothing is evaluated then.
-        options: Of the mode.
+        at_end: Called at the end with the call, which has the workers' strategy, and returns the
+            results. None: no evaluation at the end.
+        options: Options of the mode.
 
     Returns:
         The model, and what `at_end` returned.
@@ -205,22 +205,22 @@ def run(
 
 
 def writers(managers: Mapping[str, Any]) -> OrbitSummaries:
-    """The writers of summary managers, where there are any."""
+    """Returns the writers of the summary managers that are given."""
     writers = {kind: each.summary_writer() for kind, each in managers.items() if each}
     return OrbitSummaries(**writers)
 
 
 class OrbitExperimentRunner(train_lib.OrbitExperimentRunner):
-    """Model Garden's class, for programs that subclass it: its own loop runs, which is said."""
+    """Model Garden's class for programs that subclass it. Runs its own loop and reports that."""
 
     def run(self) -> tuple[tf_keras.Model, Mapping[str, Any]]:
-        """Does what Model Garden's does, without this runner's promises."""
+        """Does what Model Garden's method does, without this runner's guarantees."""
         console.say(OWN_LOOP.format(what=type(self).__name__))
         return super().run()
 
 
 def _set_by_caller(params: cfg.ExperimentConfig) -> dict[str, Any]:
-    """The precision and the eager mode that the program has set, and `params` leaves open."""
+    """Returns the precision and the eager mode that the program set and `params` leaves open."""
     runtime: dict[str, Any] = {}
     precision = tf_keras.mixed_precision.global_policy().compute_dtype
     if not params.runtime.mixed_precision_dtype and precision != "float32":
@@ -231,7 +231,7 @@ def _set_by_caller(params: cfg.ExperimentConfig) -> dict[str, Any]:
 
 
 def _calls(actions: Sequence[orbit.Action] | None) -> list[orbit.Action]:
-    """The actions, without what they return: it stops nothing in Model Garden."""
+    """Wraps the actions to drop their return values, which Model Garden ignores."""
 
     def calling(action: orbit.Action) -> orbit.Action:
         def call(logs: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ def _calls(actions: Sequence[orbit.Action] | None) -> list[orbit.Action]:
 def summaries(
     manager: Any, nested: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 ) -> list[orbit.Action]:
-    """An action that passes its logs to a summary manager of Orbit, as `nested` returns them."""
+    """Returns an action that passes its logs through `nested` to a summary manager of Orbit."""
     if manager is None:
         return []
 
@@ -257,14 +257,14 @@ def summaries(
 
 
 def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Action]:
-    """An action that saves averaged weights where Model Garden's `EMACheckpointing` does."""
+    """Returns an action that saves averaged weights like Model Garden's `EMACheckpointing`."""
     if params.trainer.optimizer_config.ema is None:
         return []
     folder = model_dir / layout.AVERAGES
 
     def save(_: Mapping[str, Any]) -> None:
         newest = checkpoint_files.latest(model_dir)
-        if newest is None:  # another worker's
+        if newest is None:  # saved by another worker
             return
         name = f"average_weights-{checkpoint_files.step_in(newest.name)}"
         older = [path.name for path in checkpoint_files.committed(folder) if path.name != name]
@@ -281,16 +281,16 @@ def _averages(params: cfg.ExperimentConfig, model_dir: Path) -> list[orbit.Actio
 def evaluated(
     call: Call, actions: Sequence[orbit.Action] = (), *, draws: bool = False
 ) -> Mapping[str, Any]:
-    """The results of the newest checkpoint, nested as Model Garden returns them.
+    """Evaluates the newest checkpoint and returns the results nested as in Model Garden.
 
     Args:
-        call: What the run was asked for.
+        call: The call of the run.
         actions: Called with the results as the task returns them, before they become NumPy values.
-        draws: Whether they are written to the validation's events, as the run wrote none.
+        draws: Whether to write the results to the validation events, because the run wrote none.
     """
     model_dir, mates = call.model_dir, team.current()
     batches = limits.validation_batches(call.config)
-    began = time.monotonic()  # of a worker that follows, with what it waits for
+    began = time.monotonic()  # for a worker that follows, including its waits
     if mates.follows:
         logs = follow.score(call)
     else:
@@ -320,16 +320,16 @@ def evaluated(
 def _told_of_best(
     action: orbit.Action, experiment: config.Experiment, model_dir: Path
 ) -> orbit.Action:
-    """The action, which gets the best value so far with the results of each evaluation."""
+    """Returns the action with the best value so far added to the results of each evaluation."""
     return lambda logs: action(_with_best(experiment, model_dir, logs))
 
 
 def _with_best(
     experiment: config.Experiment, model_dir: Path, logs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Results, with the best value so far of the metric that decides on the best checkpoint.
+    """Adds the best value so far of the metric that decides on the best checkpoint.
 
-    It has Model Garden's name, and is there if Model Garden would export a best checkpoint.
+    It has Model Garden's name and is present if Model Garden would export a best checkpoint.
     """
     rule = policies.of(experiment).best
     if rule is None or not experiment.trainer.best_checkpoint_export_subdir:

@@ -1,4 +1,4 @@
-"""Model Garden's `official.modeling.multitask.train_lib`, on this runner: the same functions.
+"""The functions of Model Garden's `official.modeling.multitask.train_lib` on this runner.
 
 from runner import multitask as train_lib
 """
@@ -41,22 +41,22 @@ def run_experiment(
     """Trains and evaluates several tasks with one model, as Model Garden's function does.
 
     Args:
-        distribution_strategy: In whose scope the tasks and the model were built.
+        distribution_strategy: The strategy in whose scope the tasks and the model were built.
         task: The tasks.
         model: The model for all of them.
         mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
         params: The configuration.
         model_dir: The run's directory.
         run_post_eval: Whether to evaluate the newest weights at the end.
-        trainer: If given, Model Garden's own loop runs, without this runner's promises.
-        eval_summary_manager: Gets the results of evaluations, instead of an event file.
+        trainer: If given, Model Garden's own loop runs, without this runner's guarantees.
+        eval_summary_manager: Receives the results of evaluations, instead of an event file.
         best_ckpt_exporter_creator: As for `trainer`, if it is not Model Garden's.
 
     Returns:
-        The model; with `run_post_eval` also the results, by the task's name.
+        The model, and with `run_post_eval` also the results, by the task's name.
 
     Raises:
-        runner.errors.RunnerError: the run cannot go on; the message says why.
+        runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
     arguments = dict(locals())
     _check(mode)
@@ -96,7 +96,7 @@ def run_experiment_with_multitask_eval(
     """Trains one task and evaluates others with its model, as Model Garden's function does.
 
     Args:
-        distribution_strategy: In whose scope the tasks were built.
+        distribution_strategy: The strategy in whose scope the tasks were built.
         train_task: Builds the model and the training inputs.
         eval_tasks: The tasks that are evaluated, each with its own name.
         mode: `train`, `eval`, `train_and_eval` or `continuous_eval`.
@@ -104,8 +104,8 @@ def run_experiment_with_multitask_eval(
         model_dir: The run's directory.
         run_post_eval: Whether to evaluate the newest weights at the end.
         save_summary: Whether to write TensorBoard events.
-        trainer: If given, Model Garden's own loop runs, without this runner's promises.
-        eval_summary_manager: Gets the results of evaluations, instead of an event file.
+        trainer: If given, Model Garden's own loop runs, without this runner's guarantees.
+        eval_summary_manager: Receives the results of evaluations, instead of an event file.
         best_ckpt_exporter_creator: As for `trainer`, if it is not Model Garden's.
         train_actions_factory: As for `trainer`.
         eval_actions_factory: As for `trainer`.
@@ -115,7 +115,7 @@ def run_experiment_with_multitask_eval(
         none.
 
     Raises:
-        runner.errors.RunnerError: the run cannot go on; the message says why.
+        runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
     arguments = dict(locals())
     _check(mode)
@@ -148,7 +148,7 @@ def _check(mode: str) -> None:
 
 
 def _is_own_loop(**arguments: Any) -> bool:
-    """Whether an argument needs Model Garden's own loop; says so."""
+    """Returns whether an argument needs Model Garden's own loop, and reports it."""
     usual = {"best_ckpt_exporter_creator": _exporter}
     for name, value in arguments.items():
         if value is not usual.get(name):
@@ -162,7 +162,7 @@ def _evaluate(
     tasks: Mapping[str, base_task.Task],
     routines: Sequence[configs.TaskRoutine],
 ) -> None:
-    """Has the experiment evaluate the tasks that a program has built."""
+    """Makes the experiment evaluate the tasks that a program has built."""
     steps = {each.task_config.name: each.eval_steps for each in routines}  # as Model Garden does
     steps |= {multitask.name_of(each): each.eval_steps for each in routines}
     sets = (
@@ -173,7 +173,7 @@ def _evaluate(
 
 
 def _actions(manager: Any, names: Sequence[str]) -> list[Any]:
-    """Passes the results of evaluations to a summary manager, by the task's name."""
+    """Returns an action that passes evaluation results to a summary manager, by the task's name."""
 
     def nested(logs: Mapping[str, Any]) -> Mapping[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""What this runner adds to official's sections: `Experiment.run`, and the sections within it."""
+"""The config classes that this runner adds to Model Garden's: `Experiment.run` and its fields."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ from runner.configuration.settings import (
 from runner.core import plugins
 
 TENSORBOARD = ("train", "validation", "sets", "test", "pictures", "hparams", "system")
-"""The kinds of TensorBoard's events."""
+"""The kinds of TensorBoard events."""
 
 _SCHEDULE = "trainer.optimizer_config.learning_rate"
 _SHARE = number(above=0, at_most=1)
@@ -46,10 +46,11 @@ _SOURCE = (
 
 @dataclasses.dataclass
 class ActionConfig(base_config.Config):
-    """Something of yours that is done in a run: what, and when, as in Orbit's ConditionalAction.
+    """A user-defined action and when to call it, like Orbit's ConditionalAction.
 
-    An action is called as official's are: with the logs of a training loop or the results of an
-    evaluation, names to tensors. If it returns a string, the run stops, with that as the reason.
+    An action is called the way Model Garden calls its own: with the logs of a training loop or the
+    results of an evaluation, as a mapping from names to tensors. If the action returns a string,
+    the run stops and gives that string as the reason.
     """
 
     action: FunctionConfig = setting(
@@ -74,10 +75,10 @@ class ActionConfig(base_config.Config):
 
 @dataclasses.dataclass
 class EarlyStoppingConfig(base_config.Config):
-    """Ends a run that no longer gets better; off while it names no metric.
+    """Ends a run that no longer improves. Off while it names no metric.
 
-    An evaluation is better if any of the metrics is better, by more than `min_delta`, than ever
-    before.
+    An evaluation is an improvement if any of the metrics beats its best value so far by more than
+    `min_delta`.
     """
 
     higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
@@ -94,10 +95,10 @@ class EarlyStoppingConfig(base_config.Config):
 
 @dataclasses.dataclass
 class PlateauConfig(base_config.Config):
-    """Lowers the learning rate when evaluations stop getting better; off while it names no metric.
+    """Lowers the learning rate when evaluations stop improving. Off while it names no metric.
 
-    The rate in force is max(scale * scheduled, min(scheduled, floor)); each drop multiplies the
-    scale by `factor`.
+    The effective learning rate is max(scale * scheduled, min(scheduled, floor)). Each drop
+    multiplies the scale by `factor`.
     """
 
     higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
@@ -118,7 +119,7 @@ class PlateauConfig(base_config.Config):
 
 @dataclasses.dataclass
 class RetentionConfig(base_config.Config):
-    """Which checkpoints are kept beside the last `TrainerConfig.max_to_keep`."""
+    """The checkpoints to keep in addition to the last `TrainerConfig.max_to_keep`."""
 
     every: int = setting(
         0, "Checkpoints at multiples of this many steps are kept for good; 0: none.", allowed=SIZE
@@ -149,7 +150,7 @@ class RetentionConfig(base_config.Config):
 
 @dataclasses.dataclass
 class EvaluationSetConfig(base_config.Config):
-    """A named set of data that is evaluated beside `task.validation_data`."""
+    """A named data set that is evaluated in addition to `task.validation_data`."""
 
     name: str = setting("", "The name of the set and of its charts.", allowed=NAME)
     data: cfg.DataConfig = setting(cfg.DataConfig, "Given to the task's `build_inputs`.")
@@ -180,7 +181,7 @@ class EvaluationSetConfig(base_config.Config):
 
 @dataclasses.dataclass
 class TestConfig(base_config.Config):
-    """Data that are evaluated once, when training has ended, with the best weights."""
+    """Data for a single test with the best weights when training has ended."""
 
     data: cfg.DataConfig | None = setting(
         None, "Given to the task's `build_inputs`; None: nothing is tested."
@@ -197,7 +198,7 @@ class TestConfig(base_config.Config):
 
 @dataclasses.dataclass
 class EvaluatorConfig(base_config.Config):
-    """A process that only evaluates: which checkpoints, how often, under which name."""
+    """An evaluation-only process: its name, its checkpoints and its schedule."""
 
     name: str = setting(
         "", "Names its own folder, `eval-<name>`; empty: the mode's name.", allowed=OPTIONAL_NAME
@@ -233,10 +234,11 @@ class EvaluatorConfig(base_config.Config):
 
 @dataclasses.dataclass
 class WeightMeanConfig(base_config.Config):
-    """The mean of the weights of several checkpoints (SWA), made when the run has ended.
+    """The average of the weights of several checkpoints (SWA), computed when the run has ended.
 
-    It is evaluated, and kept in `mean/`. The checkpoints that it needs are kept until then; those
-    off the grid, as after a signal, do not count. Off while neither `last` nor `from_step` is set.
+    The average is evaluated and kept in `mean/`. The checkpoints that it needs are kept until then.
+    Checkpoints saved off schedule, for example after a signal, are not included. Off unless `last`
+    or `from_step` is set.
     """
 
     last: int = setting(
@@ -263,13 +265,13 @@ class WeightMeanConfig(base_config.Config):
     )
 
     def counts(self, step: int) -> bool:
-        """Whether the mean may include the checkpoint of `step`."""
+        """Returns whether the average may include the checkpoint of `step`."""
         return step >= max(self.from_step, 1) and not (self.every and step % self.every)
 
 
 @dataclasses.dataclass
 class ExportConfig(base_config.Config):
-    """What `--mode=export` makes of a checkpoint, and when it rejects that."""
+    """The models that `--mode=export` makes from a checkpoint, and when it rejects them."""
 
     formats: tuple[str, ...] = setting(
         ("saved_model",),
@@ -300,10 +302,10 @@ class ExportConfig(base_config.Config):
 
 @dataclasses.dataclass
 class EpochsConfig(base_config.Config):
-    """Lengths and intervals in epochs of the training data, in place of official's steps.
+    """Lengths and intervals in epochs of the training data, instead of Model Garden's steps.
 
-    The n-th epoch ends at round(n * steps), which need not be whole. 0 or empty: official's field
-    counts.
+    The n-th epoch ends at step round(n * steps), where the steps per epoch need not be a whole
+    number. A field that is 0 or empty leaves Model Garden's field in effect.
     """
 
     rounding: str = setting(
@@ -367,7 +369,7 @@ class EpochsConfig(base_config.Config):
 
 @dataclasses.dataclass
 class VariableGroupConfig(base_config.Config):
-    """Variables, chosen by their names, that are frozen or have a rate or an initializer."""
+    """Variables, selected by name, to freeze or to give a learning rate or an initializer."""
 
     name: str = setting(
         "", "The group's name; its rate is logged as `learning_rate/<name>`.", allowed=NAME
@@ -403,7 +405,7 @@ class VariableGroupConfig(base_config.Config):
 class FindRateConfig(base_config.Config):
     """The learning-rate range test of `--mode=find_rate`.
 
-    The rate rises from `lowest` to `highest`, by the same factor each step.
+    The learning rate rises from `lowest` to `highest`, by the same factor each step.
     """
 
     lowest: float = setting(1e-6, "The rate of the first step.", allowed=_RATE, resume=REPORTS)
@@ -425,7 +427,7 @@ class FindRateConfig(base_config.Config):
 
 @dataclasses.dataclass
 class FindBatchConfig(base_config.Config):
-    """The sizes of the global batch that `--mode=find_batch` tries, each twice the one before."""
+    """The global batch sizes that `--mode=find_batch` tries. Each is twice the one before."""
 
     first: int = setting(
         0,
@@ -462,7 +464,7 @@ class FindBatchConfig(base_config.Config):
 
 @dataclasses.dataclass
 class StudyConfig(base_config.Config):
-    """Many runs of one experiment as one: which seeds, folds and values, how they are chosen."""
+    """A sweep over seeds, folds and values, run as one study of an experiment."""
 
     seeds: tuple[int, ...] = setting(
         (),
@@ -552,7 +554,7 @@ class StudyConfig(base_config.Config):
 
 @dataclasses.dataclass
 class LaunchConfig(base_config.Config):
-    """What a job of `--launch` is given, wherever that runs it; one start of it is one job."""
+    """The resources and settings of a `--launch` job. Each attempt is one job."""
 
     name: str = setting("", "What the job is called; empty: as its folder.", allowed=OPTIONAL_NAME)
     nodes: int = setting(
@@ -622,7 +624,7 @@ class LaunchConfig(base_config.Config):
 
 @dataclasses.dataclass
 class WorkersConfig(base_config.Config):
-    """How `--workers` keeps the workers of a run going."""
+    """How `--workers` restarts the workers of a run."""
 
     rest_seconds: float = setting(
         60.0,
@@ -639,7 +641,7 @@ class WorkersConfig(base_config.Config):
 
 @dataclasses.dataclass
 class RunConfig(base_config.Config):
-    """What this runner adds to official's sections."""
+    """The settings that this runner adds to Model Garden's config classes."""
 
     name: str = setting(
         "",
@@ -923,5 +925,5 @@ class RunConfig(base_config.Config):
     )
 
     def draws(self, kind: str) -> bool:
-        """Whether TensorBoard's events of a kind, one of `TENSORBOARD`, are written."""
+        """Returns whether events of one kind of `TENSORBOARD` are written."""
         return self.tensorboard and kind in self.tensorboard_kinds

@@ -1,7 +1,7 @@
 """Converts lengths and intervals in epochs to steps.
 
-An epoch has as many steps as the training data have batches, which need not be a whole number: the
-n-th ends at round(n * steps). A schedule's boundaries may also be fractions of the training's
+An epoch has as many steps as the training data have batches. This need not be a whole number: the
+n-th epoch ends at round(n * steps). A schedule's boundaries may also be fractions of the training
 length.
 """
 
@@ -22,13 +22,13 @@ from runner.core import schedule, spelling
 from runner.errors import ConfigError
 
 DECAYS = ("decay_steps", "total_decay_steps")
-"""Official's names for the length of a schedule."""
+"""Model Garden's names for the length of a schedule."""
 
 UP = "up"
 """A value of `EpochsConfig.rounding`."""
 
-_SHARES = "boundary_shares"  # in fractions of the training's length, not in epochs
-_ALIASES = dict([DECAYS])  # official's other names of a field
+_SHARES = "boundary_shares"  # in fractions of the training length, not in epochs
+_ALIASES = dict([DECAYS])  # Model Garden's other names of a field
 
 
 class _Epoch(NamedTuple):
@@ -45,13 +45,13 @@ class _Epoch(NamedTuple):
         )
 
     def steps(self, epochs: float | Sequence[float]) -> int | list[int]:
-        """The step that completes `epochs` epochs, or the list of steps for a sequence."""
+        """Returns the step that completes `epochs` epochs, or the list of steps for a sequence."""
         if not isinstance(epochs, (int, float)):
             return [self._end(number) for number in epochs]
         return self._end(epochs)
 
     def interval(self, epochs: float) -> schedule.Interval:
-        """Every how many steps something falls due that does so every `epochs` epochs."""
+        """Returns the interval in steps of an event that happens every `epochs` epochs."""
         if self.rounding == UP:
             return self._end(epochs)
         return _meant(epochs) * self.examples / self.batch
@@ -66,19 +66,19 @@ class _Epoch(NamedTuple):
 def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[str]:
     """Sets the step-based fields that `run.epochs` and the evaluation sets give in other units.
 
-    It is idempotent, and changes nothing if no such unit is used.
+    It is idempotent and changes only fields given in such units.
 
     Args:
         experiment: All values.
-        counts: Whether examples may be counted; if not, what is in epochs is checked, and not set.
+        counts: Whether examples may be counted. If not, fields in epochs are checked but not set.
 
     Returns:
         Lines to show: the length of an epoch, if epochs are used, and each field that was set.
 
     Raises:
-        ConfigError: an epoch's length is unknown; a length is negative, or a fraction out of range;
-            the chosen schedule has no such field; or the steps are set, too. One line each, and
-            nothing is set.
+        ConfigError: if an epoch's length is unknown, a length is negative, a fraction is out of
+            range, the chosen schedule has no such field, or the steps are also set. The message has
+            one line for each problem, and no field is set.
     """
     named = list(given(experiment))
     in_epochs = [field for field in named if field.name != _SHARES]
@@ -109,7 +109,7 @@ def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[st
 
 
 def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
-    """The fields in epochs, or in fractions of the training, that are set."""
+    """Yields the fields that are set in epochs or in fractions of the training length."""
     paths = [f"run.epochs.{name}" for name in _replacing(experiment)]
     sets = range(len(experiment.run.evaluation_sets))
     paths += [f"run.evaluation_sets[{index}].interval_epochs" for index in sets]
@@ -119,7 +119,7 @@ def given(experiment: cfg.ExperimentConfig) -> Iterator[Field]:
 
 
 def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
-    """The paths of the step-based fields that are set in epochs or fractions."""
+    """Returns the paths of the step-based fields that are set in epochs or fractions."""
     paths = set()
     for field in given(experiment):
         with contextlib.suppress(ConfigError):
@@ -128,7 +128,10 @@ def steps_given(experiment: cfg.ExperimentConfig) -> set[str]:
 
 
 def interval(experiment: cfg.ExperimentConfig, path: str) -> schedule.Interval:
-    """The interval at a path such as `trainer.validation_interval`, a fraction if in epochs."""
+    """Returns the interval at a path like `trainer.validation_interval`.
+
+    It is a fraction if the interval is given in epochs.
+    """
     value: int = origins.field(experiment, path).value
     for field in given(experiment):
         with contextlib.suppress(ConfigError):
@@ -141,7 +144,7 @@ def interval(experiment: cfg.ExperimentConfig, path: str) -> schedule.Interval:
 
 
 def length(experiment: cfg.ExperimentConfig) -> schedule.Interval:
-    """How many steps an epoch has; 0 if the run's length is not given in epochs."""
+    """Returns the steps per epoch, or 0 if the run's length is not given in epochs."""
     train = origins.field(experiment, "run.epochs.train")
     if not train.value:
         return 0
@@ -150,17 +153,17 @@ def length(experiment: cfg.ExperimentConfig) -> schedule.Interval:
 
 
 def _replacing(experiment: cfg.ExperimentConfig) -> dict[str, str]:
-    """The path of the step-based field that each field of `run.epochs` replaces."""
+    """Returns the path of the step-based field that each field of `run.epochs` replaces."""
     kind = type(experiment.run.epochs)
     all_fields = {each.name: fields.of(kind, each.name) for each in dataclasses.fields(kind)}
     return {name: of.stands_for for name, of in all_fields.items() if of.stands_for}
 
 
 def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
-    """The size of an epoch; `first` is the first field that needs it."""
+    """Returns the size of an epoch. `first` is the first field that needs it."""
     data = getattr(experiment.task, "train_data", None)
     examples, batch = experiment.run.epochs.examples, getattr(data, "global_batch_size", 0)
-    size = getattr(data, "size", None)  # of a `runner.inputs.DataConfig`
+    size = getattr(data, "size", None)  # for a `runner.inputs.DataConfig`
     if size and not examples:
         examples = size() or 0
     if limit := experiment.run.limit_train * batch:
@@ -177,7 +180,7 @@ def _epoch(experiment: cfg.ExperimentConfig, first: Field) -> _Epoch:
 
 
 def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:
-    """The step-based field that a field replaces."""
+    """Returns the step-based field that a field replaces."""
     values = [field.value] if isinstance(field.value, (int, float)) else field.value
     if field.name == _SHARES:
         if not all(low < high for low, high in pairwise([0, *values, 1])):
@@ -200,7 +203,7 @@ def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:
 
 
 def _choices(section: oneof.OneOfConfig, name: str) -> dict[str, str]:
-    """The choices that have a field, with its name there."""
+    """Returns the choices that have a field, with its name there."""
     return {
         choice: alias
         for choice, options in vars(section).items()
@@ -212,7 +215,7 @@ def _choices(section: oneof.OneOfConfig, name: str) -> dict[str, str]:
 def _number(
     field: Field, experiment: cfg.ExperimentConfig, epoch: _Epoch | None
 ) -> int | list[int]:
-    """The steps for a field; `epoch` is set if any field is in epochs."""
+    """Returns the steps for a field. `epoch` is set if any field is in epochs."""
     length, shares = experiment.run.epochs.train, field.name == _SHARES
     if epoch is None or (shares and not length):
         return [math.ceil(_meant(share) * experiment.trainer.train_steps) for share in field.value]
@@ -220,7 +223,11 @@ def _number(
 
 
 def _agree(field: Field, steps: Field, number: int | list[int]) -> None:
-    """Raises ConfigError if the step-based field is set, too, and to another value."""
+    """Checks that the step-based field is not also set to another value.
+
+    Raises:
+        ConfigError: if it is.
+    """
     defaults = {each.name: each.default for each in dataclasses.fields(steps.section)}
     own = steps.place or steps.value != defaults[steps.name]
     if steps.value and own and _listed(steps.value) != number:
@@ -231,7 +238,7 @@ def _agree(field: Field, steps: Field, number: int | list[int]) -> None:
 
 
 def _shown(field: Field, steps: Field) -> str:
-    """`TrainerConfig.train_steps = 225 (10 epochs)`."""
+    """Returns a line such as `TrainerConfig.train_steps = 225 (10 epochs)`."""
     unit = "epoch" if field.value == 1 else "epochs"
     if field.name == _SHARES:
         unit = "of the training"
@@ -240,7 +247,7 @@ def _shown(field: Field, steps: Field) -> str:
 
 
 def _meant(number: float) -> Fraction:
-    """The intended fraction: as a float, 0.1 is slightly more and would round up."""
+    """Returns the intended fraction, since the float 0.1 exceeds 1/10 and would round up."""
     return Fraction(number).limit_denominator(10**9)
 
 

@@ -1,4 +1,7 @@
-"""The properties of every field: ours declare them (see `settings`); official's are listed here."""
+"""The properties of all fields, including a list for Model Garden's fields.
+
+This runner's fields declare their properties themselves (see `settings`).
+"""
 
 import dataclasses
 import functools
@@ -79,7 +82,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
     },
     cfg.RuntimeConfig: dict.fromkeys(
         ("distribution_strategy", "worker_hosts", "task_index", "all_reduce_alg"),
-        Setting(resume=DEVICES, read="elsewhere"),  # before the run is opened, by several workers
+        Setting(resume=DEVICES, read="elsewhere"),  # read by several workers before opening the run
     )
     | dict.fromkeys(
         (
@@ -101,7 +104,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
     cfg.TaskConfig: {
         "init_checkpoint": Setting("A checkpoint to start from.", read="elsewhere"),
         "train_data": Setting("What it learns from."),
-        "init_checkpoint_modules": Setting(read="elsewhere"),  # of official's vision tasks
+        "init_checkpoint_modules": Setting(read="elsewhere"),  # in Model Garden's vision tasks
         "validation_data": Setting("What it is evaluated on.", read="evaluation"),
         "allow_image_summary": Setting(resume=KEPT),
     },
@@ -115,7 +118,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
 
 
 def of(kind: type, name: str) -> Setting:
-    """The properties of a field of a section's class, ours or official's."""
+    """Returns the properties of a field of a config class, this runner's or Model Garden's."""
     for base in kind.__mro__:
         if own := _own(base).get(name) or OFFICIAL.get(base, {}).get(name):
             return own
@@ -129,7 +132,7 @@ def _own(kind: type) -> Mapping[str, Setting]:
 
 
 def along(section: Any, path: str) -> Iterator[Setting]:
-    """The settings of the fields along the path from a section to a value."""
+    """Yields the settings of the fields along the path from a config to a value."""
     for part in path.split("."):
         if not isinstance(section, base_config.Config):
             return

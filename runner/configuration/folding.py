@@ -14,13 +14,13 @@ _SHARED = ("folds", "fold", "fold_seed", "fold_group")
 
 
 def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[str, Any]:
-    """The values by their paths (as in `--params_override`) that make `fold` of `folds` validate.
+    """Returns the values that make `fold` of `folds` validate, by path as in `--params_override`.
 
-    The training data are what is divided: where the validation data have a source of their own,
-    that of the training data takes its place.
+    The training data are divided. If the validation data have their own source, it is replaced by
+    the source of the training data.
 
     Raises:
-        ConfigError: the task's data cannot be divided.
+        ConfigError: if the task's data cannot be divided.
     """
     task = experiment.task
     for path, data in _data(task):
@@ -41,14 +41,14 @@ def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[
 
 
 def left_out(experiment: cfg.ExperimentConfig) -> str:
-    """Which data do not take part in a cross-validation, in words; empty if all do."""
+    """Describes the data that a cross-validation leaves out, or returns "" if it uses all."""
     data = experiment.task.validation_data
     own = [f"{name} = {getattr(data, name)!r}" for name in _of_its_own(experiment.task)]
     return f"{_SIDES[1]} ({', '.join(own)})" if own else ""
 
 
 def _of_its_own(task: cfg.TaskConfig) -> list[str]:
-    """The fields in which the validation data come from elsewhere than the training data."""
+    """Returns the fields in which the source of the validation data differs."""
     train, validation = task.train_data, task.validation_data
     return [
         name
@@ -58,7 +58,7 @@ def _of_its_own(task: cfg.TaskConfig) -> list[str]:
 
 
 def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Folds that do not exist, or that would validate on training data."""
+    """Yields folds that do not exist or would validate on training data."""
     (_, train), (path, validation) = _data(experiment.task)
     for side, data in ((_SIDES[0], train), (path, validation)):
         folds = getattr(data, "folds", 0)

@@ -1,9 +1,9 @@
 """Functions and classes that a configuration names: `RunConfig.writers = (@my_writers.Csv(),)`.
 
-Official's configurations hold only numbers, strings and sections. So a function is a section, too:
-its name, and the parameters that gin binds (`my_writers.Csv.path = 'rows.csv'`). It is written to
-params.yaml and config.gin, read back, and compared on resume like any other section. For a class,
-an instance is called instead: `@my.Class` and `@my.Class()` mean the same.
+Model Garden's configurations hold only numbers, strings and nested configs. A function is therefore
+also a config: its name, and the parameters that gin binds (`my_writers.Csv.path = 'rows.csv'`).
+Like any other config, it is written to params.yaml and config.gin, read back, and compared on
+resume. For a class, an instance is called instead: `@my.Class` and `@my.Class()` mean the same.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class FunctionConfig(base_config.Config):
 
 
 def named_in(kind: type) -> tuple[str, ...] | None:
-    """Where a section of this class names its function: () for itself, None if nowhere."""
+    """Returns the path of the function in a config of this class: () for itself, None if absent."""
     if kind is FunctionConfig:
         return ()
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
@@ -39,7 +39,7 @@ def named_in(kind: type) -> tuple[str, ...] | None:
 
 
 def build(config: FunctionConfig) -> Callable[..., Any]:
-    """The function, or an object of the class, that a configuration names.
+    """Returns the function that a configuration names, or an object of the class.
 
     Raises:
         ConfigError: as `load` does.
@@ -49,15 +49,15 @@ def build(config: FunctionConfig) -> Callable[..., Any]:
 
 
 def load(config: FunctionConfig) -> functools.partial[Any]:
-    """The function, with the arguments that the configuration gives.
+    """Returns the function with the arguments from the configuration.
 
     Raises:
-        ConfigError: there is no such function, or it takes other arguments; the message says what
-            is wrong, but not where.
+        ConfigError: if there is no such function, or it takes other arguments. The message
+            describes the mistake but not its location.
     """
     try:
         found = pkgutil.resolve_name(config.name)
-    except Exception as error:  # whatever a user's module may raise
+    except Exception as error:  # a user's module may raise any exception
         raise ConfigError(f"must name 'module.function': {user_code.summary(error)}") from error
     if not callable(found):
         raise ConfigError("must name a function, or a class")
@@ -66,13 +66,13 @@ def load(config: FunctionConfig) -> functools.partial[Any]:
         inspect.signature(found).bind_partial(**arguments)
     except TypeError as error:
         raise ConfigError(f"takes other arguments: {error}") from error
-    except ValueError:  # a built-in one has no signature
+    except ValueError:  # a built-in function has no signature
         pass
     return functools.partial(found, **arguments)
 
 
 def mistake(config: FunctionConfig, *given: Any) -> str:
-    """Why a function cannot be called with `given`; empty if it can."""
+    """Describes why a function cannot be called with `given`, or returns "" if it can."""
     try:
         named = load(config)
         if not inspect.isclass(named.func):
@@ -86,6 +86,6 @@ def mistake(config: FunctionConfig, *given: Any) -> str:
         return str(error)
     except TypeError as error:
         return f"cannot be called as it will be: {error}"
-    except ValueError:  # a built-in one has no signature
+    except ValueError:  # a built-in function has no signature
         pass
     return ""

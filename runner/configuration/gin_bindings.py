@@ -1,4 +1,4 @@
-"""Resolves the bindings of gin files: known parameters, with values of the right types."""
+"""Resolves the bindings of gin files to known parameters with values of the right types."""
 
 import dataclasses
 import inspect
@@ -11,7 +11,7 @@ from runner.configuration import gin_names, gin_parser, typecheck
 from runner.core import sizes, spelling, text
 from runner.errors import ConfigError
 
-_MOST_PROBLEMS = 100  # a file with more is no configuration
+_MOST_PROBLEMS = 100  # a file with more is not a configuration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +25,16 @@ class Link(typecheck.Pending):
         return f"@{self.named.name}{'()' if self.called else ''}"
 
     def __repr__(self) -> str:
-        """As gin reads it; official takes a dict for the section that names something."""
+        """Returns the reference in gin's syntax, or a dict if a config names the function.
+
+        Model Garden takes a dict for that config.
+        """
         if self.by_name is not None:
             return repr(self.section())
         return f"@{_scoped(self.scope, self.named.path)}{'()' if self.called else ''}"
 
     def section(self) -> dict[str, Any]:
-        """The section that names the class or function, as official takes it."""
+        """Returns the config that names the class or function, as a dict for Model Garden."""
         section: dict[str, Any] = {"name": self.named.path}
         for field in reversed(self.by_name or ()):
             section = {field: section}
@@ -51,11 +54,11 @@ class Bound:
 
     @property
     def name(self) -> str:
-        """As messages name it: `TrainerConfig.train_steps`."""
+        """The name in messages: `TrainerConfig.train_steps`."""
         return f"{_scoped(self.scope, self.named.name)}.{self.parameter}"
 
     def __str__(self) -> str:
-        """As gin reads it."""
+        """Returns the binding in gin's syntax."""
         name = f"{_scoped(self.scope, self.named.path)}.{self.parameter}"
         return f"{name} = {gin_parser.literal(self.value)}"
 
@@ -63,7 +66,7 @@ class Bound:
 def resolve(
     statements: Sequence[gin_parser.Statement], *, known: Iterable[type] = ()
 ) -> tuple[list[Bound], list[str]]:
-    """All bindings in their order, with macros replaced by their values.
+    """Returns all bindings in order, with macros replaced by their values.
 
     Args:
         statements: The statements of all files.
@@ -74,7 +77,7 @@ def resolve(
         or a value of the wrong type.
 
     Raises:
-        ConfigError: a module cannot be imported.
+        ConfigError: if a module cannot be imported.
     """
     resolver = _Resolver(statements, known)
     bound = []
@@ -91,7 +94,7 @@ def resolve(
 
 
 def unused_macros(statements: Sequence[gin_parser.Statement]) -> Iterator[tuple[str, str]]:
-    """The place and name of each unused macro."""
+    """Yields the location and name of each unused macro."""
     bindings = [each for each in statements if isinstance(each, gin_parser.Binding)]
     parts = [part for each in bindings for part in gin_parser.parts(each.value)]
     used = {part.name for part in parts if isinstance(part, gin_parser.Macro)}
@@ -110,7 +113,7 @@ class _Resolver:
         }
 
     def bound(self, binding: gin_parser.Binding) -> Bound:
-        """The resolved binding; a ConfigError says what is wrong with it, but not where."""
+        """Resolves a binding. A ConfigError describes the mistake but not its location."""
         named = self._names.find(binding.target, binding.source)
         known = typecheck.parameters(named.target)
         parameter = known.get(binding.parameter) or known.get("**")
@@ -140,13 +143,13 @@ class _Resolver:
         return Bound(binding.scope, named, binding.parameter, value, binding.place, is_in_file)
 
     def _elsewhere(self, parameter: str) -> str:
-        """A hint at the other section that has a parameter, if there is only one."""
+        """Suggests the other config class that has a parameter, if there is only one."""
         holder = self._names.holder(parameter)
         found = f"; did you mean {holder}.{parameter}?" if holder else ""
         return spelling.elsewhere(parameter) or found
 
     def _value(self, value: Any, source: gin_parser.Source, within: tuple[str, ...] = ()) -> Any:
-        """A value, or part of one, with references resolved; `within` are the enclosing macros."""
+        """Returns a value with its references resolved. `within` are the enclosing macros."""
         self._expanded += 1
         sizes.check_count(self._expanded, 2 * sizes.MOST)
         match value:

@@ -1,9 +1,10 @@
-"""Builds an object from gin files, after checking everything in them.
+"""Builds an object from gin files, after checking their whole content.
 
 gin itself stops at the first mistake, accepts any type, suggests no similar names and ignores a
-binding that nothing instantiates. So the statements of all files are first converted to bindings,
-complete with classes, checked values and places. The effective ones are then passed to gin as one
-text, in which every name is a full path and every macro is replaced by its value.
+binding of a class that is never instantiated. The statements of all files are therefore first
+converted to bindings with classes, checked values and locations. The effective bindings are then
+passed to gin as one text, in which every name is a full path and every macro is replaced by its
+value.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from runner.internals import gin as gin_internals
 
 T = TypeVar("T")
 
-_GIN = threading.RLock()  # gin keeps all its state in globals of its module.
+_GIN = threading.RLock()  # gin keeps all its state in module globals.
 
 
 class Made(NamedTuple):
@@ -40,13 +41,13 @@ class Made(NamedTuple):
 
 
 def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T, Made]:
-    """Has gin build a `root` from files and `Name.param=value` strings, applied in that order.
+    """Builds a `root` with gin from files and `Name.param=value` strings, applied in that order.
 
-    The working folder and the folders of the files become importable, and stay so. Any previous gin
-    configuration, from an earlier call or other code, is cleared.
+    The working directory and the directories of the files become importable and stay so. Any
+    previous gin configuration, from an earlier call or other code, is cleared.
 
     Raises:
-        ConfigError: nothing can be built; one line for each mistake.
+        ConfigError: if it cannot be built. The message has one line for each mistake.
     """
     with _cleared():
         statements = list(gin_parser.read(files, params))
@@ -64,15 +65,15 @@ def build(root: type[T], files: Iterable[str], params: Iterable[str]) -> tuple[T
             made = gin.get_configurable(root)()
             _give_arguments(made, tree)
             return made, Made(tree.origins, problems)
-        except Exception as error:  # Whatever a user's constructor may raise.
+        except Exception as error:  # A user's constructor may raise any exception.
             raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
 
 
 def override(base: base_config.Config, files: Iterable[str], params: Iterable[str]) -> Made:
-    """Applies the bindings of files and parameters to an existing object, section by section.
+    """Applies the bindings of files and parameters to an existing object, config by config.
 
-    A binding applies to every section of its class. Sections that bindings reference (`@...()`) are
-    built by gin and replace the existing ones. Their classes need no import in the files.
+    A binding applies to every config of its class. gin builds the configs that bindings reference
+    (`@...()`), and they replace the existing ones. Their classes need no import in the files.
 
     Args:
         base: Not locked.
@@ -93,16 +94,16 @@ def override(base: base_config.Config, files: Iterable[str], params: Iterable[st
         try:
             _set(base, tree)
             _give_arguments(base, tree)
-        except Exception as error:  # Whatever a user's constructor may raise.
+        except Exception as error:  # A user's constructor may raise any exception.
             raise ConfigError("\n".join([*problems, _refusal(error, tree)])) from error
         return Made(tree.origins, problems)
 
 
 def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
-    """Imports the files' modules, as one may register an experiment.
+    """Imports the files' modules, because one may register an experiment.
 
     Raises:
-        ConfigError: a file or a module is missing or broken.
+        ConfigError: if a file or a module is missing or broken.
     """
     statements = list(gin_parser.read(files, params))
     make_importable(statements)
@@ -110,7 +111,7 @@ def import_modules(files: Iterable[str], params: Iterable[str]) -> None:
 
 
 def make_importable(statements: Iterable[gin_parser.Statement]) -> None:
-    """Puts the working folder and the folders of the files on Python's path."""
+    """Puts the working directory and the directories of the files on Python's path."""
     ours = (gin_parser.PACKAGE, gin_parser.EXPERIMENTS)
     folders = [each.source.folder for each in statements if each.source.folder not in ours]
     for folder in reversed(dict.fromkeys([Path.cwd(), *folders])):
@@ -145,7 +146,7 @@ def _hand_over(
 
 
 def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
-    """Sets the bound values in a section, and in its existing subsections."""
+    """Sets the bound values in a config and in its existing nested configs."""
     bound = {each.parameter: each.value for each in tree.of("", type(section))}
     for name, value in vars(section).items():
         below = value if isinstance(value, (list, tuple)) else [value]
@@ -153,19 +154,19 @@ def _set(section: base_config.Config, tree: gin_tree.Tree) -> None:
             if isinstance(each, base_config.Config):
                 _set(each, tree)
     for name, value in bound.items():
-        vars(section)[name] = None  # or official inserts a list into the existing one
+        vars(section)[name] = None  # otherwise Model Garden inserts a list into the existing one
         setattr(section, name, _built(value))
 
 
 def _give_arguments(root: Any, tree: gin_tree.Tree) -> None:
-    """Stores the bound parameters of functions in the sections that name them."""
+    """Stores the bound parameters of functions in the configs that name them."""
     there = dict(sections.walk(root)) if tree.functions else {}
     for path, arguments in tree.functions.items():
         there[path].arguments = base_config.Config(arguments)
 
 
 def _built(value: Any) -> Any:
-    """A value with its references built by gin."""
+    """Returns a value with its references built by gin."""
     if isinstance(value, gin_bindings.Link) and value.by_name is not None:
         return value.section()
     if isinstance(value, gin_bindings.Link):
@@ -180,7 +181,7 @@ def _built(value: Any) -> Any:
 
 
 def _sets(statement: gin_parser.Statement, root: type) -> bool:
-    """Whether it binds a parameter of `root`, judging by its name only."""
+    """Returns whether a statement binds a parameter of `root`, judging by its name only."""
     return (
         isinstance(statement, gin_parser.Binding)
         and statement.target.rpartition(".")[2] == root.__name__
@@ -188,7 +189,7 @@ def _sets(statement: gin_parser.Statement, root: type) -> bool:
 
 
 def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
-    """Hands bindings to gin."""
+    """Passes bindings to gin."""
     values = [part for each in bindings for part in gin_parser.parts(each.value)]
     links = [part for part in values if isinstance(part, gin_bindings.Link)]
     named = [each.named for each in bindings] + [link.named for link in links]
@@ -197,13 +198,13 @@ def _parse(bindings: Sequence[gin_bindings.Bound]) -> None:
     header += [f"import {module}" for module in sorted(modules)]
     try:
         gin.parse_config([*header, *map(str, bindings)])
-    except Exception as error:  # What gin has against a binding that the signature allows.
+    except Exception as error:  # gin rejects a binding that the signature allows
         what, line = gin_internals.split_line(error)
         raise ConfigError(f"{bindings[line - len(header) - 1].place}: {what}") from error
 
 
 def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
-    """Why a constructor rejects its values, without gin's call trace."""
+    """Describes why a constructor rejects its values, without gin's call trace."""
     what, name = gin_internals.split_call(error)
     if isinstance(error, ValueError):
         what = f"{name}: {what}"

@@ -1,4 +1,4 @@
-"""Exports an experiment as a self-contained gin file: `config.gin`."""
+"""Exports an experiment as a self-contained gin file, `config.gin`."""
 
 import collections
 import dataclasses
@@ -17,14 +17,15 @@ _HEADER = """\
 
 
 def write(experiment: base_config.Config, imports: Iterable[str] = ()) -> str:
-    """The text of a gin file that builds an equal experiment, defaults included.
+    """Returns the text of a gin file that builds an equal experiment, defaults included.
 
     Args:
         experiment: Its classes must be importable.
         imports: Further modules to import, such as those that register a task.
 
     Raises:
-        ValueError: it contains what gin cannot express: NaN, or a class that cannot be imported.
+        ValueError: if it contains NaN, which gin cannot express, or a class that cannot be
+            imported.
     """
     writer = _Writer(collections.Counter(type(each) for _, each in sections.walk(experiment)))
     lines = list(writer.section(experiment, ""))
@@ -43,11 +44,11 @@ class _Reference(str):
 
 
 class _Writer:
-    """Writes sections.
+    """Writes configs as gin blocks.
 
     Args:
-        kinds: How many sections there are of each class. Those of a class with one need no scope,
-            so that a flag such as `--gin.TrainerConfig.train_steps=100` changes it.
+        kinds: The number of configs of each class. If a class has only one, it needs no scope, so
+            that a flag such as `--gin.TrainerConfig.train_steps=100` changes it.
     """
 
     def __init__(self, kinds: Mapping[type, int]) -> None:
@@ -56,7 +57,7 @@ class _Writer:
         self._scopes: set[str] = set()
 
     def section(self, section: base_config.Config, scope: str) -> Iterator[str]:
-        """A block for a section, and one for each of its subsections."""
+        """Yields the lines of a block for a config, and of one for each of its nested configs."""
         below: list[tuple[base_config.Config, str]] = []
         name = self._name(type(section))
         yield f"{scope}/{name}:" if scope else f"{name}:"
@@ -71,9 +72,9 @@ class _Writer:
             yield from self.section(each, within)
 
     def _value(self, value: Any, scope: str, below: list[tuple[base_config.Config, str]]) -> Any:
-        """A value for `gin_parser.literal`; sections are added to `below`."""
+        """Returns a value for `gin_parser.literal` and adds nested configs to `below`."""
         if isinstance(value, base_config.Config):
-            if not dataclasses.fields(value):  # free of form
+            if not dataclasses.fields(value):  # without declared fields
                 return value.as_dict()
             own = "" if self._kinds[type(value)] == 1 else self._scope(scope)
             below.append((value, own))
@@ -83,14 +84,14 @@ class _Writer:
         return value
 
     def _name(self, kind: type) -> str:
-        """`module.Class`; its module is added to the imports."""
+        """Returns `module.Class` and adds its module to the imports."""
         if "<" in kind.__qualname__ or kind.__module__ == "__main__":
             raise ValueError(f"{kind.__qualname__} cannot be imported")
         self.modules.add(kind.__module__)
         return f"{kind.__module__}.{kind.__qualname__}"
 
     def _scope(self, path: str) -> str:
-        """A unique scope, so that no section takes values from another."""
+        """Returns a unique scope, so that no config takes values from another."""
         name = re.sub(r"\W", "_", path).strip("_")
         while name in self._scopes:
             name += "_"

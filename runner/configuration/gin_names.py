@@ -34,7 +34,7 @@ class Named:
 
     @classmethod
     def of(cls, target: Any, module: str, name: str) -> Self:
-        """A class or function that a file names, or what is built in its place."""
+        """Returns a class or function that a file names, or the class that extends it."""
         if extended := optimizer_kinds.EXTENDED.get(target):
             return cls(extended, extended.__module__, extended.__name__)
         return cls(target, module, name)
@@ -44,12 +44,12 @@ class Names:
     """The names that a set of gin files may use.
 
     A name is looked up among its own file's imports, as gin does. Otherwise it may be the end of a
-    path (`TrainerConfig`, `config.Experiment`) into any module that any of the files imports, so
-    neither this file nor the command line has to repeat another file's imports.
+    path (`TrainerConfig`, `config.Experiment`) into any module that any of the files imports. A
+    file or the command line therefore need not repeat another file's imports.
 
     Args:
         statements: The statements of all files.
-        known: Classes whose modules count as imported. They win if a name is ambiguous.
+        known: Classes whose modules are treated as imported. They win if a name is ambiguous.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Names:
         self._referenced = {*self._spelt_out(statements), *known}
 
     def find(self, name: str, source: gin_parser.Source) -> Named:
-        """The class or function called `name` in `source`.
+        """Returns the class or function called `name` in `source`.
 
-        Of several with the same name, the one that a file references by its module wins.
+        If several have this name, a target that a file references by its module is preferred.
 
         Raises:
-            ConfigError: the name is unknown or ambiguous.
+            ConfigError: if the name is unknown or ambiguous.
         """
         head, _, rest = name.partition(".")
         if rest and head in self._tables[source]:
@@ -104,7 +104,7 @@ class Names:
                     self._known[f"{prefix}.{name}"] = Named.of(target, module.__name__, name)
 
     def _spelt_out(self, statements: Sequence[gin_parser.Statement]) -> Iterator[Any]:
-        """What the files reference by a module that they import themselves."""
+        """Yields the targets that the files reference by a module they import themselves."""
         for each in statements:
             for part in (
                 gin_parser.parts(each.value) if isinstance(each, gin_parser.Binding) else ()
@@ -112,11 +112,11 @@ class Names:
                 if isinstance(part, gin_parser.Reference):
                     head, _, rest = part.name.partition(".")
                     if rest and head in self._tables[each.source]:
-                        with contextlib.suppress(ConfigError):  # `find` reports it, with its place.
+                        with contextlib.suppress(ConfigError):  # `find` reports it and its place.
                             yield self.find(part.name, each.source).target
 
     def holder(self, parameter: str) -> str:
-        """The only section that has a parameter; empty if none or several have it."""
+        """Returns the only config class that has a parameter, or "" if none or several have it."""
         found = {
             each.name
             for each in self._known.values()
@@ -126,7 +126,7 @@ class Names:
         return found.pop() if len(found) == 1 else ""
 
     def _choices(self) -> Iterator[tuple[str, str]]:
-        """The class of each choice that a section selects by name: `AdamwConfig` for `'adamw'`."""
+        """Yields the class of each choice of a config, such as `AdamwConfig` for `'adamw'`."""
         for each in self._known.values():
             if inspect.isclass(each.target) and issubclass(each.target, oneof.OneOfConfig):
                 for choice, hint in typecheck.type_hints(each.target).items():
@@ -150,7 +150,7 @@ class Names:
 
 
 def _attribute(module: types.ModuleType, path: str) -> Named:
-    """The class or function at `path` within `module`; the path may pass through submodules."""
+    """Returns the class or function at `path` within `module`, possibly in submodules."""
     target: Any = module
     parts = path.split(".")
     for index, part in enumerate(parts):
@@ -169,12 +169,12 @@ def _attribute(module: types.ModuleType, path: str) -> Named:
 
 
 def _imported(statement: gin_parser.Import) -> types.ModuleType:
-    """The module, or a ConfigError that says whether it is missing or broken."""
+    """Imports a module, or raises a ConfigError that reports whether it is missing or broken."""
     name = statement.module
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
-    except Exception as error:  # Whatever a user's module may raise.
+    except Exception as error:  # A user's module may raise any exception.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
             near = [Path.cwd(), statement.source.folder]
@@ -187,14 +187,18 @@ def _imported(statement: gin_parser.Import) -> types.ModuleType:
 
 
 def _hidden_task(error: Exception) -> str:
-    """A hint if a failed import in one of our modules is due to a user's module of that name."""
+    """Returns a hint if a user's module caused a failed import by hiding one of this runner's."""
     missed_in = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
     name = getattr(missed_in, "__name__", getattr(error, "name", None))
     return tasks_package.hidden(str(name))
 
 
 def _check_origin(statement: gin_parser.Import) -> None:
-    """Raises if a module beside the file is hidden by another one with the same name."""
+    """Checks that no other module with the same name hides a module next to the file.
+
+    Raises:
+        ConfigError: if one does.
+    """
     name = statement.module.partition(".")[0]
     beside = statement.source.folder / name
     imported = Path(getattr(sys.modules[name], "__file__", None) or "")
@@ -204,7 +208,7 @@ def _check_origin(statement: gin_parser.Import) -> None:
 
 
 def _missing(name: str, near: Sequence[Path]) -> str:
-    """The message for a missing module; `near` are folders where similar names may be."""
+    """Returns the message for a missing module, with a similar name in `near` if there is one."""
     parent, _, leaf = name.rpartition(".")
     around = sys.modules.get(parent)
     if around is not None and hasattr(around, leaf):
@@ -220,7 +224,7 @@ def _missing(name: str, near: Sequence[Path]) -> str:
 
 
 def _hidden(name: str, near: Sequence[Path]) -> str:
-    """The message if a module is hidden by another package with its package's name."""
+    """Returns the message if another package with the same name hides a module's package."""
     top, *below = name.split(".")
     package = sys.modules.get(top)
     for folder in dict.fromkeys([*near, *map(Path, sys.path)]) if below else ():

@@ -1,7 +1,7 @@
-"""Finds gin files, and parses them and the files they include to statements with places.
+"""Finds gin files, and parses them and the files they include to statements with locations.
 
-This handles only syntax, with gin's own parser: names stay names (`gin_names` resolves them), so
-neither TensorFlow nor a user's module is imported.
+This module handles only syntax, with gin's own parser. Names stay names, which `gin_names`
+resolves, so this imports no TensorFlow and no user module.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Reference:
     called: bool
 
     def __repr__(self) -> str:
-        """As a gin file has it."""
+        """Returns the reference as in a gin file."""
         scope = f"{self.scope}/" if self.scope else ""
         return f"@{scope}{self.name}{'()' if self.called else ''}"
 
@@ -52,15 +52,15 @@ class Macro:
     name: str
 
     def __repr__(self) -> str:
-        """As a gin file has it."""
+        """Returns the macro as in a gin file."""
         return f"%{self.name}"
 
 
 class Bare(str):
-    """A word without quotes on a command line: a string, where only a string can be meant.
+    """A word without quotes on a command line, which is a string if only a string is possible.
 
     Attributes:
-        refusal: What is wrong with it elsewhere.
+        refusal: The error message if a string is not possible.
     """
 
     refusal: str
@@ -76,19 +76,19 @@ class Source:
 
     @classmethod
     def flag(cls, text: str) -> "Source":
-        """That of one `--gin_params`."""
+        """Returns the source for one `--gin_params`."""
         quote = "'" if '"' in text else '"'
         label = f"--gin_params {quote}{words.shortened(text, _LONGEST_LABEL)}{quote}"
         return cls(label, Path.cwd(), is_file=False)
 
     def place(self, line: int) -> str:
-        """The place of a line in messages: `digits.gin:7`, or the flag."""
+        """Returns the location of a line in messages: `digits.gin:7`, or the flag."""
         return f"{self.label}:{line}" if self.is_file else self.label
 
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-    """`import module`; in its file, `name` refers to the module `stands_for`."""
+    """`import module`. In its file, `name` refers to the module `stands_for`."""
 
     module: str
     name: str
@@ -99,7 +99,7 @@ class Import:
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """`scope/target.parameter = value`; without a parameter, `target` names a macro."""
+    """`scope/target.parameter = value`. Without a parameter, `target` names a macro."""
 
     scope: str
     target: str
@@ -113,7 +113,7 @@ Statement = Import | Binding
 
 
 def parts(value: Any) -> Iterator[Any]:
-    """A value and, if it is a container, everything in it."""
+    """Yields a value and, if it is a container, all its parts."""
     yield value
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
@@ -123,10 +123,10 @@ def parts(value: Any) -> Iterator[Any]:
 
 
 def literal(value: Any) -> str:
-    """A value in gin's syntax, in which infinity is spelled differently than in Python.
+    """Returns a value in gin's syntax, in which infinity is spelled differently than in Python.
 
     Raises:
-        ValueError: it is NaN, which gin cannot express.
+        ValueError: if it is NaN, which gin cannot express.
     """
     if isinstance(value, dict):
         items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
@@ -143,13 +143,14 @@ def literal(value: Any) -> str:
 
 
 def find(name: str, including_folder: Path | None = None) -> Path:
-    """The gin file called `name`.
+    """Returns the path of the gin file called `name`.
 
-    It searches the working folder, the folder of the including file, the project's experiments and
-    the package's own files.
+    It searches the working directory, the directory of the including file, the project's
+    experiments and the package's own files.
 
     Raises:
-        ConfigError: not found; the message lists the searched folders and a similar name.
+        ConfigError: if it is not found. The message lists the searched directories and a similar
+            name.
     """
     path = Path(name).expanduser()
     searched = [Path.cwd(), including_folder, EXPERIMENTS, PACKAGE]
@@ -157,13 +158,13 @@ def find(name: str, including_folder: Path | None = None) -> Path:
         searched = [path.parent]
     folders = list(dict.fromkeys(folder for folder in searched if folder))
     near: list[Path] = []
-    with contextlib.suppress(OSError, ValueError):  # of a name that is too long, or no path at all
+    with contextlib.suppress(OSError, ValueError):  # a name that is too long or not a path
         for folder in folders:
             if (folder / path).is_file():
                 return folder / path
         near += [file for folder in folders for file in folder.glob("*.gin")]
         near += [file for folder in folders for file in (folder / path.parent).glob("*.gin")]
-    if including_folder is None:  # what is there to be included cannot be run
+    if including_folder is None:  # files that exist only to be included cannot be run
         near = [file for file in near if file.parent != PACKAGE]
     meant = spelling.did_you_mean(f"{path.stem}.gin", [file.name for file in near])
     raise ConfigError(
@@ -172,12 +173,12 @@ def find(name: str, including_folder: Path | None = None) -> Path:
 
 
 def read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[Statement]:
-    """All statements in the order in which they apply: the files, then the parameters.
+    """Yields all statements in the order in which they apply: the files, then the parameters.
 
-    An `include` is replaced by the file's statements; including a file again adds nothing.
+    An `include` is replaced by the file's statements. A repeated include of a file has no effect.
 
     Raises:
-        ConfigError: a file is missing, includes itself or is too large, or a line is not gin.
+        ConfigError: if a file is missing, includes itself or is too large, or a line is not gin.
     """
     for number, statement in enumerate(_read(gin_files, gin_params), start=1):
         if number > _MOST_STATEMENTS:
@@ -207,7 +208,7 @@ def _read(gin_files: Iterable[str], gin_params: Iterable[str]) -> Iterator[State
 def _from_file(
     path: Path, included: set[Path], above: tuple[Path, ...] = ()
 ) -> Iterator[Statement]:
-    """The statements of a file that others, `above`, include."""
+    """Yields the statements of a file that the files `above` include."""
     included.add(path.resolve())
     label = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     try:
@@ -227,7 +228,7 @@ def _from_text(
             case config_parser.BindingStatement(scope, target, parameter, value):
                 yield Binding(scope, target, parameter, value, source, place)
             case config_parser.ImportStatement(module="__gin__.dynamic_registration"):
-                continue  # Every file is read in this way.
+                continue  # Every file is read with dynamic registration.
             case config_parser.ImportStatement(module=module):
                 name = statement.bound_name()
                 whole = statement.is_from or statement.alias
@@ -243,7 +244,11 @@ def _from_text(
 
 
 def _check_include(path: Path, above: tuple[Path, ...], place: str) -> None:
-    """Raises ConfigError if a file includes itself, or others without end."""
+    """Checks that a file does not include itself and that includes are not nested too deeply.
+
+    Raises:
+        ConfigError: if they are.
+    """
     names = [each.name for each in above]
     starts = [number for number, each in enumerate(above) if each.resolve() == path.resolve()]
     if starts:
@@ -290,14 +295,14 @@ def _parse(text: str, source: Source) -> list[Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Why Python could not make a value, such as a key of a dict that is a list."""
+    """Describes why Python could not make a value, for example from a list as a dict key."""
     if isinstance(error, RecursionError | MemoryError):
         return "brackets or signs are nested too deeply"
     return words.shortened(str(error), _LONGEST_LABEL)
 
 
 def _opened(text: str) -> int:
-    """The line of the innermost bracket still open at the end of a text, or 0."""
+    """Returns the line of the innermost bracket still open at the end of a text, or 0."""
     lines: list[int] = []
     with contextlib.suppress(tokenize.TokenError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -309,7 +314,7 @@ def _opened(text: str) -> int:
 
 
 def _meaning(line: str, error: str, source: Source) -> str:
-    """What is probably wrong with a line that gin's parser rejects."""
+    """Describes the probable mistake in a line that gin's parser rejects."""
     if re.match(r"\s*include\b", line):
         return "a file's name needs quotes: include 'base.gin'"
     key, equals, value = (part.strip() for part in line.partition("#")[0].partition("="))

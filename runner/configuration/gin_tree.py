@@ -19,11 +19,12 @@ class Tree:
     scope of the object that contains it.
 
     Attributes:
-        bindings: The effective ones.
-        built: The classes and functions that are called, by scope, with the place of a reference.
-        origins: Where each value was set, by its path in the root: `trainer.train_steps`.
-        functions: The bound parameters of functions, by the path of the section that names one.
-        problems: What is wrong with the tree, one line each.
+        bindings: The effective bindings.
+        built: The classes and functions that are called, by scope, with the location of a
+            reference.
+        origins: Where each value was set, by its path in the root (`trainer.train_steps`).
+        functions: The bound parameters of functions, by the path of the config that names one.
+        problems: The mistakes in the tree, one line each.
     """
 
     def __init__(self, bound: Sequence[gin_bindings.Bound]):
@@ -31,7 +32,7 @@ class Tree:
         self._roots: list[type | base_config.Config] = []
         self.bindings = list({_key(b): b for b in bound}.values())
         self._order = {_key(b): number for number, b in enumerate(bound)}
-        self._won: set[tuple[str, Any, str]] = set()  # keys of those that set something
+        self._won: set[tuple[str, Any, str]] = set()  # keys of the bindings that set a value
         self.built: dict[tuple[str, Any], str] = {}
         self.origins: dict[str, str] = {}
         self.functions: dict[str, dict[str, Any]] = {}
@@ -48,23 +49,23 @@ class Tree:
         self._roots.append(root)
         for path, section in sections.walk(root):
             if any(f"{path}.".startswith(f"{above}.") for above in self.origins):
-                continue  # A binding puts another in its place.
+                continue  # A binding replaces it.
             self.built.setdefault(("", type(section)), path)
             for each in self.of("", type(section)):
                 self._won.add(_key(each))
                 self._follow(each, path, "", ())
 
     def of(self, scope: str, target: Any) -> list[gin_bindings.Bound]:
-        """The bindings of a class or function in a scope."""
+        """Returns the bindings of a class or function in a scope."""
         return [
             each for each in self.bindings if (each.scope, each.named.target) == (scope, target)
         ]
 
     def unused(self) -> Iterator[str]:
-        """A line for each binding that nothing builds, with what would build it.
+        """Yields a line for each binding without effect, and suggests what would give it one.
 
-        A binding of a file is not among them if a later binding has replaced the reference that
-        would build it: `RunConfig.evaluation_sets = ()` leaves a file's sets without effect.
+        It leaves out a binding of a file if a later binding replaced the reference to its target:
+        `RunConfig.evaluation_sets = ()` leaves a file's sets without effect.
         """
         replaced = self._replaced()
         for each in self.bindings:
@@ -82,7 +83,7 @@ class Tree:
                 yield f"{each.place}: {each.name} has no effect, since inner scopes count: {found}"
 
     def _replaced(self) -> set[tuple[str, Any]]:
-        """What the references that later bindings have replaced would build, by scope."""
+        """Returns what the references that later bindings replaced would build, by scope."""
         last = {id(each) for each in self.bindings}
         keys = {_key(each) for each in self._bound if id(each) not in last}
         if not keys:
@@ -98,9 +99,9 @@ class Tree:
         return before.built.keys() | before._replaced()
 
     def _shadowing(self, each: gin_bindings.Bound) -> list[gin_bindings.Bound]:
-        """The bindings in inner scopes that leave `each` without effect, though it came later.
+        """Returns the earlier bindings in inner scopes that leave `each` without effect.
 
-        If it came before them, they override it on purpose.
+        If `each` came before them, they override it on purpose.
         """
         if _key(each) in self._won:
             return []
@@ -115,14 +116,14 @@ class Tree:
         return found if later else []
 
     def owner(self, parameter: str) -> str:
-        """The name of a class that is built and takes the parameter as a value, or `Name`."""
+        """Returns the name of a built class that takes the parameter as a value, or `Name`."""
         takes = (built for _, built in self.built if _takes(built, parameter))
         return next((each.__name__ for each in takes), "Name")
 
     def _grow(
         self, link: gin_bindings.Link, path: str = "", place: str = "", above: Sequence[Any] = ()
     ) -> None:
-        """Follows an object that is built for the field at `path`, and everything in it."""
+        """Follows an object that is built for the field at `path`, and all its parts."""
         target, name = link.named.target, link.named.name
         if (link.scope, target) in above:
             self.problems.append(f"{place}: {name} is built from itself")
@@ -142,7 +143,7 @@ class Tree:
             self._follow(each, path, link.scope, [*above, (link.scope, target)])
 
     def _name(self, path: str, given: Iterable[gin_bindings.Bound], place: str) -> None:
-        """Notes the bound parameters of a function that the section at `path` names."""
+        """Records the bound parameters of a function that the config at `path` names."""
         self.origins[f"{path}.name"] = place
         arguments = self.functions.setdefault(path, {})
         for each in given:
@@ -156,7 +157,7 @@ class Tree:
     def _follow(
         self, bound: gin_bindings.Bound, path: str, scope: str, above: Sequence[Any]
     ) -> None:
-        """Notes what a binding sets in the object at `path`, with its place, and what it builds."""
+        """Records what a binding sets in the object at `path`, its location, and what it builds."""
         field = f"{path}.{bound.parameter}".removeprefix(".")
         self.origins[field] = bound.place
         if bound.value is gin.REQUIRED:
@@ -166,7 +167,7 @@ class Tree:
             self._grow(inherits, item, bound.place, above)
 
     def _holder(self, bound: gin_bindings.Bound) -> str:
-        """A binding that would build a target: of the field that accepts the fewest types."""
+        """Suggests a binding that would build a target, for the field with the narrowest type."""
         target = bound.named.target
         fields = [
             (len(around.__mro__), f"{holder.__name__}.{field}", str(typing.get_origin(hint)))
@@ -185,25 +186,25 @@ class Tree:
 
 
 def _takes(target: Any, parameter: str) -> bool:
-    """Whether a class or function has a parameter that is not a section."""
+    """Returns whether a class or function has a parameter that is not a config."""
     known = typecheck.parameters(target).get(parameter)
     kinds = typecheck.classes(known.hint) if known else [base_config.Config]
     return not any(issubclass(kind, base_config.Config) for kind in kinds)
 
 
 def _key(bound: gin_bindings.Bound) -> tuple[str, Any, str]:
-    """Of bindings with equal keys, the last wins."""
+    """Returns a key. If several bindings have the same key, the last wins."""
     return bound.scope, bound.named.target, bound.parameter
 
 
 def _around(scope: str) -> list[str]:
-    """A scope and the enclosing ones, the outermost first: "", "a", "a/b"."""
+    """Returns a scope and the enclosing ones, the outermost first: "", "a", "a/b"."""
     parts = scope.split("/") if scope else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def _links(value: Any, path: str) -> Iterator[tuple[gin_bindings.Link, str]]:
-    """The references within a value, each with its own path."""
+    """Yields the references within a value, each with its own path."""
     if isinstance(value, gin_bindings.Link):
         yield value, path
     elif isinstance(value, dict):

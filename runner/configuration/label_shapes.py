@@ -1,4 +1,4 @@
-"""Finds a loss whose labels meet the output of every example, by broadcasting."""
+"""Finds a loss that broadcasts each label against the output of every example."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from runner.errors import ConfigError
 
 @tf.autograph.experimental.do_not_convert
 def operations() -> int:
-    """The number of operations in the graph being traced; 0 if steps run eagerly."""
+    """Returns the number of operations in the graph being traced, or 0 if steps run eagerly."""
     return 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
 
 
@@ -23,11 +23,11 @@ def check(method: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], be
     Args:
         method: The task's `build_losses`, which was called with `args` and `kwargs`.
         args: Positional arguments.
-        kwargs: The others.
+        kwargs: Keyword arguments.
         before: `operations()` before the call.
 
     Raises:
-        ConfigError: labels [n] are combined with outputs [n, 1].
+        ConfigError: if labels [n] are combined with outputs [n, 1].
     """
     if tf.executing_eagerly():
         return
@@ -50,10 +50,10 @@ def check(method: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], be
 
 @tf.autograph.experimental.do_not_convert
 def _spread(labels: Any, outputs: Any, made: Iterable[tf.Operation]) -> Any:
-    """The operation that combines labels [n] with outputs [n, 1], broadcasting to [n, n].
+    """Returns the operation that combines labels [n] with outputs [n, 1], broadcasting to [n, n].
 
-    It finds operations on the labels and outputs themselves or on values of the same shape derived
-    from them, as by a cast or a logarithm, but not inside nested function graphs.
+    It finds operations on the labels and outputs themselves, or on values of the same shape derived
+    from them, for example by a cast or a logarithm. It does not look inside nested function graphs.
     """
     origin = {
         tensor.ref(): (name, tensor.shape)

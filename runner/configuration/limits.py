@@ -1,4 +1,4 @@
-"""Limits for trying an experiment out: a few batches to train on, a few to evaluate."""
+"""Limits for trying out an experiment: the first batches for training and for evaluation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,20 +7,20 @@ from runner.errors import ConfigError
 
 
 def of(experiment: Any) -> dict[str, int]:
-    """The limits of an experiment, in batches: of `train` and of `evaluation`, if there are any."""
+    """Returns the limits of an experiment in batches, for `train` and `evaluation` if set."""
     run = experiment.run
     limits = {"train": run.limit_train, "evaluation": run.limit_evaluation}
     return {what: batches for what, batches in limits.items() if batches}
 
 
 def validation_batches(experiment: Any) -> int:
-    """How many batches of the validation data count; -1 for all."""
+    """Returns the number of batches of validation data to use, or -1 for all."""
     steps, limit = experiment.trainer.validation_steps, experiment.run.limit_evaluation
     return min((each for each in (steps, limit) if each > 0), default=-1)
 
 
 def describe(experiment: Any, *, trains: bool, evaluates: bool) -> Iterator[str]:
-    """A line for each limit that a mode meets, so that nobody takes its results for real ones."""
+    """Yields a line for each limit that applies, to mark the results as those of a trial."""
     limits = of(experiment)
     if trains and (number := limits.get("train")):
         what = "its first batch" if number == 1 else f"its first {number:,} batches"
@@ -31,7 +31,11 @@ def describe(experiment: Any, *, trains: bool, evaluates: bool) -> Iterator[str]
 
 
 def check_training(data: Any, limit: int) -> None:
-    """Raises ConfigError if the training data are known to have fewer batches than the limit."""
+    """Checks that the training data are not known to have fewer batches than the limit.
+
+    Raises:
+        ConfigError: if they are.
+    """
     batch, size = getattr(data, "global_batch_size", 0), getattr(data, "size", None)
     examples = size() if limit and batch > 0 and callable(size) else None
     if examples and examples <= (limit - 1) * batch:

@@ -1,4 +1,4 @@
-"""Makes an experiment of all that sets its values, then resolves, validates and locks it."""
+"""Builds an experiment from all sources of its values, then resolves, validates and locks it."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,10 +30,10 @@ E = TypeVar("E", bound=cfg.ExperimentConfig)
 
 
 class Sources(NamedTuple):
-    """What sets the values of an experiment; the later of two wins.
+    """The sources of an experiment's values. Later ones override earlier ones.
 
     Attributes:
-        experiment: The name of a registered experiment, if that is what gin modifies.
+        experiment: The name of a registered experiment, if gin modifies one.
         gin_files: Names or paths.
         gin_params: `Name.parameter=value` strings.
         config_files: Paths of YAML or JSON files.
@@ -49,7 +49,7 @@ class Sources(NamedTuple):
     flags: Mapping[str, tuple[str, Any]]
 
     def arguments(self) -> list[str]:
-        """The flags of a command with the same configuration, but for single values."""
+        """Returns the flags of a command with the same configuration, without single values."""
         found = [f"--experiment={self.experiment}"] if self.experiment else []
         for flag, values in (
             ("gin_file", self.gin_files),
@@ -61,7 +61,7 @@ class Sources(NamedTuple):
         return found
 
     def layers(self) -> Iterator[Callable[[], yaml_files.Layer]]:
-        """What reads each layer of values that comes after gin's."""
+        """Yields a function that reads each layer of values applied after gin."""
         for file in self.config_files:
             yield functools.partial(yaml_files.read_file, Path(file))
         for text in self.overrides:
@@ -73,16 +73,17 @@ class Sources(NamedTuple):
 def load(
     root: type[E], sources: Sources, mode: tuple[bool, bool] | None, *, menus: bool = False
 ) -> E:
-    """An experiment, locked with all its sections.
+    """Loads an experiment and locks it with all its nested configs.
 
     Args:
         root: Its class.
-        sources: What sets its values.
-        mode: Whether the mode trains, and whether it evaluates; None: no validation.
-        menus: Whether typed values may be of alternatives that are not chosen.
+        sources: The sources of its values.
+        mode: Whether the mode trains, and whether it evaluates. None skips validation.
+        menus: Whether command-line values may belong to alternatives that are not chosen.
 
     Raises:
-        ConfigError: everything that is invalid or has no effect, one line each with its place.
+        ConfigError: if a value is invalid or has no effect. The message has one line for each, with
+            its location.
     """
     made, (places, problems) = _begun(root, sources)
     loading = origins.remember(made, places)
@@ -95,7 +96,7 @@ def load(
                 for path in loading.places
                 if path.partition("[")[0] not in new
             }
-            loading.places = kept | new  # what a replaced list held is gone
+            loading.places = kept | new  # drops the origins in a replaced list
         except ConfigError as error:
             problems.append(str(error))
     early = [] if problems or mode is None else _found_early(made, evaluates=mode[1])
@@ -103,7 +104,7 @@ def load(
         loading.resolved = resolve(made, counts=not (problems or early))
     except ConfigError as error:
         problems.append(str(error))
-    if early and any(epochs.given(made)):  # what is in epochs is not known in steps
+    if early and any(epochs.given(made)):  # lengths in epochs are not yet known in steps
         problems += early
     elif mode is not None:
         loading.validated = mode
@@ -121,10 +122,10 @@ def load(
 
 
 def section(kind: type[C], gin_files: Iterable[str], gin_params: Iterable[str]) -> C:
-    """One section alone, set by gin and checked by itself.
+    """Returns a single config, set by gin and checked by itself.
 
     Raises:
-        ConfigError: everything that is invalid, one line each with its place.
+        ConfigError: if a value is invalid. The message has one line for each, with its location.
     """
     made = kind()
     places, problems = gin_builder.override(made, gin_files, gin_params)
@@ -134,13 +135,13 @@ def section(kind: type[C], gin_files: Iterable[str], gin_params: Iterable[str]) 
 
 
 def adopted(root: type[E], params: cfg.ExperimentConfig) -> E:
-    """One of official's experiments as a `root`, whose further sections get their defaults."""
+    """Returns a Model Garden experiment as a `root`, whose further configs get their defaults."""
     if isinstance(params, root):
         return params
     made = root(task=params.task, trainer=params.trainer, runtime=params.runtime)
     known = {*vars(made), *(["eval_tasks"] if isinstance(params, multitask.MULTI_EVAL) else [])}
     more = {name: value for name, value in params.as_dict().items() if name not in known}
-    made.override(more, is_strict=False)  # sections of the user's, which only the record shows
+    made.override(more, is_strict=False)  # the user's own configs, which only the record shows
     official_internals.restrict(made, official_internals.restrictions(params))
     optimizer_kinds.extend(made)
     if isinstance(params, multitask.MULTI_EVAL):
@@ -160,7 +161,8 @@ def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
         Lines that show the derived values.
 
     Raises:
-        ConfigError: everything that is invalid, one line each, with its place if it was loaded.
+        ConfigError: if a value is invalid. The message has one line for each, with its location if
+            it was loaded.
     """
     loading = origins.loading(experiment)
     as_loaded = sources(experiment) is not None
@@ -171,13 +173,13 @@ def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
 
 
 def sources(experiment: cfg.ExperimentConfig) -> Sources | None:
-    """What set the values of an experiment; None if it was not loaded, or has changed since."""
+    """Returns an experiment's sources, or None if it was not loaded or has changed since."""
     loading = origins.loading(experiment)
     return loading.sources if loading and official_internals.is_locked(experiment) else None
 
 
 def _found_early(made: cfg.ExperimentConfig, *, evaluates: bool) -> list[str]:
-    """The mistakes that are found before examples are counted, for which files may be fetched."""
+    """Returns the mistakes found before counting examples, for which files may be fetched."""
     rows = validation.problems(made, trains=False, evaluates=evaluates, given_only=True)
     return [*rows, *validation.of_data(made, trains=True, evaluates=evaluates)]
 
@@ -187,7 +189,7 @@ def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[st
 
     Args:
         experiment: All values.
-        counts: Whether examples are counted; if not, lengths in epochs stay as they are.
+        counts: Whether examples are counted. If not, lengths in epochs stay as they are.
 
     Returns:
         Lines that show the derived values.
@@ -210,14 +212,15 @@ def validate(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool)
         evaluates: Whether the mode evaluates.
 
     Raises:
-        ConfigError: everything out of range, one line each, with its place if it was loaded.
+        ConfigError: if a value is out of range. The message has one line for each, with its
+            location if it was loaded.
     """
     if problems := validation.problems(experiment, trains=trains, evaluates=evaluates):
         raise ConfigError("\n".join(problems))
 
 
 def _begun(root: type[E], sources: Sources) -> tuple[E, gin_builder.Made]:
-    """The experiment that gin builds, or the registered one that gin modifies."""
+    """Returns the experiment that gin builds, or the registered one that gin modifies."""
     if sources.experiment is None:
         made, result = gin_builder.build(root, sources.gin_files, sources.gin_params)
         optimizer_kinds.extend(made)
@@ -228,10 +231,10 @@ def _begun(root: type[E], sources: Sources) -> tuple[E, gin_builder.Made]:
 
 
 def _violated(made: cfg.ExperimentConfig) -> list[str]:
-    """The violated restriction of an experiment, such as `task.train_data.is_training != None`."""
+    """Returns the violated restriction, such as `task.train_data.is_training != None`."""
     try:
         if official_internals.restrictions(made):
             made.validate()
         return []
-    except KeyError as error:  # what official raises
+    except KeyError as error:  # raised by Model Garden
         return [str(error.args[0])]

@@ -1,6 +1,6 @@
 """Model Garden's experiments with several tasks, as experiments of this runner.
 
-The tasks that are evaluated become evaluation sets, each with a task of its own.
+The tasks that are evaluated become evaluation sets, each with a separate task.
 """
 
 import dataclasses
@@ -24,23 +24,23 @@ TRAINERS = ("interleaving", "joint")
 
 
 def trains_several(task: base_config.Config) -> bool:
-    """Whether the section `task` of an experiment describes several tasks that are trained."""
+    """Returns whether the config `task` of an experiment describes several tasks to train."""
     return isinstance(task, configs.MultiTaskConfig)
 
 
 @dataclasses.dataclass
 class IndexedData(cfg.DataConfig):
-    """Stands for the training data of several tasks that can all begin at any step.
+    """Represents the training data of several tasks that can all start at any step.
 
     Attributes:
-        start_step: The step to begin with.
+        start_step: The step to start with.
     """
 
     start_step: int = 0
 
 
 def train_data(task: base_config.Config) -> Any:
-    """The training data of a section `task`; of several tasks, a section that stands for all."""
+    """Returns the training data of a config `task`, or one config that represents several tasks."""
     if not trains_several(task):
         return task.train_data
     parts = [each.task_config.train_data for each in task.task_routines]
@@ -49,21 +49,21 @@ def train_data(task: base_config.Config) -> Any:
 
 
 def evaluates_own(experiment: cfg.ExperimentConfig) -> bool:
-    """Whether the task that is trained is evaluated, and not only others with its model."""
+    """Returns whether the trained task is evaluated, and not only others with its model."""
     sets = experiment.run.evaluation_sets
     return not trains_several(experiment.task) and all(one.task is None for one in sets)
 
 
 def name_of(routine: configs.TaskRoutine) -> str:
-    """The name of a task, as Model Garden chooses it."""
+    """Returns the name of a task, as Model Garden chooses it."""
     return routine.task_name or getattr(routine.task_config, "name", None) or ""
 
 
 def evaluated(routines: Iterable[configs.TaskRoutine]) -> tuple[EvaluationSetConfig, ...]:
-    """The evaluation sets of the tasks that are evaluated.
+    """Returns the evaluation sets of the tasks that are evaluated.
 
     Raises:
-        ConfigError: a task has no configuration.
+        ConfigError: if a task has no configuration.
     """
     return tuple(map(_evaluated, routines))
 
@@ -76,12 +76,12 @@ def _evaluated(routine: configs.TaskRoutine) -> EvaluationSetConfig:
 
 
 def evaluation_set(name: str, task: cfg.TaskConfig, steps: int | None) -> EvaluationSetConfig:
-    """The evaluation set of a task.
+    """Returns the evaluation set of a task.
 
     Args:
-        name: The task's.
-        task: Its section.
-        steps: How many batches are evaluated; None: as many as of the validation data.
+        name: The task's name.
+        task: The task's config.
+        steps: How many batches are evaluated. None uses as many as the validation data have.
     """
     return EvaluationSetConfig(name=name, task=task, data=_evaluated_data(task), steps=steps or 0)
 
@@ -93,18 +93,18 @@ def _evaluated_data(task: cfg.TaskConfig) -> cfg.DataConfig:
 def evaluate_only(
     experiment: cfg.ExperimentConfig, routines: Iterable[configs.TaskRoutine]
 ) -> None:
-    """Has an experiment evaluate these tasks, and not the one that it trains."""
+    """Makes an experiment evaluate only these tasks, without its training task."""
     put_sets(experiment.run, evaluated(routines))
 
 
 def put_sets(run: RunConfig, sets: tuple[EvaluationSetConfig, ...]) -> None:
-    """Gives a section these evaluation sets instead of those that it has."""
-    run.evaluation_sets = ()  # or official changes the existing ones
+    """Replaces the evaluation sets of a config."""
+    run.evaluation_sets = ()  # otherwise Model Garden changes the existing ones
     run.evaluation_sets = sets
 
 
 def follow(experiment: cfg.ExperimentConfig) -> None:
-    """Has the evaluation sets follow from the sections of their tasks. Idempotent."""
+    """Derives the evaluation sets from the configs of their tasks. Idempotent."""
     task, before = experiment.task, experiment.run.evaluation_sets
     if trains_several(task):
         after = evaluated(task.task_routines)
@@ -117,20 +117,20 @@ def follow(experiment: cfg.ExperimentConfig) -> None:
 def _followed(one: EvaluationSetConfig) -> EvaluationSetConfig:
     if one.task is None:
         return one
-    one = one.replace()  # not locked
+    one = one.replace()  # an unlocked copy
     one.data = _evaluated_data(one.task)
     return one
 
 
 def task_sections(experiment: cfg.ExperimentConfig) -> Iterator[base_config.Config]:
-    """The sections of all tasks of an experiment."""
+    """Yields the configs of all tasks of an experiment."""
     for _, section in sections.walk(experiment):
         if isinstance(section, cfg.TaskConfig | configs.MultiTaskConfig):
             yield section
 
 
 def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """What an experiment with several tasks lacks, or cannot have."""
+    """Yields missing and unsupported values of an experiment with several tasks."""
     sets = experiment.run.evaluation_sets
     if not evaluates_own(experiment):
         for index, one in enumerate(sets):
@@ -142,7 +142,11 @@ def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def check_one(task: base_config.Config, what: str, **options: str) -> None:
-    """Raises ConfigError if an experiment trains several tasks, of which `what` needs one."""
+    """Checks that an experiment trains one task, as `what` requires.
+
+    Raises:
+        ConfigError: if it trains several.
+    """
     if trains_several(task):
         raise ConfigError(
             f"{what} is for experiments that train one task; {type(task).__name__} describes "
@@ -152,7 +156,7 @@ def check_one(task: base_config.Config, what: str, **options: str) -> None:
 
 
 def _of_several(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """The same of one that trains several."""
+    """Yields such values of an experiment that trains several tasks."""
     task = experiment.task
     run, trainer = experiment.run, experiment.trainer
     names = [name_of(routine) for routine in task.task_routines]

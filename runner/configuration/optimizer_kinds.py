@@ -1,8 +1,8 @@
-"""Optimizers that Model Garden's configuration lacks: Adadelta and Adamax, which Keras has.
+"""Two Keras optimizers that Model Garden's configuration lacks, Adadelta and Adamax.
 
-`OptimizerConfig` is Model Garden's with fields for them. Gin files get it wherever they name Model
-Garden's, and loaded experiments hold it. Model Garden's class stays as it is. Importing this module
-registers the optimizers with Model Garden.
+This `OptimizerConfig` is Model Garden's class with fields for them. Gin files get it when they name
+Model Garden's class, and loaded experiments hold it. Model Garden's class stays unchanged.
+Importing this module registers the optimizers with Model Garden.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from runner.configuration import sections
 
 @dataclasses.dataclass
 class AdadeltaConfig(optimizer_config.BaseOptimizerConfig):
-    """Adadelta (Zeiler, 2012), as Keras has it. The paper's rate is 1.
+    """Adadelta (Zeiler, 2012), as in Keras. The paper's learning rate is 1.
 
     Attributes:
         name: The optimizer's name.
@@ -36,12 +36,12 @@ class AdadeltaConfig(optimizer_config.BaseOptimizerConfig):
 
 @dataclasses.dataclass
 class AdamaxConfig(optimizer_config.BaseOptimizerConfig):
-    """Adamax (Kingma and Ba, 2015): Adam with the infinity norm, as Keras has it.
+    """Adamax (Kingma and Ba, 2015), which is Adam with the infinity norm, as in Keras.
 
     Attributes:
         name: The optimizer's name.
         beta_1: The decay of the mean of gradients.
-        beta_2: The decay of their largest size.
+        beta_2: The decay of their largest magnitude.
         epsilon: Keeps denominators from 0.
     """
 
@@ -65,11 +65,11 @@ class OptimizerConfig(optimization.OptimizerConfig):
 
 
 EXTENDED: Mapping[type, type] = {optimization.OptimizerConfig: OptimizerConfig}
-"""The class that stands for each of Model Garden's that this module extends."""
+"""The classes in this module that replace those of Model Garden."""
 
 
 def extend(config: base_config.Config) -> None:
-    """Puts an `OptimizerConfig` with equal values in the place of each of Model Garden's."""
+    """Replaces each of Model Garden's `OptimizerConfig` objects by an equal one of this class."""
     for _, section in list(sections.walk(config)):
         for name, value in vars(section).items():
             if type(value) is optimization.OptimizerConfig:
@@ -79,12 +79,12 @@ def extend(config: base_config.Config) -> None:
 
 
 def optimization_config() -> optimization.OptimizationConfig:
-    """Model Garden's `OptimizationConfig` at its defaults, with this `OptimizerConfig`."""
+    """Returns Model Garden's `OptimizationConfig` at its defaults, with this `OptimizerConfig`."""
     return trainer().optimizer_config
 
 
 def trainer() -> cfg.TrainerConfig:
-    """Model Garden's `TrainerConfig` at its defaults, with this `OptimizerConfig`."""
+    """Returns Model Garden's `TrainerConfig` at its defaults, with this `OptimizerConfig`."""
     config = cfg.TrainerConfig()
     extend(config)
     return config

@@ -1,4 +1,4 @@
-"""Where the values of an experiment were set, and what else was learned while loading it."""
+"""The sources of an experiment's values, and other results of loading it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 ATTRIBUTE = "_origins"
-"""The attribute in which a loaded experiment remembers this; it is not a field."""
+"""The attribute in which a loaded experiment stores this. It is not a field."""
 
 
 @dataclasses.dataclass
 class Loading:
-    """What a loaded experiment remembers.
+    """The results of loading an experiment.
 
     Attributes:
         places: Where each value was set, by path (`trainer.train_steps`).
         resolved: Lines that show the derived values.
         validated: The modes for which it is valid: whether they train, and whether they evaluate.
-        sources: What set its values, a `runner.configuration.loading.Sources`.
+        sources: The sources of its values, a `runner.configuration.loading.Sources`.
     """
 
     places: dict[str, str]
@@ -29,25 +29,25 @@ class Loading:
 
 
 def remember(experiment: cfg.ExperimentConfig, places: Mapping[str, str]) -> Loading:
-    """Notes that an experiment was loaded, and from where."""
+    """Records that an experiment was loaded, and from where."""
     loading = Loading(dict(places))
     vars(experiment)[ATTRIBUTE] = loading
     return loading
 
 
 def loading(experiment: cfg.ExperimentConfig) -> Loading | None:
-    """What is remembered; None for an experiment made in Python."""
+    """Returns the results of loading, or None for an experiment made in Python."""
     return vars(experiment).get(ATTRIBUTE)
 
 
 def of(experiment: cfg.ExperimentConfig) -> dict[str, str]:
-    """Where each value was set, by path; empty for an experiment made in Python."""
+    """Returns where each value was set, by path, or {} for an experiment made in Python."""
     known = loading(experiment)
     return known.places if known else {}
 
 
 class Field(NamedTuple):
-    """A field of the section at a path, and the place where its value was set, if any."""
+    """A field of the config at a path, and the location where its value was set, if any."""
 
     path: str
     section: base_config.Config
@@ -68,17 +68,17 @@ class Field(NamedTuple):
         return getattr(self.section, self.name)
 
     def line(self, what: str) -> str:
-        """`digits.gin:7: EpochsConfig.train = 10; what`."""
+        """Returns `digits.gin:7: EpochsConfig.train = 10; what`."""
         before = f"{self.place}: " if self.place else ""
         return f"{before}{self} = {plain(self.value)}; {what}"
 
     def shown(self) -> str:
-        """`EpochsConfig.train = 10 (digits.gin:7)`."""
+        """Returns `EpochsConfig.train = 10 (digits.gin:7)`."""
         return f"{self} = {plain(self.value)}{f' ({self.place})' if self.place else ''}"
 
 
 def field(experiment: cfg.ExperimentConfig, path: str) -> Field:
-    """The field at a path of an experiment."""
+    """Returns the field at a path of an experiment."""
     above, _, name = path.rpartition(".")
     section: Any = experiment
     for part in above.split("."):
@@ -92,8 +92,8 @@ class Invalid(NamedTuple):
     """An invalid value.
 
     Attributes:
-        path: The path of its section in the experiment.
-        section: The section.
+        path: The path of its config in the experiment.
+        section: The config.
         field: The name of the field.
         needs: The requirement, as in `must be 1 or more`.
     """
@@ -109,16 +109,16 @@ class Invalid(NamedTuple):
         return f"{self.path}.{self.field}"
 
     def line(self, place: str | None) -> str:
-        """`digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
+        """Returns `digits.gin:7: trainer.steps_per_loop = 0; must be 1 or more`."""
         line = f"{self.origin} = {getattr(self.section, self.field)!r}; {self.needs}"
         if place:
             return f"{place}: {line}"
-        line, hint, name = line.partition("; did you mean")  # which comes last
+        line, hint, name = line.partition("; did you mean")  # the suggestion comes last
         return f"{line}; set {type(self.section).__name__}.{self.field}{hint}{name}"
 
 
 def plain(value: Any) -> str:
-    """Numbers as a person writes them: 10 for 10.0."""
+    """Returns numbers as a person writes them: 10 for 10.0."""
     if isinstance(value, (list, tuple)):
         return f"({', '.join(plain(each) for each in value)}{',' * (len(value) == 1)})"
     return str(value).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""Overrides values from YAML, strictly: known names, right types, all or nothing."""
+"""Overrides values from YAML strictly: known names, right types, all or nothing."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,15 +14,16 @@ from runner.errors import ConfigError
 def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, str]:
     """Overrides values of `experiment`, which is not locked, with those of `layer`.
 
-    A mapping overrides single fields of a section. A list replaces the whole existing list, also
-    one of sections, except that a list for as many tasks overrides them one by one. Numbers are
-    converted to the field's annotation: 1e3 may be an int.
+    A mapping overrides single fields of a config. A list replaces the whole existing list,
+    including a list of configs. The exception is a list for the same number of tasks, which
+    overrides them one by one. Numbers are converted to the field's annotation: 1e3 may be an int.
 
     Returns:
-        The place of each given value, by path.
+        The location of each given value, by path.
 
     Raises:
-        ConfigError: all unknown names and wrong types, one line each with its place.
+        ConfigError: if there are unknown names or wrong types. The message has one line for each,
+            with its location.
     """
     problems = list(_override(experiment, layer.values, "", layer.places))
     if problems:
@@ -33,7 +34,7 @@ def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, 
 def _override(
     section: base_config.Config, values: Mapping[str, Any], path: str, places: Mapping[str, str]
 ) -> Iterator[str]:
-    """Sets the valid values; yields a line for each invalid one."""
+    """Sets the valid values and yields a line for each invalid one."""
     fields = [name for name in vars(section) if name not in section.RESERVED_ATTR]
     hints = typecheck.parameters(type(section))
     for name, value in values.items():
@@ -55,14 +56,14 @@ def _override(
             fitting = made.value(value, hint, below)
             yield from made.problems
             if not made.problems:
-                vars(section)[name] = None  # or official inserts a list into the existing one
+                vars(section)[name] = None  # otherwise Model Garden inserts a list into the old one
                 setattr(section, name, fitting)
 
 
 def _are_routines(known: Any, value: Any) -> bool:
-    """Whether a list has values for each of an experiment's several tasks.
+    """Returns whether a list has values for each of an experiment's several tasks.
 
-    They override the tasks one by one, since YAML cannot name the classes of new ones.
+    They override the tasks one by one, because YAML cannot name the classes of new ones.
     """
     if not isinstance(known, list | tuple) or not isinstance(value, list):
         return False
@@ -71,7 +72,7 @@ def _are_routines(known: Any, value: Any) -> bool:
 
 
 class _Made:
-    """Converts values to annotations; a mapping becomes the annotated config class."""
+    """Converts values to annotations, and a mapping to the annotated config class."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
@@ -96,14 +97,14 @@ class _Made:
     def _section(self, kind: type[base_config.Config], path: str) -> base_config.Config | None:
         try:
             return kind()
-        except Exception as error:  # whatever a constructor may raise
+        except Exception as error:  # a constructor may raise any exception
             place = _place(self._places, path)
             self.problems.append(f"{place}: {kind.__name__} cannot be built: {error}")
             return None
 
 
 def _place(places: Mapping[str, str], path: str) -> str:
-    """The place of a value, or of the nearest enclosing one that has a place."""
+    """Returns the location of a value, or of the nearest enclosing one that has a location."""
     while path not in places and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return places.get(path, "")

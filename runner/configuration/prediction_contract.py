@@ -1,4 +1,4 @@
-"""What a task may say about its predictions, and checks of what it says."""
+"""Optional task methods for predictions, and checks of what they return."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,45 +12,59 @@ from runner.configuration.task_contract import checked, described, method_named
 from runner.errors import ConfigError
 
 PREDICTION = "prediction"
-"""A task may have this method: outputs of `inference_step` -> what a prediction is, [batch, ...]
-tensors by name. Without it, the outputs are the prediction."""
+"""An optional task method: outputs of `inference_step` -> the prediction.
+
+The prediction is tensors [batch, ...] by name. Without the method, the outputs are the prediction.
+"""
 
 PREDICTION_KEYS = "prediction_keys"
-"""A task may have this method: data's configuration -> the key of each example, in order, strings
-or whole numbers. Without it, or for None, the keys are the examples' indices."""
+"""An optional task method: data's configuration -> the key of each example, in order.
+
+Keys are strings or whole numbers. Without the method, or if it returns None, the keys are the
+examples' indices.
+"""
 
 PREDICTION_ROWS = "prediction_rows"
-"""A task may have this method, which is called on the host: data's configuration, columns -> the
-columns of the rows. The columns are NumPy arrays: those of `prediction`, `label` where the data
-have it, and `index`, the examples' indices. Successive examples with the same key make one row, and
-come in one call."""
+"""An optional task method: data's configuration, columns -> the columns of the rows.
+
+It is called on the host. The columns are NumPy arrays: those of `prediction`, `label` if the data
+have it, and `index`, the examples' indices. Successive examples with the same key make one row and
+arrive in one call.
+"""
 
 PREDICTION_LABEL = "prediction_label"
-"""A task may have this method: labels as the data have them -> what the column `label` has.
-Without it, all of them."""
+"""An optional task method: labels as the data have them -> the content of the column `label`.
+
+Without the method, the column contains all labels.
+"""
 
 AVERAGED = "averaged"
-"""A task may have this method: outputs of `inference_step` -> what an ensemble averages, a tensor
-[batch, ...]. Probabilities sum to 1 on the last axis."""
+"""An optional task method: outputs of `inference_step` -> the tensor [batch, ...] to average.
+
+Ensembles average it. Probabilities sum to 1 on the last axis.
+"""
 
 FROM_AVERAGED = "from_averaged"
-"""A task that has `averaged` has this method: such a mean -> outputs, which can be scored."""
+"""A required method of a task with `averaged`: such a mean -> outputs that can be scored."""
 
 AVERAGED_LABELS = "averaged_labels"
-"""A task may have this method: labels as the data have them -> the right class of each probability
-distribution that is averaged, whole numbers, negative where it is not known. Without it, what
-`prediction_label` returns, or all of them."""
+"""An optional task method: labels as the data have them -> the true classes.
+
+It returns the true class of each probability distribution that is averaged, as whole numbers,
+negative if unknown. Without the method, the classes are what `prediction_label` returns, or all
+labels.
+"""
 
 AVERAGED_CLASSES = "averaged_classes"
-"""A task may have this method: the names of the classes on the last axis of what is averaged."""
+"""An optional task method: the names of the classes on the last axis of the averaged tensor."""
 
 
 @tf.autograph.experimental.do_not_convert
 def columns_of(task: base_task.Task, outputs: Any) -> dict[str, Any]:
-    """The columns that `outputs`, of the task's `prediction` or its model, make.
+    """Returns the columns made from `outputs` of the task's `prediction` or its model.
 
     Raises:
-        ConfigError: they are not tensors with an axis of examples.
+        ConfigError: if they are not tensors with an axis of examples.
     """
     method = getattr(task, PREDICTION, task.inference_step)
     columns = named(outputs)
@@ -60,7 +74,7 @@ def columns_of(task: base_task.Task, outputs: Any) -> dict[str, Any]:
 
 
 def named(outputs: Any) -> Any:
-    """A structure of dicts: the parts of a tuple or a list are `output_0`, `output_1` and so on."""
+    """Returns a structure of dicts. Parts of a sequence become `output_0`, `output_1` and so on."""
     if isinstance(outputs, Mapping):
         return {str(name): named(part) for name, part in outputs.items()}
     if hasattr(outputs, "_asdict"):
@@ -71,10 +85,10 @@ def named(outputs: Any) -> Any:
 
 
 def keys_of(task: base_task.Task, data: cfg.DataConfig) -> np.ndarray | None:
-    """The keys of all examples, [examples] strings or numbers; None where the task has none.
+    """Returns the keys of all examples, [examples] strings or numbers, or None without a method.
 
     Raises:
-        ConfigError: they are not that, or one is that of several rows.
+        ConfigError: if they are not, or several rows have the same key.
     """
     if not hasattr(task, PREDICTION_KEYS):
         return None
@@ -83,7 +97,7 @@ def keys_of(task: base_task.Task, data: cfg.DataConfig) -> np.ndarray | None:
         return None
     keys = keys if isinstance(keys, np.ndarray) else list(keys)
     texts = all(isinstance(key, str) for key in keys)
-    keys = np.array(keys, object) if texts else np.asarray(keys)  # each as long as it is
+    keys = np.array(keys, object) if texts else np.asarray(keys)  # objects keep their length
     if keys.ndim != 1 or not (texts or keys.dtype.kind in "iu"):
         raise ConfigError(
             f"{method_named(task, method)} returns {keys.dtype} {list(keys.shape)}; return a "
@@ -100,10 +114,10 @@ def keys_of(task: base_task.Task, data: cfg.DataConfig) -> np.ndarray | None:
 def rows_of(
     task: base_task.Task, data: cfg.DataConfig, columns: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    """The columns of the rows that examples make; None where the task has nothing to say.
+    """Returns the columns of the rows that examples make, or None without such a method.
 
     Raises:
-        ConfigError: they are not columns.
+        ConfigError: if they are not columns.
     """
     if not hasattr(task, PREDICTION_ROWS):
         return None

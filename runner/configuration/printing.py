@@ -1,4 +1,4 @@
-"""Prints the resolved configuration, each value with the place where it was set."""
+"""Prints the resolved configuration, each value with the location where it was set."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from official.modeling.hyperparams import base_config
 
 from runner.configuration import origins as origins_of
 
-_COLUMN = 60  # where the places begin, unless a value is longer
+_COLUMN = 60  # where the locations start, unless a value is longer
 
 
 def render(
@@ -20,13 +20,13 @@ def render(
     otherwise: str = "",
     changed: bool = False,
 ) -> str:
-    """YAML, with a comment on each line that says where its value was set.
+    """Returns YAML with a comment on each line that shows where its value was set.
 
     Args:
         experiment: The experiment to show.
         origins: Where each value was set, by path (`trainer.train_steps`).
-        otherwise: What set the other values that differ from their class's defaults, such as
-            `--experiment=bert/squad`; empty: the default of the enclosing section.
+        otherwise: The source of the other values that differ from their class's defaults, such as
+            `--experiment=bert/squad`. Empty for the default of the enclosing config.
         changed: Leave out the values that equal their class's defaults.
     """
     printer = _Printer(origins, otherwise or "default of its section", changed)
@@ -35,22 +35,22 @@ def render(
 
 
 def changed(experiment: base_config.Config) -> dict[str, Any]:
-    """The values that differ from their class's defaults, by path.
+    """Returns the values that differ from their class's defaults, by path.
 
-    Values within a tuple of sections have paths like `run.evaluation_sets[0].name`.
+    Values within a tuple of configs have paths like `run.evaluation_sets[0].name`.
     """
     return dict(_changed(experiment, default_of(experiment), ""))
 
 
 def places_of_changes(experiment: base_config.Config) -> dict[str, str]:
-    """Where the values that differ from their class's defaults were set; empty: unknown."""
+    """Returns where the values that differ from their defaults were set, or "" if unknown."""
     places = origins_of.of(experiment)
     return {path: places.get(path, "") for path in changed(experiment)}
 
 
 def default_of(section: base_config.Config) -> base_config.Config | None:
-    """A section of the same class with all defaults; None if it cannot be created."""
-    return _made(section.__class__)  # which `unused_values` leaves as it was
+    """Returns a config of the same class with all defaults, or None if it cannot be created."""
+    return _made(section.__class__)  # which `unused_values` leaves unchanged
 
 
 @functools.lru_cache(maxsize=256)
@@ -74,8 +74,8 @@ class _Printer:
         path: str,
         indent: str,
     ) -> Iterator[str]:
-        """The lines of a section; none if it is empty."""
-        if not dataclasses.fields(section) and path in self._origins:  # free of form: given whole
+        """Yields the lines of a config, if it has any."""
+        if not dataclasses.fields(section) and path in self._origins:  # no declared fields
             names = (f"{path}.{name}" for name in vars(section))
             self._origins = {**dict.fromkeys(names, self._origins[path]), **self._origins}
         for name, below, value, known in _fields(section, default, path):
@@ -83,7 +83,7 @@ class _Printer:
                 inner = list(self.section(value, _default(value, known), below, f"{indent}  "))
                 if inner:
                     yield from [f"{indent}{name}:", *inner]
-                elif type(known) is not type(value):  # it is there, and was not
+                elif type(known) is not type(value):  # the default has no such config
                     yield from self._value(name, {}, below, indent, is_default=False)
             elif _is_sections(value):
                 yield f"{indent}{name}:"
@@ -124,7 +124,7 @@ def _changed(
 def _fields(
     section: base_config.Config, default: base_config.Config | None, path: str
 ) -> Iterator[tuple[str, str, Any, Any]]:
-    """The name, path, value and default of each field."""
+    """Yields the name, path, value and default of each field."""
     for name, value in vars(section).items():
         if name not in section.RESERVED_ATTR:
             known = vars(default).get(name) if default is not None else None
@@ -136,7 +136,7 @@ def _is_default(value: Any, known: Any, default: base_config.Config | None) -> b
 
 
 def _default(value: base_config.Config, known: Any) -> base_config.Config | None:
-    """The section to compare values with: the one it replaces, if that has the same class."""
+    """Returns the config to compare with: the replaced one, if it has the same class."""
     return known if type(known) is type(value) else default_of(value)
 
 
@@ -149,7 +149,7 @@ def _is_sections(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML types, with lists for tuples."""
+    """Returns a value as YAML types, with lists for tuples."""
     if isinstance(value, base_config.Config):
         value = value.as_dict()
     if isinstance(value, Mapping):
@@ -160,6 +160,6 @@ def plain(value: Any) -> Any:
 
 
 def inline(value: Any) -> str:
-    """A value as one line of YAML."""
+    """Returns a value as one line of YAML."""
     text = yaml.safe_dump(plain(value), default_flow_style=True, width=10**9)
     return str(text).removesuffix("\n").removesuffix("\n...")

@@ -1,4 +1,4 @@
-"""Experiments registered by name, as Model Garden registers its own."""
+"""Experiments registered by name, in the way that Model Garden registers its own."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ OFFICIAL = "official.common.registry_imports"
 
 
 def experiment(name: str) -> cfg.ExperimentConfig:
-    """A new configuration of the experiment registered as `name`.
+    """Returns a new configuration of the experiment registered as `name`.
 
-    Official's vision and language experiments are imported only if nothing else, such as an import
-    in a gin file, has registered the name.
+    Model Garden's vision and language experiments are imported only if the name is not registered
+    yet, for example by an import in a gin file.
 
     Raises:
-        ConfigError: there is no such experiment; the message suggests similar names.
+        ConfigError: if there is no such experiment. The message suggests similar names.
     """
     try:
         return exp_factory.get_exp_config(name)
@@ -40,12 +40,12 @@ def experiment(name: str) -> cfg.ExperimentConfig:
 
 
 def names() -> Iterator[str]:
-    """The names of all experiments registered so far: `bert/pretraining`."""
+    """Yields the names of all experiments registered so far: `bert/pretraining`."""
     yield from _names(official_internals.registered_experiments(), "")
 
 
 def task_module(task: cfg.TaskConfig) -> str | None:
-    """The module whose import registers the task of a configuration; None if there is none."""
+    """Returns the module whose import registers the task of a configuration, or None."""
     try:
         return str(
             registry.lookup(official_internals.registered_tasks(), task.__class__).__module__

@@ -1,4 +1,4 @@
-"""The name of a run, from what its configuration says."""
+"""Makes the name of a run from its configuration."""
 
 import re
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ _PATH = re.compile(r"\w[\w.,=+@-]*(/\w[\w.,=+@-]*)*")
 
 
 def of(experiment: cfg.ExperimentConfig, source: str) -> str:
-    """`RunConfig.name` with its placeholders filled in.
+    """Returns `RunConfig.name` with its placeholders filled in.
 
-    `{name}` is the name of `source`, `{model}` the type of the task's model. Any other is the path
-    of a value, or the end of a path that only one value has.
+    `{name}` is the name of `source`, and `{model}` the type of the task's model. Any other
+    placeholder is the path of a value, or the end of a path that only one value has.
 
     Args:
         experiment: All values.
         source: The first gin file, or the name of a registered experiment.
 
     Raises:
-        ConfigError: a placeholder stands for nothing, or the name cannot be that of a folder.
+        ConfigError: if a placeholder has no value, or the name is not valid for a directory.
     """
     field = origins.field(experiment, "run.name")
 
@@ -66,7 +66,7 @@ def _value(experiment: cfg.ExperimentConfig, path: str, field: origins.Field) ->
 
 
 def _values(experiment: cfg.ExperimentConfig) -> Iterator[tuple[str, Any]]:
-    """The values that are no sections, by path."""
+    """Yields the values that are not configs, by path."""
     for path, section in sections.walk(experiment):
         for name, value in vars(section).items():
             if isinstance(value, (str, int, float, list, tuple)) and not name.startswith("_"):

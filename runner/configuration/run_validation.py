@@ -1,4 +1,4 @@
-"""Validates our own section, `run`: its values together, and with the other sections."""
+"""Validates this runner's config class, `run`, by itself and together with the other configs."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ TEST = "test/"
 def problems(
     experiment: cfg.ExperimentConfig, *, evaluates: bool, given_only: bool = False
 ) -> Iterator[Invalid]:
-    """Values that contradict another value, or have no effect.
+    """Yields values that contradict another value or have no effect.
 
     Args:
         experiment: All values.
@@ -34,7 +34,7 @@ def problems(
     yield from _rates(run)
     yield from _batches(run)
     yield from folding.problems(experiment)
-    # Tasks of a program may do their own batching, as official's mocks do.
+    # Tasks of a program may do their own batching, as Model Garden's mocks do.
     programs = not origins.loading(experiment)
     for path, section in _evaluated(run):
         own = programs and getattr(section, "task", None) is not None
@@ -44,7 +44,7 @@ def problems(
 
 
 def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Metrics that a field names twice, or with contradictory directions (higher and lower)."""
+    """Yields metrics that are named twice, or with contradictory directions (higher and lower)."""
     options, run = experiment.trainer, experiment.run
     metric = spelling.metric_name(options.best_checkpoint_eval_metric or "")
     said = {metric: (options.best_checkpoint_metric_comp, "TrainerConfig")} if metric else {}
@@ -64,7 +64,7 @@ def _directions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _metric_fields(run: RunConfig) -> Iterator[tuple[str, base_config.Config, str]]:
-    """The fields that name metrics: section path, section, field."""
+    """Yields the fields that name metrics: config path, config, field."""
     for path, section in sections.walk(run, "run"):
         for field in vars(section):
             if fields.of(type(section), field).better:
@@ -72,7 +72,7 @@ def _metric_fields(run: RunConfig) -> Iterator[tuple[str, base_config.Config, st
 
 
 def _functions(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Functions that do not accept their arguments, or are never called."""
+    """Yields functions that do not accept their arguments or are never called."""
     run, trainer = experiment.run, experiment.trainer
     if (rule := run.evaluator.give_up) is not None:
         wrong = functions.mistake(rule)
@@ -149,7 +149,7 @@ def _batches(run: RunConfig) -> Iterator[Invalid]:
 
 
 def _evaluated(run: RunConfig) -> Iterator[tuple[str, base_config.Config]]:
-    """The sections that have their own data."""
+    """Yields the configs that have their own data."""
     for index, one in enumerate(run.evaluation_sets):
         yield f"run.evaluation_sets[{index}]", one
     if run.test.data is not None:
@@ -170,7 +170,7 @@ def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterato
 
 
 def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Given values that nothing would read."""
+    """Yields given values that are never read."""
     run = experiment.run
     for name in ("early_stopping", "plateau"):
         section = getattr(run, name)
@@ -198,7 +198,7 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Settings of best checkpoints if none are kept."""
+    """Yields settings of best checkpoints if none are kept."""
     run, metric = experiment.run, "TrainerConfig.best_checkpoint_eval_metric"
     if experiment.trainer.best_checkpoint_eval_metric:
         return
@@ -217,10 +217,10 @@ def _without_best(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def drops_remainder(data: Any) -> bool:
-    """Whether evaluation data explicitly drop their last batch, not just by official's default."""
+    """Returns whether evaluation data explicitly drop their last batch, not just by default."""
     return bool(getattr(data, "drop_remainder", False)) and not type(data).drop_remainder
 
 
 def _watches(section: Any) -> bool:
-    """Whether a section names a metric."""
+    """Returns whether a config names a metric."""
     return bool(section.higher or section.lower)

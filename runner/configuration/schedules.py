@@ -1,4 +1,4 @@
-"""Fits the learning rate's schedule to the run's length, and finds mismatches."""
+"""Fits the learning rate schedule to the run's length, and finds mismatches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,24 +12,24 @@ from runner.configuration.epochs import DECAYS
 from runner.configuration.origins import Field
 
 FOLLOWS = "follows TrainerConfig.train_steps"
-"""The place of a value that was not set, and that the run's length determines."""
+"""The location of a value that was not set and that the run's length determines."""
 
 _OPTIMIZATION = "trainer.optimizer_config"
 _SAMPLES = 100  # steps at which a schedule is evaluated
-_MUCH = 0.1  # the fraction of steps with rate 0 that is reported
+_MUCH = 0.1  # the fraction of steps with learning rate 0 that is reported
 
 
 def follow(experiment: cfg.ExperimentConfig) -> None:
     """Makes the chosen schedule end with the run if its own length is empty or 0.
 
-    Repeating it changes nothing, unless the run's length has changed.
+    A repeated call has no effect unless the run's length has changed.
     """
     field, end = _length(experiment), experiment.trainer.train_steps
     if field is None or not end or end < 1:
         return
     if field.value and field.place != FOLLOWS:
         return
-    # Bypasses the lock, which subsections of a copied locked experiment keep.
+    # Bypasses the lock, which nested configs of a copied locked experiment keep.
     vars(field.section)[field.name] = max(end - _offset(field.section), 1)
     origins.of(experiment)[field.origin] = FOLLOWS
 
@@ -37,11 +37,11 @@ def follow(experiment: cfg.ExperimentConfig) -> None:
 def complaints(
     experiment: cfg.ExperimentConfig, rates: Callable[[Sequence[int]], Sequence[float]]
 ) -> Iterator[str]:
-    """A line for the schedule and for the warm-up, if it does not match the run's length.
+    """Yields a line for the schedule and for the warm-up if it does not match the run's length.
 
     Args:
         experiment: All values.
-        rates: The learning rates at some steps.
+        rates: Returns the learning rates at given steps.
     """
     end = experiment.trainer.train_steps
     chosen = experiment.trainer.optimizer_config.learning_rate
@@ -63,17 +63,17 @@ def complaints(
 def _share_of_zero(
     rates: Callable[[Sequence[int]], Sequence[float]], end: int, warmup: int
 ) -> float:
-    """The fraction of the run's steps with a learning rate of 0, except during the warm-up."""
+    """Returns the fraction of the run's steps with learning rate 0, except during the warm-up."""
     steps = sorted({number * end // _SAMPLES for number in range(_SAMPLES)})
     pairs = zip(steps, rates(steps), strict=True)
     return sum(rate == 0 and step >= warmup for step, rate in pairs) / len(steps)
 
 
 def _misfit(field: Field, end: int) -> str:
-    """How a schedule whose end or steps `field` sets misses the end of the run."""
+    """Describes how a schedule, whose end or steps `field` sets, misses the end of the run."""
     offset = _offset(field.section)
     if isinstance(field.section, learning_rate_config.StepwiseLrConfig):
-        late = [each + offset for each in field.value if each + offset >= end - 1]  # it holds after
+        late = [each + offset for each in field.value if each + offset >= end - 1]  # applies later
         return f"the run ends at step {end:,}, before {late[0]:,} takes effect" if late else ""
     last = offset + (field.value if field.name in DECAYS else field.value[-1])
     return "" if last == end else f"the schedule ends at step {last:,}, the run at {end:,}"
@@ -84,7 +84,7 @@ def _advice(field: Field | None) -> str:
 
 
 def _end_field(experiment: cfg.ExperimentConfig) -> Field | None:
-    """The field that says where the schedule ends; None if it does not end."""
+    """Returns the field that sets where the schedule ends, or None if it does not end."""
     kind = experiment.trainer.optimizer_config.learning_rate.type
     field = _length(experiment) or _field(experiment, "learning_rate", "boundaries")
     goes_on = kind == "exponential" or (field and getattr(field.section, "cycle", False))
@@ -92,13 +92,13 @@ def _end_field(experiment: cfg.ExperimentConfig) -> Field | None:
 
 
 def _length(experiment: cfg.ExperimentConfig) -> Field | None:
-    """The field that holds the chosen schedule's length in steps, if it has one."""
+    """Returns the field that holds the chosen schedule's length in steps, if it has one."""
     found = (_field(experiment, "learning_rate", name) for name in DECAYS)
     return next(filter(None, found), None)
 
 
 def _field(experiment: cfg.ExperimentConfig, choice: str, name: str) -> Field | None:
-    """A field of the chosen schedule or warm-up."""
+    """Returns a field of the chosen schedule or warm-up."""
     chosen = getattr(experiment.trainer.optimizer_config, choice)
     section: Any = getattr(chosen, chosen.type, None) if chosen.type else None
     if isinstance(section, base_config.Config) and hasattr(section, name):
@@ -107,5 +107,5 @@ def _field(experiment: cfg.ExperimentConfig, choice: str, name: str) -> Field | 
 
 
 def _offset(section: base_config.Config) -> int:
-    """The step at which a schedule begins."""
+    """Returns the step at which a schedule starts."""
     return getattr(section, "offset", 0)

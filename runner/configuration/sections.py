@@ -1,4 +1,4 @@
-"""The sections of a configuration, at any depth."""
+"""The nested configs of a configuration, at any depth."""
 
 import copy
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ C = TypeVar("C", bound=base_config.Config)
 
 
 def walk(config: base_config.Config, path: str = "") -> Iterator[tuple[str, base_config.Config]]:
-    """A config and all configs nested in it, with their paths (`trainer.optimizer_config`)."""
+    """Yields a config and all nested ones, with their paths (`trainer.optimizer_config`)."""
     yield path, config
     for name, value in vars(config).items():
         below = f"{path}.{name}".removeprefix(".")
@@ -23,7 +23,7 @@ def walk(config: base_config.Config, path: str = "") -> Iterator[tuple[str, base
 
 
 def unlocked(config: C) -> C:
-    """A copy that can be changed at any depth."""
+    """Returns a copy that can be changed at any depth."""
     made = copy.deepcopy(config)
     for _, section in walk(made):
         official_internals.unlock(section)

@@ -2,7 +2,7 @@
 
     patience: int = setting(5, "Evaluations in a row without a gain.", allowed=COUNT, resume=LENGTH)
 
-Those of official's fields, which cannot be annotated, are in `fields`.
+Model Garden's fields cannot be annotated. `fields` lists their properties.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class Allowed:
 
     Attributes:
         needs: The message for a value that is not allowed: `must be 1 or more`.
-        mistake: Returns the message for a value: `needs` or more; empty if it is allowed.
+        mistake: Returns the message for a value: `needs` or a longer one, or "" if it is allowed.
     """
 
     needs: str
@@ -37,8 +37,8 @@ class Resume:
 
     Attributes:
         why: The reason.
-        unless: In words, when the reason does not hold.
-        fails: Whether it does not hold; called with the experiment and the value's path.
+        unless: The condition, in words, under which the reason does not apply.
+        fails: Returns whether that condition holds, given the experiment and the value's path.
     """
 
     why: str
@@ -48,15 +48,16 @@ class Resume:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A field.
+    """The properties of a field.
 
     Attributes:
-        help: Its meaning; empty for official's fields, which their class documents.
-        allowed: Its range or choices; None: everything that its type allows.
-        resume: Why it, and everything below it, may change when a run is resumed; None: it may not,
-            so a new field is safe by default.
-        read: Where a given value is read: in the first loop of a run that trains, only if it also
-            evaluates, or elsewhere (other modes, later). Decides what may be reported as unused.
+        help: Its meaning. Empty for Model Garden's fields, which their class documents.
+        allowed: Its range or choices. None for all values of its type.
+        resume: Why the field and everything below it may change when a run is resumed. None if they
+            may not, so a new field is safe by default.
+        read: The place where a given value is read: in the first loop of a run that trains, in it
+            only if the run also evaluates, or `elsewhere` (other modes, later). Decides what may be
+            reported as unused.
         better: Whether higher or lower values are better for the metrics that the field names.
         stands_for: For a field in epochs, the path of the step-based field that it replaces.
     """
@@ -70,10 +71,10 @@ class Setting:
 
 
 def setting(default: Any, help: str, **facts: Any) -> Any:
-    """A dataclass field with its properties.
+    """Returns a dataclass field with its properties.
 
     Args:
-        default: Its default; for a section, its class.
+        default: Its default, or the class of a nested config.
         help: Its meaning.
         facts: The other attributes of `Setting`.
     """
@@ -91,7 +92,7 @@ def number(
     below: float | None = None,
     also: Mapping[Any, str] | None = None,
 ) -> Allowed:
-    """A range of numbers.
+    """Allows a range of numbers.
 
     Args:
         at_least: The inclusive lower bound.
@@ -117,7 +118,7 @@ def number(
 
 
 def one_of(*choices: str) -> Allowed:
-    """One of several strings."""
+    """Allows one of several strings."""
     needs = f"must be {' or '.join(map(repr, choices))}"
 
     def mistake(value: Any) -> str:
@@ -129,7 +130,7 @@ def one_of(*choices: str) -> Allowed:
 
 
 def some_of(*choices: str, or_none: bool = False) -> Allowed:
-    """One or more of several strings, each once; `or_none`: or no one."""
+    """Allows one or more of several strings, each once, and with `or_none` also none."""
     needs = f"must be a tuple of {', '.join(map(repr, choices))}, each at most once"
 
     def mistake(value: Any) -> str:
@@ -168,7 +169,7 @@ def _time(value: str) -> str:
 
 
 def _all(pattern: str, needs: str) -> "Allowed":
-    """Strings that match, each of them."""
+    """Allows strings that all match a pattern."""
     form = re.compile(pattern)
 
     def mistake(value: Sequence[str]) -> str:
@@ -197,20 +198,20 @@ INITIALIZER = Allowed(f"{_INITIALIZER}, or be empty", _initializer)
 
 
 def _rate_drops(experiment: Any, path: str) -> bool:
-    """Whether the run's own evaluations lower the learning rate."""
+    """Returns whether the run's own evaluations lower the learning rate."""
     del path
     plateau = experiment.run.plateau
     return bool((plateau.higher or plateau.lower) and not plateau.source)
 
 
 def _batches_count(experiment: Any, path: str) -> bool:
-    """Whether the content of batches matters: in training, or if their number is limited."""
+    """Returns whether batch contents matter, in training or if the number of batches is limited."""
     limited = experiment.trainer.validation_steps != -1 or experiment.run.limit_evaluation
     return path.startswith("task.train_data.") or bool(limited)
 
 
-# Why a value may change in a resume. The choice of evaluation data may not, since decisions compare
-# evaluations with each other.
+# Why a value may change when a run is resumed. The choice of evaluation data may not change,
+# because decisions compare evaluations with each other.
 LENGTH = Resume("a run may end earlier or later")
 STEPS = Resume("the steps that follow from it are compared instead")
 REPORTS = Resume("reports, commits and evaluations do not change weights")

@@ -1,7 +1,7 @@
 """Checks what a task's methods return, before the first step.
 
-Official's `Task` is a contract of a few methods that nothing enforces: violations fail much later,
-a hundred lines deep in AutoGraph, or silently train something else.
+Model Garden's `Task` is a contract of a few methods that is not enforced. A violation fails much
+later, deep in AutoGraph's traceback, or silently trains the wrong thing.
 """
 
 import contextlib
@@ -19,23 +19,25 @@ from runner.core import user_code
 from runner.errors import ConfigError
 
 RUN_FOLDER = "run_folder"
-"""A task may have this attribute: set to the run's folder, which it may read, before the model is
-built. `logging_dir`, where it may write, is a folder within or elsewhere where a mode only reads
-the run."""
+"""An optional task attribute that is set to the run's directory before the model is built.
+
+The task may read this directory. It may write to `logging_dir`, which is a directory within the
+run's, or in another place if a mode only reads the run.
+"""
 
 
 def build_task(
     config: cfg.TaskConfig, logging_dir: str, run_folder: Path | None = None
 ) -> base_task.Task:
-    """The task registered for `config`.
+    """Returns the task registered for `config`.
 
     Args:
-        config: The task's section.
-        logging_dir: Where it may write.
-        run_folder: Where the run is; None: in `logging_dir`.
+        config: The task's config.
+        logging_dir: The directory to which the task may write.
+        run_folder: The run's directory. None if it is `logging_dir`.
 
     Raises:
-        ConfigError: no task is registered.
+        ConfigError: if no task is registered.
     """
     kind = config.__class__  # `runner.configuration.unused_values` changes its type
     if getattr(config, "BUILDER", None) is None and registry.task_module(config) is None:
@@ -51,29 +53,29 @@ def build_task(
 
 
 def build_model(task: base_task.Task) -> tf_keras.Model:
-    """The task's model.
+    """Returns the task's model.
 
     Raises:
-        ConfigError: it is not a model, or one that official's steps cannot train and evaluate.
+        ConfigError: if it is not a model, or Model Garden's steps cannot train and evaluate it.
     """
     return checked(task, task.build_model, task.build_model(), _wrong_model)
 
 
 def build_inputs(task: base_task.Task, *arguments: Any) -> Any:
-    """The task's inputs.
+    """Returns the task's inputs.
 
     Raises:
-        ConfigError: they are not datasets.
+        ConfigError: if they are not datasets.
     """
     return checked(task, task.build_inputs, task.build_inputs(*arguments), _wrong_inputs)
 
 
 @contextlib.contextmanager
 def kept(task: base_task.Task) -> Iterator[None]:
-    """A context in which the metrics and losses that the task returns are checked.
+    """Checks the metrics and losses that the task returns inside the context.
 
     Raises:
-        ConfigError: the metrics are not metrics, or the loss is missing or clearly unintended.
+        ConfigError: if the metrics are not metrics, or the loss is missing or clearly unintended.
     """
     own = vars(task)
     methods = {name: getattr(task, name) for name in ("build_metrics", "build_losses")}
@@ -94,7 +96,7 @@ def checked(
     found: Any,
     wrong: Callable[[base_task.Task, Any], str | None],
 ) -> Any:
-    """The method's result `found`; raises ConfigError if `wrong` says why it is invalid."""
+    """Returns the method's result `found`, or raises a ConfigError if `wrong` rejects it."""
     if mistake := wrong(task, found):
         raise ConfigError(f"{method_named(task, method)} {mistake}")
     return found
@@ -108,7 +110,7 @@ def _checking_metrics(task: base_task.Task, method: Callable[..., Any]) -> Calla
 
 
 def _checking_losses(task: base_task.Task, method: Callable[..., Any]) -> Callable[..., Any]:
-    """AutoGraph converts the returned function, and the task's method with it."""
+    """Returns a function that AutoGraph converts together with the task's method."""
 
     def checking(*args: Any, **kwargs: Any) -> Any:
         before = label_shapes.operations()
@@ -167,12 +169,12 @@ def _wrong_metrics(_: base_task.Task, metrics: Any) -> str | None:
 
 
 def method_named(task: base_task.Task, method: Callable[..., Any]) -> str:
-    """`shapes.py:12: ShapesTask.build_model`."""
+    """Returns a name such as `shapes.py:12: ShapesTask.build_model`."""
     return f"{user_code.place(method)}: {type(task).__name__}.{method.__name__}"
 
 
 def described(value: Any) -> str:
-    """`a list of int, str`."""
+    """Returns a description such as `a list of int, str`."""
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {', '.join(type(part).__name__ for part in value)}"
     return "None" if value is None else f"a {type(value).__name__}"

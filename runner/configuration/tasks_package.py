@@ -1,12 +1,12 @@
-"""Lets the `tasks` that come with the runner be imported beside a user's own.
+"""Makes the `tasks` package of the runner importable alongside a user's own.
 
-Ours has no `__init__.py`, so Python merges it with every other `tasks/` folder that has none. A
-`tasks/__init__.py` or a `tasks.py` would hide it, because there Python stops looking. So a finder
-in front of Python's own lets them find the user's, and adds our folder to its `__path__`. The same
-goes for what lies below: a user's `tasks/images.py` or `tasks/images/` beside our `tasks/images/`.
+The runner's package has no `__init__.py`, so Python merges it with every other `tasks/` directory
+that has none. A `tasks/__init__.py` or a `tasks.py` would hide it, because Python stops searching
+there. A finder in front of Python's own therefore lets them find the user's package, and adds the
+runner's directory to its `__path__`. The same applies to submodules: a user's `tasks/images.py` or
+`tasks/images/` alongside the runner's `tasks/images/`.
 
-Where both have a module of the same name, the user's is imported; `hidden` then explains what is
-missing from it.
+If both have a module of the same name, the user's is imported, and `hidden` explains what it lacks.
 """
 
 import sys
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class _Finder:
-    """Finds what other finders find, with our folder added."""
+    """Finds what other finders find, with the runner's directory added."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -41,7 +41,7 @@ class _Finder:
 
 
 class _ModuleLoader(machinery.SourceFileLoader):
-    """Loads `tasks.py` with a `__path__`, as if it were a package; its `__package__` stays."""
+    """Loads `tasks.py` with a `__path__`, like a package, but keeps its `__package__`."""
 
     def exec_module(self, module: ModuleType) -> None:
         module.__path__ = [_folder(module.__name__)]
@@ -49,7 +49,7 @@ class _ModuleLoader(machinery.SourceFileLoader):
 
 
 def install() -> None:
-    """Adds the finder, once, and our folders to what has already been imported."""
+    """Adds the finder once, and the runner's directories to already imported packages."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -60,7 +60,7 @@ def install() -> None:
 
 
 def hidden(name: str) -> str:
-    """Says that another module hides ours of the same name; empty if none does."""
+    """Describes how another module hides the runner's of the same name, or returns ""."""
     ours = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
     imported = Path(getattr(sys.modules.get(name), "__file__", None) or ours)
     if not name.startswith(f"{_NAME}.") or not ours.is_file() or imported.samefile(ours):
@@ -69,12 +69,12 @@ def hidden(name: str) -> str:
 
 
 def _folder(name: str) -> str:
-    """Our folder for a package; empty if we have none."""
+    """Returns the runner's directory for a package, or "" if there is none."""
     folder = _ROOT.joinpath(*name.split("."))
     return str(folder) if name.partition(".")[0] == _NAME and folder.is_dir() else ""
 
 
 def _make_package_of(spec: machinery.ModuleSpec) -> None:
-    """Lets our modules be found below a plain module; compiled ones stay as they are."""
+    """Makes the runner's modules importable below a plain module, unless that is compiled."""
     if spec.origin and type(spec.loader) is machinery.SourceFileLoader:
         spec.loader = _ModuleLoader(spec.name, spec.origin)

@@ -13,7 +13,7 @@ from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import spelling, text
 
-# Values that official itself assigns, or its builders take, for fields with other annotations.
+# Values that Model Garden assigns, or its builders take, for fields with other annotations.
 _DOCUMENTED = {
     "continuous_eval_timeout": int | None,
     "global_clipnorm": float | None,
@@ -22,28 +22,28 @@ _DOCUMENTED = {
     "input_size": list[int | None],
     "sentencepiece_model_path": str | None,
 }
-# Every official Config's constructor takes these, which would bypass all checks.
+# Every Model Garden Config's constructor takes these, which would bypass all checks.
 _INHERITED = ("default_params", "restrictions")
 _NO_DEFAULT = (inspect.Parameter.empty, dataclasses.MISSING)
-_BEYOND = 2**63  # what TensorFlow and files of numbers do not hold
-_HALF = re.compile(r"[\ud800-\udfff]")  # half of a character in UTF-16, which no file can hold
+_BEYOND = 2**63  # beyond what TensorFlow and files of numbers can hold
+_HALF = re.compile(r"[\ud800-\udfff]")  # half of a UTF-16 surrogate pair, which no file can hold
 _SEQUENCES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
 
 
 class MismatchError(Exception):
-    """A value that its annotation does not allow; the message says what was expected."""
+    """A value that its annotation does not allow. The message describes what was expected."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pending:
-    """A placeholder for a value that does not exist yet; only its type, if known, can be checked.
+    """A placeholder for a future value. Only its type can be checked, if it is known.
 
     Attributes:
-        produces: The type of the future value; None if unknown.
+        produces: The type of the future value, or None if unknown.
         called: False if the value is the class or function itself.
         is_class: Whether it is a class, not a function.
-        by_name: Where the section that replaces it names the class or function (see
-            `functions.named_in`); None if the value itself is meant.
+        by_name: The path at which the config that replaces it names the class or function (see
+            `functions.named_in`). None if the value itself is meant.
     """
 
     produces: type | None
@@ -61,9 +61,10 @@ class Parameter:
 
 
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a class or function, by name; `**` accepts any other.
+    """Returns the parameters of a class or function by name, where `**` accepts any other.
 
-    A default that breaks its own annotation widens it: that is not the user's mistake.
+    A default that violates its own annotation widens the annotation, because that is not the user's
+    mistake.
     """
     hints = type_hints(target)
     fields = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
@@ -79,7 +80,7 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def type_hints(target: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a class's fields or of its constructor, or of a function.
+    """Returns the annotations of a class's fields or of its constructor, or of a function.
 
     If a name in them cannot be resolved, the result is {}.
     """
@@ -93,13 +94,13 @@ def type_hints(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """`value` converted to the annotation `hint`: 1e3 may be an int, 1 a float, a list a tuple.
+    """Converts `value` to the annotation `hint`: 1e3 may be an int, 1 a float, a list a tuple.
 
     A dict for a config class is checked against the class's fields. Annotations that are not types
-    (a type variable, an unresolved name) allow everything.
+    (a type variable, an unresolved name) allow any value.
 
     Raises:
-        MismatchError: the annotation does not allow the value.
+        MismatchError: if the annotation does not allow the value.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
@@ -125,7 +126,7 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 def describe(hint: Any) -> str:
-    """The annotation in words: `int`, `float or None`, `list of int`."""
+    """Returns the annotation in words: `int`, `float or None`, `list of int`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(describe(argument) for argument in arguments)
@@ -142,12 +143,12 @@ def describe(hint: Any) -> str:
 
 
 def is_text(hint: Any) -> bool:
-    """Whether an annotation allows strings, and nothing else but None."""
+    """Returns whether an annotation allows only strings and possibly None."""
     return {*(typing.get_args(hint) or (hint,))} - {None, type(None)} == {str}
 
 
 def may_be_text(hint: Any) -> bool:
-    """Whether an annotation allows some strings; one that is no type allows everything."""
+    """Returns whether an annotation allows some strings, which all non-types do."""
     try:
         convert("", hint)
     except MismatchError:
@@ -158,7 +159,7 @@ def may_be_text(hint: Any) -> bool:
 
 
 def classes(hint: Any) -> Iterable[type]:
-    """The classes that an annotation names, including those in unions and sequences."""
+    """Yields the classes that an annotation names, including those in unions and sequences."""
     if isinstance(hint, type) and not typing.get_args(hint):
         yield hint
     for argument in typing.get_args(hint):
@@ -199,7 +200,7 @@ def _pending(value: Pending, hint: Any) -> MismatchError:
     if not value.called:
         return MismatchError(f"{value} is the class itself; {value}() builds it")
     wanted, got = describe(hint), str(value)
-    if value.produces is not None and value.produces.__name__ == wanted:  # of two modules
+    if value.produces is not None and value.produces.__name__ == wanted:  # two modules define it
         wanted, got = f"{hint.__module__}.{wanted}", f"{got} of {value.produces.__module__}"
     return MismatchError(f"expected {wanted}, got {got}")
 
@@ -212,7 +213,7 @@ def _check_pending(value: Pending, expected: type, hint: Any) -> Pending:
     if not value.called:
         fits = expected in (type, collections.abc.Callable)
     else:
-        unknown = where is None and expected is not type(None)  # which nothing needs to make
+        unknown = where is None and expected is not type(None)  # it need not be built
         fits = unknown if value.produces is None else issubclass(value.produces, expected)
     if not fits:
         raise _pending(value, hint)
@@ -232,13 +233,13 @@ def _convert_sequence(value: Any, hint: Any, expected: type, arguments: tuple[An
         within = text.quoted(value, 200)
         raise MismatchError(f"expected {describe(hint)}; in {within}: {error}") from None
     links = {item.by_name is None for item in items if isinstance(item, Pending)}
-    if len(links) > 1:  # official takes sections or dicts, and not both
+    if len(links) > 1:  # Model Garden takes configs or dicts, but not both
         raise MismatchError(f"give all of {describe(hint)} in one way, not {text.quoted(value)}")
     return expected(items) if expected in (list, tuple) else type(value)(items)
 
 
 def _convert_fields(value: dict[str, Any], expected: type) -> dict[str, Any]:
-    """Checks a dict for a config class; a class without fields accepts any dict."""
+    """Checks a dict for a config class. A class without fields accepts any dict."""
     known = {field.name for field in dataclasses.fields(expected)}
     hints = type_hints(expected)
     for name in value if known else ():

@@ -1,7 +1,7 @@
-"""Typed values of an alternative that no `type` chooses, such as SGD's momentum with Adam.
+"""Command-line values of an alternative that no `type` chooses, such as SGD's momentum with Adam.
 
 A file may set values for several alternatives, as a menu. On the command line, such a value is a
-mistake: whoever types it expects an effect.
+mistake, because the user expects it to have an effect.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,44 +14,47 @@ from runner.configuration import origins, sections
 from runner.errors import ConfigError
 
 BROUGHT = tuple(f"trainer.optimizer_config.{name}" for name in ("optimizer", "learning_rate"))
-"""The sections that a compiled model may settle."""
+"""The configs that a compiled model may set."""
 
 
 class Choice(NamedTuple):
-    """A section that chooses one of its alternatives by its field `type`.
+    """A config that chooses one of its alternatives by its field `type`.
 
     Attributes:
-        path: Of the section, `trainer.optimizer_config.optimizer`.
-        section: The section.
+        path: The path of the config, `trainer.optimizer_config.optimizer`.
+        section: The config.
     """
 
     path: str
     section: oneof.OneOfConfig
 
     def leaves_out(self, path: str) -> bool:
-        """Whether a value is of another alternative than the chosen one."""
+        """Returns whether a value belongs to an alternative other than the chosen one."""
         if not path.startswith(f"{self.path}."):
             return False
         return self.alternative(path) not in ("type", self.section.type)
 
     def alternative(self, path: str) -> str:
-        """The alternative that a value below the section belongs to."""
+        """Returns the alternative that a value below the config belongs to."""
         return path.removeprefix(f"{self.path}.").partition(".")[0]
 
 
 def check(experiment: cfg.ExperimentConfig, *, within: Collection[str] = ()) -> None:
-    """Raises ConfigError if a typed value belongs to an alternative that is not chosen.
+    """Checks that command-line values belong to chosen alternatives.
 
     Args:
         experiment: All values.
-        within: The paths of the sections that choose; none: all of them.
+        within: The paths of the configs that choose. Empty for all of them.
+
+    Raises:
+        ConfigError: if a value belongs to an alternative that is not chosen.
     """
     if lines := list(typed(experiment, within=within).values()):
         raise ConfigError("\n".join(lines))
 
 
 def typed(experiment: cfg.ExperimentConfig, *, within: Collection[str] = ()) -> dict[str, str]:
-    """A line for each typed binding that sets nothing but alternatives that are not chosen.
+    """Returns a line for each command-line binding that only sets alternatives that are not chosen.
 
     Args:
         experiment: All values.
@@ -73,12 +76,12 @@ def typed(experiment: cfg.ExperimentConfig, *, within: Collection[str] = ()) -> 
 
 
 def bindings(experiment: cfg.ExperimentConfig) -> set[str]:
-    """All typed bindings, as the keys of `typed`."""
+    """Returns all command-line bindings, as the keys of `typed`."""
     return {_binding(path, place) for path, place in _typed_values(experiment).items()}
 
 
 def _typed_values(experiment: cfg.ExperimentConfig) -> Mapping[str, str]:
-    """The places of the values that were given on the command line or in Python, by path."""
+    """Returns the locations of the values given on the command line or in Python, by path."""
     given = {
         path: place for path, place in origins.of(experiment).items() if place.startswith("--")
     }
@@ -87,7 +90,7 @@ def _typed_values(experiment: cfg.ExperimentConfig) -> Mapping[str, str]:
 
 
 def _choices(experiment: cfg.ExperimentConfig) -> Iterator[Choice]:
-    """All sections that choose, the outermost first; without those that a model will settle."""
+    """Yields all configs that choose, outermost first, except configs that a model will set."""
     brought = BROUGHT if getattr(experiment.task, "brings_optimizer", False) else ()
     for path, section in sections.walk(experiment):
         if isinstance(section, oneof.OneOfConfig) and (section.type or path not in brought):
@@ -95,7 +98,7 @@ def _choices(experiment: cfg.ExperimentConfig) -> Iterator[Choice]:
 
 
 def _binding(path: str, place: str) -> str:
-    """One binding may set the same field of several sections."""
+    """Returns a key for a binding, which may set the same field of several configs."""
     return f"{place} {path.rpartition('.')[2]}"
 
 

@@ -1,9 +1,9 @@
-"""Counts how often each value is read, and finds given ones that nothing has read.
+"""Counts how often each value is read, and finds given values that are never read.
 
-This is the only place that changes the class of objects. While reads are counted, each section has
-a subclass that notes reads and reports the original class as `__class__`: official looks tasks up
-by it, dataclasses compare by it, and official's code copies sections, which proxies or a table of
-objects would not survive.
+This is the only place that changes the class of objects. While reads are counted, each config has a
+subclass that records reads and reports the original class as `__class__`. Model Garden looks tasks
+up by this class, and dataclasses compare by it. Model Garden's code also copies configs, which
+would break proxies or a table of objects.
 """
 
 import collections
@@ -17,7 +17,7 @@ from runner.configuration import fields, origins, printing, sections
 
 
 def concerned(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> dict[str, str]:
-    """Where each value was set that a training mode should read in its first loop, by path."""
+    """Returns where the values were set that training should read in its first loop, by path."""
     elsewhere = {"elsewhere"} if evaluates else {"elsewhere", "evaluation"}
     return {
         path: place
@@ -29,10 +29,10 @@ def concerned(experiment: cfg.ExperimentConfig, *, evaluates: bool) -> dict[str,
 def replaced(
     given: base_config.Config, built: base_config.Config, path: str, places: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each given value that building the task has replaced.
+    """Yields a line for each given value that building the task has replaced.
 
     Args:
-        given: The section of the experiment.
+        given: The config of the experiment.
         built: The task's copy.
         path: The path of both: `task`.
         places: Where each value was set, by path.
@@ -52,15 +52,15 @@ def replaced(
 class Reads:
     """Counts the reads of all values.
 
-    Exporting a section (`as_dict`, `dataclasses.replace`) reads all of it. Reads of a copy of a
-    section count as reads of the section.
+    Exporting a config (`as_dict`, `dataclasses.replace`) reads all its values. It attributes reads
+    of a copy to the original config.
 
-    As a context manager, it restores the sections' classes at the end.
+    As a context manager, it restores the configs' classes at the end.
 
     Args:
         experiment: All values.
-        places: Where each value to watch was set, by path (`trainer.train_steps`). Of these, the
-            ones that equal their class's default are ignored.
+        places: Where each value to watch was set, by path (`trainer.train_steps`). Values that
+            equal their class's default are ignored.
     """
 
     def __init__(self, experiment: base_config.Config, places: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class Reads:
         self._given: set[str] = set()
         self._counts: collections.Counter[str] = collections.Counter()
         self._kinds: list[tuple[base_config.Config, type]] = []
-        self._types: dict[str, str] = {}  # of the sections that choose, by path
+        self._types: dict[str, str] = {}  # of the configs that choose, by path
         for path, section in list(sections.walk(experiment)):
             if isinstance(section, oneof.OneOfConfig):
                 self._types[path] = vars(section)["type"]
@@ -87,18 +87,19 @@ class Reads:
             _set_class(section, kind)
 
     def unread(self) -> list[str]:
-        """The watched paths not read so far, in order.
+        """Returns the watched paths not read so far, in order.
 
-        A binding that set the value in several sections counts as read if one of them was.
+        A binding that set the value in several configs is treated as read if one of them was.
         """
         read = {self._binding(path) for path in self.places.keys() & self._counts.keys()}
         left = self._given - self._counts.keys()
         return sorted(path for path in left if self._binding(path) not in read)
 
     def complaints(self) -> list[str]:
-        """A line for each of them; one for all that a file sets for what a `type` does not choose.
+        """Returns a line for each unread value, but only one for a file's unchosen alternatives.
 
-        Such a file offers alternatives, as `questions_tiny.gin` does; a flag asks for one of them.
+        A file that sets values for several alternatives offers a menu, as `questions_tiny.gin`
+        does. A flag asks for one of them, so it always gets a separate line.
         """
         menus = collections.defaultdict(list)
         for path in self.unread():
@@ -117,17 +118,17 @@ class Reads:
         )
 
     def _not_chosen(self, path: str) -> Iterator[str]:
-        """The paths of the sections above it, outermost first, that chose another alternative."""
+        """Yields the paths of enclosing configs that chose another alternative, outermost first."""
         for above, chosen in self._types.items():
             if path.startswith(f"{above}.") and not path.startswith(f"{above}.{chosen}."):
                 yield above
 
     def _binding(self, path: str) -> tuple[str, str]:
-        """Where the value was set, and its name."""
+        """Returns where the value was set, and its name."""
         return self.places[path], path.rpartition(".")[2]
 
     def counts(self) -> dict[str, int]:
-        """How often each value was read so far, by path; without those that were not."""
+        """Returns how often each value was read so far, by path, without unread values."""
         return dict(sorted(self._counts.items()))
 
 
@@ -153,7 +154,7 @@ class Report:
         self._done = False
 
     def __call__(self, logs: Mapping[str, Any]) -> None:
-        """Does nothing after later loops."""
+        """Reports after the first loop only."""
         del logs
         if self._done:
             return
@@ -169,11 +170,11 @@ def _counting(
     names: Mapping[str, str],
     counts: collections.Counter[str],
 ) -> type[base_config.Config]:
-    """A subclass of `kind` that counts the reads of `names`, and has `shown` as `__class__`.
+    """Returns a subclass of `kind` that counts the reads of `names` and reports `shown`.
 
     Args:
-        kind: The section's class.
-        shown: What it says its class is.
+        kind: The config's class.
+        shown: The class to report as `__class__`.
         names: The path of each value, by its name.
         counts: The reads so far, by path.
     """
@@ -198,7 +199,7 @@ def _counting(
 
 
 def _values(section: base_config.Config) -> Iterator[str]:
-    """The names of its values that are not sections."""
+    """Yields the names of a config's values that are not configs."""
     for name, value in vars(section).items():
         parts = value if isinstance(value, (list, tuple)) else [value]
         if name not in section.RESERVED_ATTR and not any(
@@ -208,7 +209,7 @@ def _values(section: base_config.Config) -> Iterator[str]:
 
 
 def _changed(section: base_config.Config) -> Iterator[str]:
-    """The names of values, not sections, that differ from the defaults."""
+    """Yields the names of values, not configs, that differ from the defaults."""
     default = printing.default_of(section)
     known = vars(default) if default is not None else {}
     for name in _values(section):
@@ -217,7 +218,7 @@ def _changed(section: base_config.Config) -> Iterator[str]:
 
 
 def _set_class(section: base_config.Config, kind: type) -> None:
-    """Bypasses the section's lock and its `__class__` property."""
+    """Bypasses the config's lock and its `__class__` property."""
     vars(object)["__class__"].__set__(section, kind)
 
 

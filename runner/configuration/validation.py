@@ -38,17 +38,18 @@ _COMPUTED_WITH = (
 def problems(
     experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool, given_only: bool = False
 ) -> list[str]:
-    """A line for each invalid value, with the place where it was set, if any.
+    """Returns a line for each invalid value, with the location where it was set, if any.
 
     Args:
         experiment: All values.
         trains: Whether the mode trains, so that values needed for training are required.
         evaluates: Whether the mode evaluates.
-        given_only: Do not report missing values: if a name is misspelt, one line is enough.
+        given_only: Do not report missing values. If a name is misspelt, one line is enough.
     """
     places = origins.of(experiment)
     rows = [*_ranges(experiment), *_trainer(experiment.trainer, trains=trains)]
-    # One made in Python may be for a task that does its own batching, as official's mock does.
+    # An experiment made in Python may have a task that does its own batching, like Model Garden's
+    # mock.
     if origins.loading(experiment):
         rows += _data(experiment.task, trains=trains, evaluates=evaluates)
     rows += _choices(experiment, trains=trains)
@@ -68,14 +69,14 @@ def problems(
 
 
 def of_section(section: base_config.Config, places: Mapping[str, str]) -> list[str]:
-    """A line for each value that its field does not allow, with the place where it was set."""
+    """Returns a line for each value that its field does not allow, with its location."""
     name = type(section).__name__
     rows = _ranges(section, name)
     return [row.line(places.get(row.origin.removeprefix(f"{name}."))) for row in rows]
 
 
 def of_data(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) -> list[str]:
-    """What the configurations of the data find wrong with themselves, if they have `check`."""
+    """Returns the mistakes that the `check` methods of the data's configurations report."""
     task, run = experiment.task, experiment.run
     used = [getattr(task, "train_data", None)] if trains else []
     if evaluates:
@@ -91,7 +92,7 @@ def of_data(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
 
 
 def _ranges(root: base_config.Config, where: str = "") -> Iterator[Invalid]:
-    """Values that their field does not allow."""
+    """Yields values that their field does not allow."""
     for path, section in sections.walk(root, where):
         for name, value in vars(section).items():
             allowed = fields.of(type(section), name).allowed
@@ -108,7 +109,7 @@ def _trainer(trainer: cfg.TrainerConfig, *, trains: bool) -> Iterator[Invalid]:
 
 
 def _data(task: cfg.TaskConfig, *, trains: bool, evaluates: bool) -> Iterator[Invalid]:
-    """What the data and official's own tasks lack. Users' tasks are not checked."""
+    """Yields missing values of the data and of Model Garden's tasks, but not of users' tasks."""
     is_official = type(task).__module__.startswith(_OFFICIAL_TASKS)
     for name, used in (("train_data", trains), ("validation_data", evaluates)):
         data = getattr(task, name, None)
@@ -144,7 +145,7 @@ def _source(path: str, data: cfg.DataConfig) -> Iterator[Invalid]:
 
 
 def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
-    """Values that exclude each other."""
+    """Yields values that exclude each other."""
     trainer, runtime = experiment.trainer, experiment.runtime
     for part in ("train", "eval"):
         loop, function = f"{part}_tf_while_loop", f"{part}_tf_function"
@@ -170,7 +171,7 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
 
 
 def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Invalid]:
-    """Checks sections that select one of their fields by name in `type`."""
+    """Checks configs that select one of their fields by name in `type`."""
     optimization = "trainer.optimizer_config"
     brought = getattr(experiment.task, "brings_optimizer", False)  # see runs.compiled_model
     required = (
@@ -196,7 +197,10 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Inva
 
 
 def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
-    """Keras clips by only one kind of norm; official sets a default for some optimizers."""
+    """Yields optimizers that clip by two kinds of norm, because Keras supports only one.
+
+    Model Garden sets a default for some optimizers.
+    """
     for path, section in _chosen(trainer, "optimizer"):
         norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
         if norm is not None and other is not None:
@@ -207,7 +211,7 @@ def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
 
 
 def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
-    """Values that the chosen schedule and warm-up need, and official leaves empty."""
+    """Yields values that the chosen schedule and warm-up need and Model Garden leaves empty."""
     chosen = [*_chosen(trainer, "learning_rate"), *_chosen(trainer, "warmup")]
     for path, section in chosen:
         *_, choice, kind = path.split(".")
@@ -231,7 +235,7 @@ def _schedules(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
 
 
 def _chosen(trainer: cfg.TrainerConfig, choice: str) -> Iterator[tuple[str, base_config.Config]]:
-    """The selected section of the optimizer, schedule or warm-up, and its path."""
+    """Yields the selected config of the optimizer, schedule or warm-up, and its path."""
     options = getattr(trainer.optimizer_config, choice)
     section = getattr(options, options.type, None) if options.type else None
     if isinstance(section, base_config.Config):

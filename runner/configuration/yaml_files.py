@@ -1,4 +1,4 @@
-"""YAML files and `--params_override`: plain values, each with its place."""
+"""Reads YAML files and `--params_override` as plain values, each with its location."""
 
 import contextlib
 import re
@@ -17,8 +17,8 @@ class Layer(NamedTuple):
     """Values that override others.
 
     Attributes:
-        values: Nested by section.
-        places: Where each is written, by path (`trainer.train_steps`, `task.heads[0].name`).
+        values: The values, nested by config.
+        places: The location of each value, by path (`trainer.train_steps`, `task.heads[0].name`).
     """
 
     values: Mapping[str, Any]
@@ -29,9 +29,9 @@ _OURS = ("bool", "float", "timestamp")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader, with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is text.
+    """SafeLoader with the scalars of YAML 1.2: 1.5e4 and 1e3 are numbers, `off` is text.
 
-    Dates stay text, as no field holds one.
+    Dates stay text, because no field holds one.
     """
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
         self._composed = self._expanded = self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node, unless there are too many, or they are nested too deeply."""
+        """Returns a node, unless there are too many or they are nested too deeply."""
         self._composed += 1
         sizes.check_count(self._composed)
         with self.within():
@@ -52,19 +52,19 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replaces `<<`, unless that makes too many values of a few aliases."""
+        """Replaces `<<`, unless a few aliases would expand to too many values."""
         with self.within():
             super().flatten_mapping(node)
         sizes.check_count(len(node.value))
 
     def expand(self) -> None:
-        """Counts a value, each time that an alias stands for it."""
+        """Counts a value each time that an alias refers to it."""
         self._expanded += 1
         sizes.check_count(self._expanded)
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Inside, values are one level deeper."""
+        """Treats values inside the context as one level deeper."""
         self._depth += 1
         sizes.check_depth(self._depth)
         yield
@@ -96,15 +96,16 @@ _PAIR = re.compile(r"\s*(?P<path>\w+(?:\.\w+)*)(?:\[(?P<index>\d+)\])?\s*=(?P<va
 
 
 def dump(values: Any) -> str:
-    """Plain values as YAML, for this loader and for others."""
+    """Returns plain values as YAML, for this loader and for others."""
     return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False))
 
 
 def read_file(path: Path) -> Layer:
-    """The values of a YAML or JSON file.
+    """Returns the values of a YAML or JSON file.
 
     Raises:
-        ConfigError: it does not exist, is no mapping, or is too large; the message says where.
+        ConfigError: if it does not exist, is not a mapping, or is too large. The message gives the
+            location.
     """
     try:
         text = sizes.read(path)
@@ -112,18 +113,18 @@ def read_file(path: Path) -> Layer:
         raise ConfigError(f"{path}: not text: {error}") from error
     except sizes.TooLargeError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except (OSError, ValueError) as error:  # ValueError: no path at all
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         raise ConfigError(f"{path}: {getattr(error, 'strerror', error)}") from error
     return _read(text, str(path), lambda line: f"{path}:{line}")
 
 
 def read_override(text: str) -> Layer:
-    """The values of `--params_override`: a file's name, YAML or JSON, or `a.b=1,c=[2, 3]`.
+    """Returns the values of `--params_override`: a file's name, YAML or JSON, or `a.b=1,c=[2, 3]`.
 
-    The name of an existing file is taken as one, even if it contains "=".
+    The name of an existing file is taken as a file, even if it contains "=".
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: if it is none of these.
     """
     if _is_file(text):
         return read_file(Path(text))
@@ -136,12 +137,12 @@ def read_override(text: str) -> Layer:
 def _is_file(text: str) -> bool:
     try:
         return "\n" not in text and Path(text).is_file()
-    except (OSError, ValueError):  # too long for a file's name, or none
+    except (OSError, ValueError):  # too long or not a valid path
         return False
 
 
 def single(path: str, value: Any, place: str) -> Layer:
-    """A single value, set by a flag."""
+    """Returns a single value, set by a flag."""
     nested: Any = value
     for name in reversed(path.split(".")):
         nested = {name: nested}
@@ -167,7 +168,7 @@ def _read(text: str, name: str, place: Callable[[int], str]) -> Layer:
         raise ConfigError(f"{where}: not YAML: {error.problem or error.context}") from error
     except sizes.TooLargeError as error:
         raise ConfigError(f"{name}: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a character that there is not
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid character
         raise ConfigError(f"{name}: not YAML: {error}") from error
     return Layer(values, places)
 
@@ -179,7 +180,7 @@ def _values(
     place: Callable[[int], str],
     places: dict[str, str],
 ) -> Any:
-    """The values of a node; notes the places of everything in it."""
+    """Returns the values of a node and records the locations of all its parts."""
     loader.expand()
     if path:
         places[path] = place(node.start_mark.line + 1)
@@ -203,7 +204,7 @@ def _values(
 
 
 def _scalar(loader: _Loader, node: yaml.Node, place: Callable[[int], str]) -> Any:
-    """The value of a node that holds no others."""
+    """Returns the value of a node without children."""
     where = place(node.start_mark.line + 1)
     if not isinstance(node, yaml.ScalarNode):
         raise ConfigError(f"{where}: expected a name, not a list or a section")
@@ -211,12 +212,12 @@ def _scalar(loader: _Loader, node: yaml.Node, place: Callable[[int], str]) -> An
         return loader.construct_object(node, deep=True)
     except yaml.YAMLError:
         raise
-    except Exception as error:  # whatever a tag such as !!int makes of a text that does not fit it
+    except Exception as error:  # a tag such as !!int may not fit the text
         raise ConfigError(f"{where}: {words.quoted(node.value)} is not a value") from error
 
 
 def _refuse_doubles(node: yaml.MappingNode, path: str, place: Callable[[int], str]) -> None:
-    """YAML forbids duplicate keys, but its loaders silently take the last one."""
+    """Rejects duplicate keys, which YAML forbids but its loaders accept silently."""
     seen: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -234,7 +235,7 @@ def _flag(text: str) -> str:
 
 
 def _pairs(text: str) -> Layer:
-    """`a.b=1,c[0]=2,c[1]=3`, with values in YAML."""
+    """Reads `a.b=1,c[0]=2,c[1]=3`, with values in YAML."""
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     if len(text) > sizes.LONGEST:
@@ -267,7 +268,7 @@ def _pairs(text: str) -> Layer:
 
 
 def _value(text: str, place: str) -> Any:
-    """A value in YAML."""
+    """Returns a value in YAML."""
     try:
         sizes.check_written(text)
         loader = _Loader(text)

@@ -1,4 +1,4 @@
-"""Counts and cuts batches; the first dimension of their tensors is the example."""
+"""Counts and cuts batches, whose tensors have the examples as their first dimension."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 @tf.autograph.experimental.do_not_convert
 def examples(batch: Any) -> tf.Tensor:
-    """How many examples a batch holds: the first dimension of its first tensor."""
+    """Returns the number of examples in a batch, the first dimension of its first tensor."""
     first = tf.nest.flatten(batch)[0]
     if isinstance(first, tf.RaggedTensor):
         return first.nrows()
@@ -15,24 +15,27 @@ def examples(batch: Any) -> tf.Tensor:
 
 
 def size(batch: Any) -> int:
-    """The same for a batch of values, which needs no op."""
+    """Returns the number of examples in a batch of values, which needs no op."""
     shape = tf.nest.flatten(batch)[0].shape
     return shape[0] if shape.rank else 1
 
 
 def is_endless(dataset: Any) -> bool:
-    """Whether a dataset, distributed or not, is known to repeat for ever."""
+    """Returns whether a dataset, distributed or not, is known to repeat forever."""
     known = dataset.cardinality
     return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
 
 
 def count(dataset: tf.data.Dataset) -> int:
-    """How many examples all batches hold; reads every one of them."""
+    """Returns the number of examples in all batches. It reads all of them."""
     return int(dataset.reduce(tf.constant(0, tf.int64), lambda n, batch: n + _examples(batch)))
 
 
 def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
-    """The batches that hold the first `number` examples, or all; the last is cut, scalars stay."""
+    """Returns the batches with the first `number` examples, or all, and keeps scalars.
+
+    The last batch is cut.
+    """
 
     def cut(given: tf.Tensor, batch: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, Any]]:
         left = number - given
@@ -43,7 +46,7 @@ def first(dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
 
 
 def part(batch: Any, begin: int, size: int | tf.Tensor) -> Any:
-    """Up to `size` examples of a batch, from `begin` on; scalars stay."""
+    """Returns up to `size` examples of a batch, starting at `begin`. Scalars stay."""
     return tf.nest.map_structure(lambda each: _cut(each, begin, size), batch)
 
 

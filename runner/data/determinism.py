@@ -1,4 +1,4 @@
-"""Keeps a process's inputs deterministic, where TensorFlow can."""
+"""Keeps a process's inputs deterministic if TensorFlow can."""
 
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class Determinism:
-    """Whether a process's inputs are deterministic; given up if TensorFlow cannot make them so.
+    """Keeps a process's inputs deterministic, or gives that up if TensorFlow cannot do so.
 
-    TensorFlow refuses some random ops while a pipeline is built, and cannot rewrite some pipelines
-    when an iterator is made. Steps that run later stay deterministic.
+    TensorFlow rejects some random ops while a pipeline is built, and cannot rewrite some pipelines
+    when an iterator is made. Later steps stay deterministic.
 
     Args:
-        note: Called once with the reason, if it is given up.
+        note: Called once with the reason, if determinism is given up.
 
     Attributes:
-        lost: Why it was given up; empty while it is kept.
-        placements: The training data of which every row has an identity.
+        lost: Why it was given up, or "" if it was not.
+        placements: The training data in which every row has an identity.
         is_indexed: Whether the task's own pipeline reads its records by index.
-        not_indexed: Why it does not, although the configuration asks for it.
+        not_indexed: Why it does not, although the configuration requests it.
     """
 
     def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
@@ -38,16 +38,16 @@ class Determinism:
 
     @classmethod
     def of_evaluations(cls) -> Self:
-        """One that prints a line if an evaluation loses it."""
+        """Returns one that prints a line if an evaluation loses determinism."""
         said = "the inputs of evaluations may differ from one to the next, because"
         return cls(lambda why: console.say(f"{said} {why}"))
 
     def begin(self, dataset: Any) -> Any:
-        """A new iterator over inputs that `runner.data.pipeline` returned."""
+        """Returns a new iterator over inputs that `runner.data.pipeline` returned."""
         return self.spare(lambda: tf.nest.map_structure(iter, dataset))
 
     def spare(self, work: Callable[[], T]) -> T:
-        """The result of `work`, run without determinism if that made it fail."""
+        """Returns the result of `work`, run without determinism if that made it fail."""
         try:
             return work()
         except Exception as error:

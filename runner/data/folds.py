@@ -1,8 +1,8 @@
 """Divides examples into the parts of a cross-validation.
 
-Which part an example is in depends on the seed, the number of parts and the examples, not on which
-part validates. Groups are placed one at a time, the largest first, each where it is missed most, as
-scikit-learn's StratifiedGroupKFold does.
+The part of an example depends on the seed, the number of parts and the examples, not on which part
+validates. Groups are placed one at a time, the largest first, each where it improves the balance
+most, as in scikit-learn's StratifiedGroupKFold.
 """
 
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from runner.errors import ConfigError
 
 
 class Fold(NamedTuple):
-    """One side of one part; equal ones choose equal examples.
+    """One side of one part. Equal folds select equal examples.
 
     Attributes:
         folds: The number of parts.
         fold: The part that validates, from 0.
-        seed: Which division.
-        validates: Whether this side is the part itself; otherwise it is all other parts.
+        seed: Selects the division.
+        validates: Whether this side is the part itself. Otherwise it is all other parts.
     """
 
     folds: int
@@ -31,10 +31,10 @@ class Fold(NamedTuple):
         return f"{'' if self.validates else 'all but '}fold {self.fold} of {self.folds}"
 
     def count(self, size: int) -> int:
-        """How many of `size` examples are on this side; groups may make it another number.
+        """Returns how many of `size` examples are on this side, assuming there are no groups.
 
         Raises:
-            ConfigError: there are fewer examples than parts.
+            ConfigError: if there are fewer examples than parts.
         """
         _check(size, self.folds)
         own = len(range(self.fold, size, self.folds))
@@ -47,15 +47,15 @@ class Fold(NamedTuple):
         labels: np.ndarray | None = None,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The indices of this side's examples, [n] int64, in order.
+        """Returns the indices of this side's examples, [n] int64, in order.
 
         Args:
             size: The number of examples, both sides together.
-            labels: [size] Classes, of which every part gets its share; None: they do not count.
-            groups: [size] Numbers or strings; examples with the same one stay together.
+            labels: [size] Classes, which are spread evenly over the parts, or None to ignore them.
+            groups: [size] Numbers or strings. Examples of the same group stay together.
 
         Raises:
-            ConfigError: there are fewer examples or groups than parts.
+            ConfigError: if there are fewer examples or groups than parts.
         """
         parts = divide(size, self.folds, self.seed, labels=labels, groups=groups)
         return np.flatnonzero((parts == self.fold) == self.validates)
@@ -69,9 +69,10 @@ def divide(
     labels: np.ndarray | None = None,
     groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The part of each example, [size] int64 from 0; arguments and errors are those of `members`.
+    """Returns the part of each example, [size] int64 from 0.
 
-    Without groups, the sizes of the parts differ by one at most, as do the counts of each class.
+    Arguments and errors are those of `members`. Without groups, the sizes of the parts differ by
+    one at most. The same applies to the counts of each class.
     """
     classes = np.zeros(size, np.int64) if labels is None else _numbered(labels)
     if groups is not None:
@@ -94,7 +95,7 @@ def _check(size: int, folds: int) -> None:
 
 
 def _placed(counts: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """The part of each group, of its examples in each class: [groups, classes] -> [groups]."""
+    """Returns the part of each group from its counts per class: [groups, classes] -> [groups]."""
     weights = np.column_stack([counts / counts.sum(axis=0), counts.sum(axis=1) / counts.sum()])
     held = np.zeros((folds, weights.shape[1]))
     parts = np.empty(len(counts), np.int64)
@@ -105,10 +106,10 @@ def _placed(counts: np.ndarray, folds: int, seed: int) -> np.ndarray:
 
 
 def _random(size: int, seed: int) -> np.ndarray:
-    # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
+    # A bit generator's raw output is the same in all NumPy versions, but shuffles may change.
     return np.random.Philox(key=seed).random_raw(size)
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:
-    """Equal values as equal numbers from 0."""
+    """Returns equal values as equal numbers from 0."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)

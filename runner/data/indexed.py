@@ -1,9 +1,9 @@
 """A task's own pipeline over TFRecords, with its records found by index.
 
-The task builds its pipeline as it always does. Its files and what it does to a record (decoding,
-parsing, batches) are kept; the part that reads, shuffles and repeats is replaced by records in an
-order that is a function of (seed, epoch, n). Random ops in what is kept draw from a seed that is a
-function of the same and the example, so that any step is reached at once with the same bits.
+The task builds its pipeline as usual. Its files and its processing of records (decoding, parsing,
+batching) are kept. The part that reads, shuffles and repeats is replaced by records in an order
+that is a function of (seed, epoch, n). Random ops in the kept part draw from a seed that is a
+function of these and the example, so any step can be reached at once and is bit-exact.
 """
 
 import functools
@@ -22,7 +22,7 @@ from runner.data.sources.tfrecord import TFRecords
 from runner.errors import ConfigError
 from runner.internals import pipelines
 
-_SALTS = (0x5851F42D4C957F2D, 0x14057B7EF767814F)  # of each stage
+_SALTS = (0x5851F42D4C957F2D, 0x14057B7EF767814F)  # for each stage
 
 
 def rebuilt(
@@ -33,18 +33,18 @@ def rebuilt(
     first: int,
     repeated: int,
 ) -> tf.data.Dataset:
-    """The same training data in an order that depends on the step alone, from a step on.
+    """Returns the same training data from a step on, in an order that depends only on the step.
 
     Args:
-        dataset: What the task has built.
+        dataset: The pipeline that the task has built.
         data: Describes it.
-        context: Which replicas it feeds.
+        context: The replicas that it feeds.
         first: The step whose batch comes first.
-        repeated: The batches of this many first steps are repeated; 0: none are.
+        repeated: The number of first steps whose batches are repeated, or 0 to repeat none.
 
     Raises:
-        pipelines.UnsupportedError: its elements do not follow from their positions.
-        ConfigError: its files cannot be indexed.
+        pipelines.UnsupportedError: if its elements do not follow from their positions.
+        ConfigError: if its files cannot be indexed.
     """
     parts = pipelines.taken_apart(dataset)
     share = _share(parts, data, context)
@@ -81,7 +81,7 @@ def rebuilt(
 
 
 def _check_parser(parts: pipelines.Pipeline, source: TFRecords) -> None:
-    """Parses the first record: most mistakes show there, before training."""
+    """Parses the first record, which shows most mistakes before training."""
     try:
         (record,) = source.read(np.zeros(1, np.int64))
     except DamagedExampleError:  # it may be left out
@@ -114,7 +114,7 @@ def _share(
     data: config_definitions.DataConfig,
     context: tf.distribute.InputContext,
 ) -> order.Share:
-    """One pipeline's share of the global batches."""
+    """Returns one pipeline's share of the global batches."""
     sizes = [step.size for step in parts.steps if isinstance(step, pipelines.Batched)]
     replicas = context.num_replicas_in_sync
     if len(sizes) != 1 or sizes[0] * replicas != data.global_batch_size:

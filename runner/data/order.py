@@ -1,8 +1,8 @@
-"""Which examples are in each global batch: a function of (seed, epoch, n), without state.
+"""Selects the examples of each global batch as a function of (seed, epoch, n), without state.
 
-Training data have a position, counted from the first example of step 0, without end. Its epoch is
-`position // size`; its example is where a permutation, keyed by seed and epoch, sends
-`position % size`.
+Positions in the training data are counted from the first example of step 0, without end. The epoch
+of a position is `position // size`. Its example is the image of `position % size` under a
+permutation that is keyed by seed and epoch.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ import tensorflow as tf
 from runner.data import permutation
 from runner.data.sources.source import Identity, Source
 
-# Everything drawn at random from one seed, each with its own key.
+# The kinds of random draws from one seed, each with its own key.
 SHUFFLE, AUGMENT, DEAL = 0, 1, 2
 
-_DRAWN = 4096  # about how many examples are drawn at a time
+_DRAWN = 4096  # approximate number of examples drawn at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Shuffle:
     Attributes:
         size: The number of examples.
         seed: The family of permutations.
-        block: How many neighbouring examples are read together. 1: the permutation is one of all
-            examples. Otherwise blocks change places, and then the examples of `window` blocks.
+        block: How many neighbouring examples are read together. 1 permutes all examples. Otherwise
+            the blocks are permuted, and then the examples of each `window` blocks.
         window: That number of blocks.
     """
 
@@ -41,7 +41,7 @@ class Shuffle:
     window: int = 16
 
     def serial(self, position: tf.Tensor) -> tf.Tensor:
-        """The example at each position of the stream, as epoch * size + example; int64.
+        """Returns the example at each position of the stream, as epoch * size + example in int64.
 
         Args:
             position: [n] or [n, m] int64, ascending.
@@ -58,7 +58,7 @@ class Shuffle:
         return tf.reshape(epoch * self.size + example, position.shape)
 
     def batch(self, number: int, examples: int) -> np.ndarray:
-        """The indices of a global batch, [examples] int64."""
+        """Returns the indices of a global batch, [examples] int64."""
         with tf.device("cpu:0"), tf.init_scope():
             first = number * examples
             serial = self.serial(tf.range(first, first + examples, dtype=tf.int64))
@@ -67,7 +67,7 @@ class Shuffle:
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What one input pipeline feeds of every global batch."""
+    """The part of every global batch that one input pipeline feeds."""
 
     batch: int  # examples in a global batch
     examples: int  # of them, for each replica
@@ -76,22 +76,22 @@ class Share:
 
     @tf.autograph.experimental.do_not_convert
     def position(self, element: Any) -> Any:
-        """The position of an element's first example; a number or a tensor, as given."""
+        """Returns the position of an element's first example, of the same type as `element`."""
         step, replica = element // self.replicas, element % self.replicas
         return step * self.batch + (self.first + replica) * self.examples
 
     def of(self, batches: tf.Tensor) -> tf.Tensor:
-        """The elements of whole batches: [n, batch] -> [n * replicas, examples]."""
+        """Returns the elements of whole batches: [n, batch] -> [n * replicas, examples]."""
         first, last = self.first * self.examples, (self.first + self.replicas) * self.examples
         return tf.reshape(batches[:, first:last], [-1, self.examples])
 
     @property
     def block(self) -> int:
-        """How many elements are drawn at a time: a draw takes dozens of small ops."""
+        """How many elements are drawn at a time, because a draw takes dozens of small ops."""
         return max(1, _DRAWN // self.examples)
 
     def drawn(self, shuffle: Shuffle) -> Callable[[tf.Tensor], tf.Tensor]:
-        """From elements, [n], to their examples as epoch * size + example, [n, examples]."""
+        """Maps elements, [n], to their examples as epoch * size + example, [n, examples]."""
 
         def serial(element: tf.Tensor) -> tf.Tensor:
             within = tf.range(self.examples, dtype=tf.int64)
@@ -111,21 +111,21 @@ def elements(
     block: int,
     seeded: bool,
 ) -> tf.data.Dataset:
-    """The examples of each replica's batches, without end: indices [examples], and seeds.
+    """Returns the examples of each replica's batches, without end: indices [examples], and seeds.
 
     Args:
-        drawn: From elements, [block], to their examples as epoch * size + example.
-        share: Which elements they are.
+        drawn: Maps elements, [block], to their examples as epoch * size + example.
+        share: The share that the elements belong to.
         size: The number of examples.
-        seed: Of the seeds.
+        seed: The seed of the elements' seeds.
         start_step: The step whose batch comes first.
-        repeated_steps: The batches of this many first steps are repeated; 0: none are.
+        repeated_steps: The number of first steps whose batches are repeated, or 0 to repeat none.
         block: How many elements are drawn at a time.
-        seeded: Whether seeds, [examples, 2], come with the indices.
+        seeded: Whether to add seeds, [examples, 2], to the indices.
     """
     key = permutation.key(seed, AUGMENT)
 
-    @tf.autograph.experimental.do_not_convert  # it does not need AutoGraph, which is slow
+    @tf.autograph.experimental.do_not_convert  # AutoGraph is slow and not needed
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, ...]:
         serial = drawn(first + tf.range(block, dtype=tf.int64))
         if not seeded:
@@ -137,19 +137,19 @@ def elements(
     start = 0 if period else first // block * block
     drawn_elements = tf.data.Dataset.range(start, tf.int64.max - block, block).map(draw).unbatch()
     if period:
-        drawn_elements = drawn_elements.take(period).cache().repeat()  # indices and seeds alone
+        drawn_elements = drawn_elements.take(period).cache().repeat()  # only indices and seeds
         first %= period
     return drawn_elements.skip(first - start)
 
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Training data of which every row has an identity.
+    """Training data in which every row has an identity.
 
     Attributes:
         shuffle: Their order.
-        examples: How many a global batch has.
-        source: Where they come from.
+        examples: The number of examples in a global batch.
+        source: The source of the examples.
     """
 
     shuffle: Shuffle
@@ -157,7 +157,7 @@ class Placement:
     source: Source
 
     def identities(self, batch: int) -> list[Identity]:
-        """The examples of a global batch, in order."""
+        """Returns the examples of a global batch, in order."""
         indices = self.shuffle.batch(batch, self.examples)
         return [self.source.identity(index) for index in indices.tolist()]
 
@@ -169,7 +169,7 @@ _recorded: contextvars.ContextVar[list[Placement] | None] = contextvars.ContextV
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Placement]]:
-    """Within the block, the placements of the pipelines that are built."""
+    """Yields a list that collects the placements of the pipelines built in the block."""
     placements: list[Placement] = []
     token = _recorded.set(placements)
     try:
@@ -179,7 +179,7 @@ def recorded() -> Iterator[list[Placement]]:
 
 
 def record(placement: Placement) -> None:
-    """Notes training data with identities where `recorded` is in force."""
+    """Adds training data with identities to the list of `recorded`, if it is active."""
     placements = _recorded.get()
     if placements is not None and placement not in placements:
         placements.append(placement)

@@ -1,10 +1,10 @@
 """Permutations and random numbers as functions of a key and a counter, without state.
 
 The permutation is TensorFlow's: the Simon block cipher, walked until it falls inside the range
-(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Over 63 bits the same cipher
-is a random number for every counter (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-3", 2011), which makes the keys of the permutations. In a small range the walk is long, and sorting
-random numbers is faster.
+(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Over 63 bits, the same cipher
+gives a random number for every counter (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+3", 2011). These numbers are the keys of the permutations. In a small range the walk is long, and
+sorting random numbers is faster.
 """
 
 import tensorflow as tf
@@ -12,28 +12,28 @@ import tensorflow as tf
 # With 4 rounds, TensorFlow's default, and with 8, permutations of neighbouring keys correlate.
 _ROUNDS = 12
 
-# A cipher's blocks have at least 16 bits: from about here on a walk costs less than a sort.
+# A cipher's blocks have at least 16 bits. Above about this size, a walk costs less than a sort.
 _SORTED = 4096
 
-# What the two levels of a permutation of blocks add to the purpose of its key.
+# The two levels of a block permutation add these to the purpose of its key.
 _WITHIN, _OFFSET = 1000, 2000
 
 
 @tf.autograph.experimental.do_not_convert
 def key(seed: int, purpose: int) -> tf.Tensor:
-    """A key, [3] int64, for one purpose of a seed."""
+    """Returns a key, [3] int64, for one purpose of a seed."""
     return tf.constant([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF, purpose], tf.int64)
 
 
 @tf.autograph.experimental.do_not_convert
 def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -> tf.Tensor:
-    """Where each place goes in a permutation of `size`.
+    """Returns the new place of each place in a permutation of `size`.
 
     Args:
         place: [n] int64, from 0 to `size` - 1.
-        number: [n] int64, which permutation, such as the epoch; ascending.
-        size: how many places there are.
-        key: of the family of permutations.
+        number: [n] int64, which permutation, such as the epoch, in ascending order.
+        size: the number of places.
+        key: the key of the family of permutations.
 
     Returns:
         [n] int64.
@@ -58,18 +58,18 @@ def permute_blocks(
     window: int,
     key: tf.Tensor,
 ) -> tf.Tensor:
-    """Where each place goes if blocks change places, and then the members of `window` blocks.
+    """Returns the new place of each place if blocks and then members of windows are permuted.
 
-    The blocks begin at another member in every permutation, so that their borders move. Members
-    that fill no block, and blocks that fill no window, are in the last window.
+    The blocks start at another member in every permutation, so that their borders move. The last
+    window also has the members that do not fill a block, and the blocks that do not fill a window.
 
     Args:
         place: [n] int64, from 0 to `size` - 1.
-        number: [n] int64, which permutation; ascending.
-        size: how many places there are, at least block * window.
+        number: [n] int64, which permutation, in ascending order.
+        size: the number of places, at least block * window.
         block: members of a block.
         window: blocks of a window.
-        key: of the family of permutations.
+        key: the key of the family of permutations.
 
     Returns:
         [n] int64.
@@ -91,7 +91,7 @@ def permute_blocks(
 
 @tf.autograph.experimental.do_not_convert
 def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
-    """63 random bits, [n, count] int64, from [n] counters and a key, [3] or [n, 3]."""
+    """Returns 63 random bits, [n, count] int64, from [n] counters and a key, [3] or [n, 3]."""
     counters = counter[:, tf.newaxis] * count + tf.range(count, dtype=tf.int64)
     if key.shape.rank == 2:
         key = tf.repeat(key, count, axis=0)
@@ -100,12 +100,12 @@ def random(counter: tf.Tensor, count: int, *, key: tf.Tensor) -> tf.Tensor:
 
 
 def _changed(key: tf.Tensor, by: int) -> tf.Tensor:
-    """A key for another purpose."""
+    """Returns a key for another purpose."""
     return key + tf.constant([0, 0, by], tf.int64)
 
 
 def _cipher(index: tf.Tensor, *, key: tf.Tensor, last: int | tf.Tensor) -> tf.Tensor:
-    """A permutation of 0..last; at most the lower 32 bits of the key's words count."""
+    """Permutes 0..last. It uses at most the lower 32 bits of the key's words."""
     return tf.raw_ops.RandomIndexShuffle(
         index=index, seed=key, max_index=tf.convert_to_tensor(last, tf.int64), rounds=_ROUNDS
     )

@@ -1,8 +1,8 @@
 """A task's inputs starting at any batch, for a run that resumes or skips a bad batch.
 
-Training inputs that are placed by step (`runner.inputs`) begin at any step. For others the
-iterator's state goes into the checkpoint, if TensorFlow can serialize it; else they are built from
-the start and skip: the same batches in the same order, at the cost of reading them.
+Index-based training inputs (`runner.inputs`) can start at any step. For others, the iterator's
+state goes into the checkpoint if TensorFlow can serialize it. Otherwise they are built from the
+start and skip batches, which gives the same batches in the same order, at the cost of reading them.
 """
 
 import dataclasses
@@ -37,22 +37,22 @@ def training(
     by_index: bool = False,
     max_bad_examples: int = 0,
 ) -> Any:
-    """The training inputs from `step` on, distributed over the replicas of the strategy in scope.
+    """Returns the training inputs from `step` on, distributed over the replicas in scope.
 
     Args:
         task: Builds the inputs.
         data: Describes them.
         step: The training step whose batch comes first.
-        skipped: Batches that no step is trained on.
-        limit: Repeats the first batches, this many; 0: no limit.
-        seed: Used if `data` has none, and as TensorFlow's.
-        threads: The size of a private thread pool; None uses TensorFlow's.
-        determinism: Records whether it was kept, and how the inputs are placed.
-        by_index: Whether TFRecords that the task reads in a pipeline of its own are found by index.
+        skipped: Batches that are not used for training.
+        limit: Repeats this many first batches, or 0 for no limit.
+        seed: Used if `data` has none, and as TensorFlow's seed.
+        threads: The size of a private thread pool. None uses TensorFlow's.
+        determinism: Records whether determinism was kept, and the placements of the inputs.
+        by_index: Whether to find TFRecords by index if the task reads them in its own pipeline.
         max_bad_examples: How many damaged examples of sources may be left out.
 
     Raises:
-        ConfigError: `data` or `threads` have values that tf.data does not allow.
+        ConfigError: if `data` or `threads` have values that tf.data does not allow.
     """
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=seed)
@@ -62,7 +62,7 @@ def training(
     def build(context: tf.distribute.InputContext) -> Any:
         parts = []
         for first, count in windows.segments(step, skipped):
-            strategy.set_seed(seed)  # a shuffle without a seed gets the same one, whenever built
+            strategy.set_seed(seed)  # an unseeded shuffle gets the same seed in each build
             parts.append(_from(task, data, context, first, count, limit, kept, by_index=by_index))
         return tf.nest.map_structure(_joined, *parts)
 
@@ -83,15 +83,16 @@ def validation(
     start: int = 0,
     determinism: Determinism | None = None,
 ) -> Any:
-    """Inputs to evaluate, distributed over the replicas of the strategy in scope.
+    """Returns inputs to evaluate, distributed over the replicas of the strategy in scope.
 
     Args:
         task: Builds the inputs.
         data: Describes them.
         threads: As for `training`.
-        examples: How many to read, from the first; None for all. Input pipelines share them.
-        start: The batch to begin with; those before it are read and dropped.
-        determinism: Records whether it was kept; None: a new one for evaluations.
+        examples: How many of the first examples to read, or None for all. Input pipelines share
+            them.
+        start: The batch to start with. Those before it are read and dropped.
+        determinism: Records whether determinism was kept. None makes a new one for evaluations.
 
     Raises:
         ConfigError: as for `training`.
@@ -118,7 +119,7 @@ def validation(
 
 
 def whole(data: config_definitions.DataConfig) -> config_definitions.DataConfig:
-    """`data` including the last, partial batch, which official's default drops."""
+    """Returns `data` with the last, partial batch, which Model Garden drops by default."""
     on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
     if getattr(data, "drop_remainder", False) and not on_tpu:  # a TPU needs batches of one shape
         return data.replace(drop_remainder=False)
@@ -130,23 +131,23 @@ def inputs_of(
     data: config_definitions.DataConfig,
     context: tf.distribute.InputContext | None,
 ) -> Any:
-    """The dataset that the task builds. If it takes no context, its global batches get split."""
+    """Returns the dataset that the task builds, of global batches if it takes no context."""
     return task_contract.build_inputs(task, data, *([context] if takes_context(task) else []))
 
 
 def is_placed(data: config_definitions.DataConfig, task: base_task.Task | None = None) -> bool:
-    """Whether inputs of this kind can begin at any step at no cost.
+    """Returns whether inputs of this kind can start at any step at no cost.
 
     Args:
         data: Describes them.
-        task: Builds them. If its `streams` is true, it reads them one after the other, however
-            they are described.
+        task: Builds them. If its `streams` is true, it reads them sequentially, however they are
+            described.
     """
     return hasattr(data, "start_step") and not getattr(task, "streams", False)
 
 
 def advice(data: config_definitions.DataConfig) -> str:
-    """What may help if training waits for inputs of this kind."""
+    """Suggests options that may help if training waits for inputs of this kind."""
     fields = [field.name for field in dataclasses.fields(data)]  # no value is read: see unread.py
     name = type(data).__name__
     wanted = ["num_parallel_calls"] if is_placed(data) else ["cycle_length", "cache"]
@@ -168,9 +169,9 @@ def _from(
     *,
     by_index: bool,
 ) -> Any:
-    """`count` global batches from `first` on, each cut for the replicas of this pipeline.
+    """Returns `count` global batches from `first` on, each cut for the replicas of this pipeline.
 
-    With a limit, the first ones are repeated; what is not placed by step is held in memory then.
+    A limit repeats the first batches, and holds inputs that are not index-based in memory.
     """
     replicas = context.num_replicas_in_sync // context.num_input_pipelines
     if is_placed(data, task) and (not limit or hasattr(data, _REPEATED)):
@@ -201,7 +202,7 @@ def _by_index(
     first: int,
     limit: int,
 ) -> tf.data.Dataset:
-    """A task's own pipeline with its records found by index."""
+    """Returns a task's own pipeline with its records found by index."""
     if not isinstance(dataset, tf.data.Dataset):
         raise pipelines.UnsupportedError("the task reads several data sets")
     return indexed.rebuilt(dataset, data, context, first=first, repeated=limit)
@@ -214,7 +215,7 @@ def _joined(first: tf.data.Dataset, *others: tf.data.Dataset) -> tf.data.Dataset
 
 
 def takes_context(task: base_task.Task) -> bool:
-    """Whether the task shares out its inputs itself; if not, its global batches get split."""
+    """Returns whether the task divides its inputs itself, so that no global batches are split."""
     return "input_context" in inspect.signature(task.build_inputs).parameters
 
 
@@ -254,12 +255,12 @@ def _distributed(
 
 
 def _said_endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Training data as such that never end: workers need not ask each other before each batch."""
+    """Marks training data as endless, so workers need not ask each other before each batch."""
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
 def share(dataset: tf.data.Dataset, context: tf.distribute.InputContext) -> tf.data.Dataset:
-    """Of each global batch the parts of this worker's replicas, an element each."""
+    """Returns the parts of each global batch for this worker's replicas, one element each."""
     replicas = context.num_replicas_in_sync
     local = replicas // context.num_input_pipelines
     first = context.input_pipeline_id * local
@@ -279,7 +280,7 @@ def share(dataset: tf.data.Dataset, context: tf.distribute.InputContext) -> tf.d
 
 
 def _options(data: Any, threads: int | None) -> tf.data.Options:
-    """Threads and autotuning as configured; a task's own configuration may lack fields."""
+    """Returns threads and autotuning as configured. A task's own configuration may lack fields."""
     options = tf.data.Options()
     if threads:
         if threads < 0:
@@ -306,5 +307,5 @@ def _options(data: Any, threads: int | None) -> tf.data.Options:
 
 
 def _named(data: Any, field: str) -> str:
-    """`ImageData.ram_budget=-1`."""
+    """Returns `ImageData.ram_budget=-1`."""
     return f"{type(data).__name__}.{field}={getattr(data, field)!r}"

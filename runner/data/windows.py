@@ -1,4 +1,4 @@
-"""Batches that training leaves out, as a rollback decides, and those that it then reads."""
+"""Batches that training leaves out after a rollback, and the batches that it then reads."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ Window = tuple[int, int]
 
 
 def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:
-    """What to read from `step` on: first batch and number of batches, None for all."""
+    """Returns the ranges to read from `step` on: first batch and number (None for all)."""
     first, found = step, []
     for start, end in _merged(skipped):
         if start <= first:
@@ -19,7 +19,7 @@ def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None
 
 
 def batch_of(step: int, skipped: Iterable[Window]) -> int:
-    """The batch that `step` is trained on."""
+    """Returns the batch that `step` is trained on."""
     return segments(step, skipped)[0][0]
 
 

@@ -1,6 +1,7 @@
-"""Which processes train one run together, and which of them this is. Standard library only.
+"""Finds the processes that train one run together, and the index of this process.
 
-TF_CONFIG says so, or official's `RuntimeConfig.worker_hosts` and `task_index`, or Slurm.
+The description comes from TF_CONFIG, from Model Garden's `RuntimeConfig.worker_hosts` and
+`task_index`, or from Slurm. Standard library only.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from runner.errors import ConfigError
 _FORM = '{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
 _FIRST_PORT = 12_000
 _PORTS = 20_000
-_OTHERS = ("evaluator", "ps")  # tasks that train nothing themselves
+_OTHERS = ("evaluator", "ps")  # tasks that do not train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Cluster:
     """The workers of one run.
 
     Attributes:
-        hosts: `name:port` of each worker; the first is the chief.
-        index: Which of them this process is.
+        hosts: `name:port` of each worker. The first is the chief.
+        index: The index of this process among them.
     """
 
     hosts: tuple[str, ...]
@@ -31,7 +32,7 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self.hosts)
 
     @property
@@ -43,11 +44,11 @@ class Cluster:
         return f"worker {self.index} of {self.size}"
 
     def name(self, index: int) -> str:
-        """What messages call a worker: `worker 1 (b:2222)`."""
+        """Returns a worker's name in messages: `worker 1 (b:2222)`."""
         return f"worker {index} ({self.hosts[index]})"
 
     def tf_config(self) -> str:
-        """What TensorFlow expects in the environment variable TF_CONFIG."""
+        """Returns the value of the environment variable TF_CONFIG for TensorFlow."""
         task = {"type": "worker", "index": self.index}
         return json.dumps({"cluster": {"worker": list(self.hosts)}, "task": task})
 
@@ -55,15 +56,15 @@ class Cluster:
 def find(
     environ: Mapping[str, str], worker_hosts: str | None = None, task_index: int = -1
 ) -> Cluster | None:
-    """The cluster that this process is in; None if it is on its own, or a TF_CONFIG's evaluator.
+    """Returns this process's cluster, or None for a single process or a TF_CONFIG's evaluator.
 
     Args:
-        environ: The environment: TF_CONFIG counts first, Slurm's variables last.
+        environ: The environment. TF_CONFIG has priority over `worker_hosts`, and that over Slurm.
         worker_hosts: `name:port` of each worker, separated by commas.
-        task_index: Which of them this process is.
+        task_index: The index of this process among them.
 
     Raises:
-        ConfigError: they do not describe a cluster.
+        ConfigError: if they do not describe a cluster.
     """
     if (text := environ.get("TF_CONFIG", "").strip()) not in ("", "{}"):
         return _of_tf_config(text)
@@ -99,7 +100,7 @@ def _of_tf_config(text: str) -> Cluster | None:
 
 
 def _checked(hosts: list[Any], index: int, where: str) -> Cluster:
-    """The cluster, if there can be one like that."""
+    """Returns the cluster if it is valid."""
     for host in hosts:
         if not re.fullmatch(r"(\[[\da-fA-F:.]+\]|[^\s:/]+):\d{1,5}", str(host)):
             raise ConfigError(f"{where}: {host!r} is not a host and a port, such as node1:2222")
@@ -114,7 +115,7 @@ def _checked(hosts: list[Any], index: int, where: str) -> Cluster:
 
 
 def _of_slurm(environ: Mapping[str, str]) -> Cluster | None:
-    """The tasks of a step that `srun` has started, one worker each."""
+    """Returns the cluster of a step that `srun` has started, with one worker per task."""
     try:
         size = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
         if size < 2 or "SLURM_STEP_NODELIST" not in environ:
@@ -136,14 +137,14 @@ def _of_slurm(environ: Mapping[str, str]) -> Cluster | None:
 
 
 def _expanded(counts: str) -> Iterator[int]:
-    """Slurm's `2(x3),1` as 2, 2, 2, 1."""
+    """Yields Slurm's `2(x3),1` as 2, 2, 2, 1."""
     for each in counts.split(","):
         count, _, times = each.partition("(x")
         yield from [int(count)] * int(times.rstrip(")") or 1)
 
 
 def host_names(text: str) -> list[str]:
-    """Slurm's `n[1-2,05],login` as n1, n2, n05, login."""
+    """Returns Slurm's `n[1-2,05],login` as n1, n2, n05, login."""
     found: list[str] = []
     for each in re.findall(r"(?:[^,\[]+(?:\[[^\]]*\])?)+", text):
         names = [""]

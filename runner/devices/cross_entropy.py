@@ -1,7 +1,8 @@
-"""Cross-entropy in one op on CPUs, even where ops must be deterministic.
+"""Computes cross-entropy in one op on CPUs, even if ops must be deterministic.
 
-TensorFlow then replaces its kernel by seventy ops, because the kernel is not deterministic on GPUs;
-on CPUs it is. The kernel also names a label that is out of range, where the ops return NaN.
+In that case TensorFlow replaces its kernel by seventy ops, because the kernel is not deterministic
+on GPUs. On CPUs it is. The kernel also reports a label that is out of range, for which the ops
+return NaN.
 """
 
 import tensorflow as tf
@@ -16,7 +17,7 @@ def keep_kernel() -> None:
 
 
 def _by_kernel(logits: tf.Tensor, labels: tf.Tensor, name: str | None) -> tf.Tensor:
-    """Each example's loss: from logits [batch, classes] and labels [batch] to [batch]."""
+    """Returns each example's loss, [batch], from logits [batch, classes] and labels [batch]."""
     return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
         features=logits, labels=labels, name=name
     ).loss

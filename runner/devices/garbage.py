@@ -1,4 +1,4 @@
-"""Python's search for garbage: not while modules are imported, nor among what they left."""
+"""Keeps Python's garbage collection away from module imports and from what they leave in memory."""
 
 import contextlib
 import gc
@@ -10,7 +10,7 @@ _frozen = {"tokenizer": False}
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Inside, Python does not collect garbage."""
+    """Disables garbage collection inside the context."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -21,9 +21,10 @@ def uncollected() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Exempts what is in memory now from collection, the first time that a process asks for it.
+    """Exempts current objects from garbage collection, on the first call in a process.
 
-    Later there is garbage of finished runs too, which would be kept for good.
+    Later calls have no effect, because memory then also holds garbage of finished runs, which would
+    never be freed.
     """
     if not gc.get_freeze_count():
         _frozen["tokenizer"] = _is_a_tokenizer_collected()
@@ -31,12 +32,12 @@ def freeze() -> None:
 
 
 def has_tokenizer() -> bool:
-    """Whether this process holds a SentencepieceTokenizer."""
+    """Returns whether this process holds a SentencepieceTokenizer."""
     return _frozen["tokenizer"] or _is_a_tokenizer_collected()
 
 
 def _is_a_tokenizer_collected() -> bool:
-    """Whether there is one among the objects that are not frozen, which Python does not search."""
+    """Returns whether there is one among the objects that are not frozen, which Python skips."""
     kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
     if kind is None:
         return False

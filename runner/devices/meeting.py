@@ -1,10 +1,10 @@
-"""The workers of a run meet before TensorFlow connects them, and check that they belong together.
+"""The rendezvous of a run's workers before TensorFlow connects them.
 
 TensorFlow waits silently for a missing worker. Workers with different configurations hang or train
-nonsense. So each worker first checks that its port is free and calls the chief. It says what it
-would train with, and the chief tells all of them whether to go on. These connections stay open
-until TensorFlow has connected the workers, so that a worker that ends before is noticed at once.
-Standard library only.
+nonsense. Each worker therefore first checks that its port is free, connects to the chief and sends
+the facts of its training. The chief tells all workers whether to continue. The connections stay
+open until TensorFlow has connected the workers, so that an earlier end of a worker is detected at
+once. Standard library only.
 """
 
 import contextlib
@@ -24,25 +24,25 @@ _CALL_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 _PROBE_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
-_LONGEST = 1 << 24  # bytes that a worker says
+_LONGEST = 1 << 24  # limit for a worker's message, in bytes
 FIELD = "RunConfig.workers_timeout"
-"""The field that says how long workers wait for each other."""
+"""The field that sets how long workers wait for each other."""
 
 _FORMED = {"formed": True}
 
 Facts = Mapping[str, Mapping[str, str]]
-"""What has to be the same for all: by subject (such as `configuration`) and name.
+"""The facts that must be the same for all, by subject (such as `configuration`) and name.
 
-An empty value is not known, and agrees with every other.
+An empty value is unknown and matches any other.
 """
 
 
 class Lines:
-    """The open lines of a worker: the chief's to all others, another's to the chief.
+    """The open connections of a worker: from the chief to all others, or from another to the chief.
 
     Args:
         cluster: The workers.
-        lines: The lines by the number of the worker at the other end.
+        lines: The connections by the number of the worker at the other end.
     """
 
     def __init__(self, cluster: Cluster, lines: Mapping[int, "_Line"]) -> None:
@@ -51,11 +51,12 @@ class Lines:
         self._connected: set[int] = set()
 
     def check(self) -> None:
-        """Does not wait.
+        """Checks the connections without waiting.
 
         Raises:
-            RunnerError: another worker has gone before TensorFlow had connected it, or has failed.
-            signals.Interrupted: another worker was stopped by a signal.
+            RunnerError: if another worker has ended before TensorFlow had connected it, or has
+                failed.
+            signals.Interrupted: if another worker was stopped by a signal.
         """
         for index, line in self._lines.items():
             try:
@@ -70,11 +71,11 @@ class Lines:
                 self._connected.add(index)
 
     def agree(self, *, seconds: float, check: Callable[[], object]) -> None:
-        """Waits until TensorFlow has connected all others, too; raises as `check` of these lines.
+        """Waits until TensorFlow has also connected all others. Raises like the method `check`.
 
         Args:
-            seconds: How long.
-            check: Called again and again; raises what ends the waiting.
+            seconds: The maximum time.
+            check: Called repeatedly. An exception that it raises ends the waiting.
         """
         if not self._cluster.is_chief:
             self.tell(_FORMED)
@@ -91,12 +92,12 @@ class Lines:
             time.sleep(_LOOK_SECONDS)
 
     def unreachable(self) -> list[str]:
-        """The names of the other workers on whose ports nobody takes a call."""
+        """Returns the names of the other workers whose ports do not accept connections."""
         others = (index for index in range(self._cluster.size) if index != self._cluster.index)
         return [self._cluster.name(index) for index in others if not _answers(self._cluster, index)]
 
     def tell(self, said: Mapping[str, Any]) -> None:
-        """Tells those at the other ends."""
+        """Sends a message to all workers at the other ends."""
         for line in self._lines.values():
             with contextlib.suppress(OSError):
                 line.say(said)
@@ -110,21 +111,22 @@ def met(
     seconds: float,
     check: Callable[[], object] = lambda: None,
 ) -> Iterator[Lines]:
-    """A block for TensorFlow to connect the workers: all are there and have the same `facts`.
+    """Waits for all workers with the same `facts`, then yields for TensorFlow to connect them.
 
-    It ends once all are connected, or with the error that one tells. In the block, the port of this
-    worker is free.
+    The block ends once all are connected, or with an error that a worker reports. In the block, the
+    port of this worker is free.
 
     Args:
         cluster: The workers.
-        facts: This worker's.
-        seconds: How long to wait for all of them.
-        check: Called again and again while this waits; raises what ends the waiting.
+        facts: The facts of this worker.
+        seconds: How long to wait for all workers.
+        check: Called repeatedly while this waits. An exception that it raises ends the waiting.
 
     Raises:
-        ConfigError: workers differ, or two say that they are the same one.
-        RunnerError: one did not come in time, or its port is taken; all that came are told which.
-        signals.Interrupted: one was stopped by a signal.
+        ConfigError: if workers differ, or two claim to be the same worker.
+        RunnerError: if one does not join in time, or its port is taken. All that have joined learn
+            which.
+        signals.Interrupted: if one was stopped by a signal.
     """
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as stack:
@@ -141,7 +143,7 @@ def met(
 
 
 class _Wait(NamedTuple):
-    """How long a worker waits for the others, and what may end that."""
+    """How long a worker waits for the others, and the check that may end the waiting."""
 
     end: float
     seconds: float
@@ -152,7 +154,7 @@ class _Wait(NamedTuple):
         return self.end - time.monotonic()
 
     def again(self) -> None:
-        """Before the next attempt."""
+        """Checks and pauses before the next attempt."""
         self.check()
         time.sleep(_AGAIN_SECONDS)
 
@@ -169,11 +171,11 @@ class _Line:
         self._connection.sendall(json.dumps(said).encode() + b"\n")
 
     def hear(self, seconds: float, check: Callable[[], object]) -> Mapping[str, Any]:
-        """What the other end says next, which is waited for; `check` is called meanwhile.
+        """Waits for the next message from the other end and returns it, calling `check` meanwhile.
 
         Raises:
-            OSError: it said nothing in time, or is closed.
-            ValueError: no worker would say this.
+            OSError: if no message arrives in time, or the connection is closed.
+            ValueError: if the message cannot be from a worker.
         """
         end = time.monotonic() + seconds
         while (said := self._whole()) is None:
@@ -187,7 +189,7 @@ class _Line:
         return said
 
     def heard(self) -> Mapping[str, Any] | None:
-        """What the other end has said by now, None if it has not; as `hear` otherwise."""
+        """Returns the next message if it has arrived, otherwise None. Raises like `hear`."""
         self._connection.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while (said := self._whole()) is None:
@@ -202,7 +204,7 @@ class _Line:
         self._rest += more
 
     def _whole(self) -> Mapping[str, Any] | None:
-        """The first whole message, None if there is none yet."""
+        """Returns the first complete message, or None if there is none yet."""
         text, ended, rest = self._rest.partition(b"\n")
         if not ended:
             if len(text) > _LONGEST:
@@ -218,7 +220,7 @@ class _Line:
 def _gathered(
     cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, wait: _Wait
 ) -> Mapping[int, _Line]:
-    """The chief's lines to the others, once all have come and may go on."""
+    """Returns the chief's connections to the others, once all have joined and may continue."""
     calls: list[_Line] = []
     try:
         with _port(cluster, wait) as door:
@@ -229,17 +231,17 @@ def _gathered(
             with contextlib.suppress(OSError):
                 call.say(_told(cluster, error))
         raise
-    for line in lines.values():  # the door is closed: they may call TensorFlow there now
+    for line in lines.values():  # the port is free, so they may call TensorFlow there now
         with contextlib.suppress(OSError):
             line.say({})
     return lines
 
 
 def _port(cluster: Cluster, wait: _Wait) -> socket.socket:
-    """The port of this worker, which TensorFlow will listen on.
+    """Opens the port of this worker, on which TensorFlow will listen.
 
     Raises:
-        RunnerError: it is taken.
+        RunnerError: if it is taken.
     """
     own = cluster.name(cluster.index)
     port = int(cluster.hosts[cluster.index].rpartition(":")[2])
@@ -267,7 +269,10 @@ def _arrivals(
     calls: list[_Line],
     wait: _Wait,
 ) -> tuple[Mapping[int, _Line], Mapping[int, Facts]]:
-    """The lines of the others and their facts, once all have come; `calls` gets every line."""
+    """Returns the others' connections and facts, once all have joined.
+
+    Every connection is added to `calls`.
+    """
     lines: dict[int, _Line] = {}
     facts: dict[int, Facts] = {}
     while True:
@@ -293,10 +298,10 @@ def _arrivals(
 
 
 def _forget_gone(lines: dict[int, _Line]) -> None:
-    """Removes the lines at which nobody is any more: those workers may come again.
+    """Removes closed connections, because their workers may connect again.
 
     Raises:
-        signals.Interrupted: one was stopped by a signal.
+        signals.Interrupted: if one was stopped by a signal.
     """
     for index, line in list(lines.items()):
         try:
@@ -306,7 +311,11 @@ def _forget_gone(lines: dict[int, _Line]) -> None:
 
 
 def _check_index(cluster: Cluster, index: int, size: int, lines: Mapping[int, _Line]) -> None:
-    """Raises ConfigError unless a call is of one of the others that has not come."""
+    """Checks that a connection is from another worker that has not joined yet.
+
+    Raises:
+        ConfigError: if it is not.
+    """
     if size != cluster.size:
         raise ConfigError(
             f"worker {index} expects {size} workers, and {cluster.name(0)} {cluster.size}"
@@ -322,7 +331,7 @@ def _compare(cluster: Cluster, facts: Facts, came: Mapping[int, Facts]) -> None:
 
 
 def difference(cluster: Cluster, index: int, chief: Facts, theirs: Facts) -> str:
-    """The first subject in which a worker differs from the chief, and where; empty: in none."""
+    """Describes the first subject in which a worker differs from the chief, or returns ""."""
     for subject, values in chief.items():
         if names := _differing(values, theirs.get(subject, {})):
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -344,9 +353,9 @@ def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[s
 def _called(
     cluster: Cluster, facts: Facts, stack: contextlib.ExitStack, wait: _Wait
 ) -> Mapping[int, _Line]:
-    """The line to the chief, once it has said that all can go on.
+    """Returns the connection to the chief, once the chief has reported that all can continue.
 
-    A worker whose port is taken calls as well, so that the others need not wait for it.
+    A worker whose port is taken also connects, so that the others need not wait for it.
     """
     said: dict[str, Any] = {"index": cluster.index, "size": cluster.size, "facts": facts}
     try:
@@ -361,13 +370,13 @@ def _called(
 def _call(
     cluster: Cluster, said: Mapping[str, Any], stack: contextlib.ExitStack, wait: _Wait
 ) -> _Line:
-    """Calls on the chief until it answers."""
+    """Connects to the chief repeatedly until it answers."""
     host, _, port = cluster.hosts[0].rpartition(":")
     address = (host.strip("[]"), int(port))
     somebody = ""
     while True:
         left = max(wait.left, 0.001)
-        with contextlib.suppress(OSError, ValueError):  # nobody is there yet, or not the chief
+        with contextlib.suppress(OSError, ValueError):  # no answer yet, or not from the chief
             connection = socket.create_connection(address, timeout=min(left, _CALL_SECONDS))
             line = _Line(stack.enter_context(connection))
             somebody = "; another program may have its port"
@@ -386,10 +395,10 @@ def _call(
 def _answered(
     cluster: Cluster, line: _Line, said: Mapping[str, Any], left: float, wait: _Wait
 ) -> Mapping[str, Any]:
-    """What the chief answers; it is told if a signal ends the waiting."""
+    """Returns the chief's answer, and informs the chief if a signal ends the waiting."""
     line.say(said)
     try:
-        return line.hear(left + _CALL_SECONDS, wait.check)  # the chief waits for others, too
+        return line.hear(left + _CALL_SECONDS, wait.check)  # the chief also waits for others
     except signals.Interrupted as error:
         with contextlib.suppress(OSError):
             line.say(_told(cluster, error))
@@ -406,14 +415,14 @@ def _answers(cluster: Cluster, index: int) -> bool:
 
 
 def _told(cluster: Cluster, error: BaseException) -> Mapping[str, Any]:
-    """What the other workers are told of an error of this one."""
+    """Returns the message about an error of this worker for the other workers."""
     known = isinstance(error, RunnerError | signals.Interrupted)
     text = str(error) if known else f"{cluster.name(cluster.index)} has failed: {error!r}"
     return {"error": text, "code": getattr(error, "exit_code", RunnerError.exit_code)}
 
 
 def _raise_told(said: Mapping[str, Any]) -> None:
-    """Raises the error that another worker tells of, if it does."""
+    """Raises the error that another worker reports, if there is one."""
     if "error" in said:
         code = int(said.get("code", RunnerError.exit_code))
         if code > 128:

@@ -1,4 +1,4 @@
-"""How much memory a process holds, and has held."""
+"""Measures the current and the peak memory of a process."""
 
 import resource
 import sys
@@ -8,9 +8,10 @@ import tensorflow as tf
 
 
 def peak() -> int:
-    """The most memory that this process has held at once, in bytes; without that of GPUs.
+    """Returns the peak memory of this process in bytes, without that of GPUs.
 
-    The system's own count (`ru_maxrss`) includes the parent's before the process was started.
+    The system's own value (`ru_maxrss`) includes the parent's memory before the process was
+    started.
     """
     if (held := _status("VmHWM")) is not None:
         return held
@@ -19,7 +20,7 @@ def peak() -> int:
 
 
 def peak_of_gpus() -> int | None:
-    """The most that this process has held on one of its GPUs, in bytes; None without a GPU."""
+    """Returns this process's peak memory on one of its GPUs in bytes, or None without a GPU."""
     names = [each.name.partition("device:")[2] for each in tf.config.list_logical_devices("GPU")]
     return max(
         (tf.config.experimental.get_memory_info(name)["peak"] for name in names), default=None
@@ -27,12 +28,12 @@ def peak_of_gpus() -> int | None:
 
 
 def held(process: int | str = "self") -> int:
-    """How much memory a process holds now, in bytes; 0 where the system does not tell."""
+    """Returns the current memory of a process in bytes, or 0 if the system does not report it."""
     return _status("VmRSS", process) or 0
 
 
 def _status(name: str, process: int | str = "self") -> int | None:
-    """A size that Linux knows of a process, in bytes."""
+    """Returns a size that Linux reports for a process, in bytes."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:

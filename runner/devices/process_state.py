@@ -1,4 +1,4 @@
-"""What a run changes in its process, and how it is put back for the program that called it."""
+"""Restores the process settings that a run changes, for the program that called it."""
 
 import contextlib
 import os
@@ -48,17 +48,17 @@ _SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (tf.summary.experimental.get_step, tf.summary.experimental.set_step),
     (gin_internals.bindings, gin_internals.set_bindings),
 )
-"""What reads each setting, and what sets it."""
+"""The functions that read and set each setting."""
 
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """On leaving the block, the process has the settings with which it entered it.
+    """Restores the settings of the process at the end of the block.
 
     These are determinism, precision, eager mode, the random states of Python, NumPy, TensorFlow and
     Keras, Keras's random generators, the cross-entropy op, TensorFlow's summary step, gin's
     bindings, and the environment variables that a run sets. Blocks may be nested. TensorFlow cannot
-    take back threads, logical devices and the workers that it has connected.
+    undo threads, logical devices and connected workers.
     """
     with contextlib.ExitStack() as stack:
         for read, write in _SETTINGS:

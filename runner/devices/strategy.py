@@ -1,6 +1,6 @@
-"""Where and how a run computes: distribution strategy, precision, threads, seeds.
+"""Sets up the devices of a run: distribution strategy, precision, threads and seeds.
 
-All of it follows official's `RuntimeConfig`; requesting missing hardware is a `ConfigError`.
+All of it follows Model Garden's `RuntimeConfig`. Requesting missing hardware is a `ConfigError`.
 """
 
 import contextlib
@@ -34,17 +34,18 @@ _IMPLEMENTATIONS = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
 }
 _TPU_SECONDS = 10
-_LOOK_SECONDS = 0.01  # a SIGTERM is lost from when TensorFlow takes it until it is taken back
+_LOOK_SECONDS = 0.01  # a SIGTERM is lost while TensorFlow holds the signal handler
 
 
 def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None:
-    """The workers of which this process is one; None if it is on its own.
+    """Returns the workers to which this process belongs, or None for a single process.
 
     Raises:
-        ConfigError: they are not described well, or the strategy is not for several.
+        ConfigError: if they are not described correctly, or the strategy is not for several
+            workers.
     """
     name = str(runtime.distribution_strategy).lower()
-    # Tasks of a Slurm step may as well be runs of their own.
+    # Tasks of a Slurm step may also be separate runs.
     found = cluster.find(
         os.environ if name == _OF_WORKERS else _tf_config(),
         runtime.worker_hosts,
@@ -61,10 +62,10 @@ def workers(runtime: config_definitions.RuntimeConfig) -> cluster.Cluster | None
 
 
 def connected(devices: tf.distribute.Strategy) -> cluster.Cluster | None:
-    """The workers that a caller's strategy has connected; None if its process is on its own.
+    """Returns the workers that a caller's strategy has connected, or None for a single process.
 
     Raises:
-        ConfigError: TF_CONFIG names several workers, but the strategy is for one.
+        ConfigError: if TF_CONFIG names several workers, but the strategy is for one.
     """
     if not isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
         _refuse_alone(devices)
@@ -79,19 +80,19 @@ def connected(devices: tf.distribute.Strategy) -> cluster.Cluster | None:
 
 
 def check_joined(devices: tf.distribute.Strategy) -> None:
-    """Refuses a caller's strategy for several workers, for what a process does on its own."""
+    """Rejects a caller's strategy for several workers in a mode that runs in one process."""
     own = connected(devices)
     if own is not None and team.current().size == 1:
         raise ConfigError(f"this is done by one process, but the strategy given makes it {own}")
 
 
 def _tf_config() -> dict[str, str]:
-    """The environment without anything but TF_CONFIG."""
+    """Returns the environment with only TF_CONFIG."""
     return {each: os.environ[each] for each in ("TF_CONFIG",) if each in os.environ}
 
 
 def _refuse_alone(devices: tf.distribute.Strategy) -> None:
-    """Refuses to have each of several workers train alone, in one folder."""
+    """Rejects a setup in which each of several workers would train alone in one directory."""
     own = cluster.find(_tf_config())
     if own is not None and own.size > 1:
         raise ConfigError(
@@ -108,19 +109,19 @@ def build_together(
     seconds: float,
     serve: Callable[[], object],
 ) -> tf.distribute.Strategy:
-    """The strategy of a worker, once TensorFlow has connected all of them.
+    """Returns the strategy of a worker, once TensorFlow has connected all workers.
 
     Args:
-        runtime: All-reduce.
+        runtime: Sets the all-reduce algorithm.
         own: The workers.
-        lines: Those to the others, which end with them.
+        lines: The connections to the others, which end with them.
         seconds: How long they may take to connect.
-        serve: Takes signals back from TensorFlow, and raises if one has come; called repeatedly.
+        serve: Takes signals back from TensorFlow, and raises if one has arrived. Called repeatedly.
 
     Raises:
-        RunnerError: they did not connect.
-        ConfigError: this process has run something with TensorFlow before.
-        signals.Interrupted: a signal came, to this worker or to another.
+        RunnerError: if they did not connect.
+        ConfigError: if this process has used TensorFlow before.
+        signals.Interrupted: if a signal arrives at this worker or at another.
     """
     implementation = _implementation(runtime)
     os.environ["TF_CONFIG"] = own.tf_config()
@@ -145,7 +146,7 @@ def build_together(
 def _connect(
     own: cluster.Cluster, lines: meeting.Lines, seconds: float, serve: Callable[[], object]
 ) -> None:
-    """Connects the workers. TensorFlow would wait for one that has gone for ever."""
+    """Connects the workers. TensorFlow alone would wait forever for one that has ended."""
     connect = tf_internals.connecting(seconds)
     errors: list[BaseException] = []
 
@@ -176,14 +177,15 @@ def _connect(
 def build(
     runtime: config_definitions.RuntimeConfig, *, logical_cpus: int = 1
 ) -> tf.distribute.Strategy:
-    """The distribution strategy that `runtime` asks for, of a process on its own.
+    """Returns the distribution strategy that `runtime` requests for a single process.
 
     Args:
-        runtime: Strategy name, number of GPUs (-1: all), all-reduce, TPU address.
+        runtime: Strategy name, number of GPUs (-1 for all), all-reduce, TPU address.
         logical_cpus: How many CPU devices `mirrored` uses if there is no GPU.
 
     Raises:
-        ConfigError: an unknown name, several workers, or devices that this machine does not have.
+        ConfigError: if the name is unknown, there are several workers, or this machine lacks the
+            devices.
     """
     name = str(runtime.distribution_strategy).lower()
     if found := workers(runtime):
@@ -191,7 +193,7 @@ def build(
             f"RuntimeConfig.worker_hosts, or TF_CONFIG, names {found.size} workers, but this is "
             "done by one process: leave them out"
         )
-    os.environ.pop("TF_CONFIG", None)  # of one worker, or an evaluator: TensorFlow would wait
+    os.environ.pop("TF_CONFIG", None)  # with one worker or an evaluator, TensorFlow would wait
     if name == "parameter_server":
         raise ConfigError(
             "RuntimeConfig.distribution_strategy = 'parameter_server' is not supported; several "
@@ -237,7 +239,7 @@ def build(
 def _implementation(
     runtime: config_definitions.RuntimeConfig,
 ) -> tf.distribute.experimental.CommunicationImplementation:
-    """How workers add up their gradients."""
+    """Returns the implementation with which workers sum their gradients."""
     found = _IMPLEMENTATIONS.get(runtime.all_reduce_alg or "")
     if found is None:
         raise ConfigError(
@@ -247,9 +249,9 @@ def _implementation(
 
 
 def _of_one_worker(runtime: config_definitions.RuntimeConfig) -> tf.distribute.Strategy:
-    """One without collectives, which a worker on its own does not need.
+    """Returns a strategy without collectives, which a single worker does not need.
 
-    It trains on all GPUs of the machine. On one device the bits are the same.
+    It trains on all GPUs of the machine. On one device the result is bit-exact.
     """
     _implementation(runtime)
     gpus = len(tf.config.list_physical_devices("GPU"))
@@ -262,7 +264,7 @@ def _of_one_worker(runtime: config_definitions.RuntimeConfig) -> tf.distribute.S
 
 
 def _of_tpu(address: str | None) -> tf.distribute.Strategy:
-    """The strategy for a TPU that is attached to one machine."""
+    """Returns the strategy for a TPU that is attached to one machine."""
     _reach_tpu(address)
     made = distribute_utils.get_distribution_strategy("tpu", tpu_address=address)
     if (hosts := made.extended.num_hosts) > 1:
@@ -274,7 +276,12 @@ def _of_tpu(address: str | None) -> tf.distribute.Strategy:
 
 
 def _reach_tpu(address: str | None) -> None:
-    """Raises if no TPU answers at `address`; TensorFlow would wait silently."""
+    """Checks that a TPU answers at `address`, because TensorFlow would wait silently.
+
+    Raises:
+        ConfigError: if there is no address.
+        RunnerError: if no TPU answers.
+    """
     if not address:
         raise ConfigError(
             "RuntimeConfig.distribution_strategy = 'tpu' needs the TPU's name or address: "
@@ -299,19 +306,19 @@ def _reach_tpu(address: str | None) -> None:
 
 
 def name(strategy: tf.distribute.Strategy) -> str:
-    """The name of its class; TensorFlow has a private one where nothing is distributed."""
+    """Returns the name of its class, which is private in TensorFlow for the default strategy."""
     kind = type(strategy).__name__
     return "no strategy" if kind.startswith("_") else kind
 
 
 def is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether a strategy is `one_device` on a CPU, which computes as a process without one does."""
+    """Returns whether a strategy is `one_device` on a CPU, which computes like the default."""
     one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
     return one and "CPU" in strategy.extended.worker_devices[0]
 
 
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
-    """The devices that hold a model, and how many GPUs that leaves idle."""
+    """Describes the devices that hold a model, and how many GPUs stay idle."""
     variable, *_ = strategy.experimental_local_results(model.variables[0])
     kind = tf.DeviceSpec.from_string(variable.device).device_type
     count = strategy.num_replicas_in_sync
@@ -328,7 +335,7 @@ def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
 
 
 def lacking(runtime: config_definitions.RuntimeConfig) -> str:
-    """That GPUs were asked for and there is none; empty otherwise."""
+    """Reports that GPUs were requested but there are none, or returns ""."""
     wants_gpus = runtime.num_gpus and str(runtime.distribution_strategy).lower() != "tpu"
     if not wants_gpus or tf.config.list_physical_devices("GPU"):
         return ""
@@ -339,10 +346,10 @@ def lacking(runtime: config_definitions.RuntimeConfig) -> str:
 
 
 def set_threads(*, intra_op: int, inter_op: int) -> None:
-    """Sets how many CPU threads this process computes with; 0 keeps TensorFlow's default.
+    """Sets how many CPU threads this process computes with. 0 keeps TensorFlow's default.
 
     Raises:
-        ConfigError: TensorFlow has already started with other numbers.
+        ConfigError: if TensorFlow has already started with other numbers.
     """
     for field, count, limit in (
         ("intra_op_threads", intra_op, tf.config.threading.set_intra_op_parallelism_threads),
@@ -358,9 +365,9 @@ def set_threads(*, intra_op: int, inter_op: int) -> None:
 def configure(
     runtime: config_definitions.RuntimeConfig, *, seed: int, deterministic: bool = True
 ) -> None:
-    """Sets the process's precision, threads, eager mode and random seeds, before anything is built.
+    """Sets the process's precision, threads, eager mode and seeds, before any model is built.
 
-    Layers draw from generators, whose state can be saved; ops are deterministic, if asked for.
+    Layers draw from generators, whose state can be saved. Ops are deterministic if requested.
     """
     dtype = runtime.mixed_precision_dtype or "float32"
     if dtype not in ("float32", "float16", "bfloat16"):
@@ -391,7 +398,7 @@ def configure(
 
 
 def set_seed(seed: int) -> None:
-    """Sets TensorFlow's seed without emptying its cache of kernels if a tokenizer lives there.
+    """Sets TensorFlow's seed without emptying its cache of kernels if that holds a tokenizer.
 
     `tf.random.set_seed` empties the cache so that eager ops repeat their random numbers, but a
     SentencepieceTokenizer keeps its model there. Random numbers drawn in functions, such as a
@@ -405,7 +412,7 @@ def set_seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def without_determinism() -> Iterator[None]:
-    """Inside, ops need not be deterministic."""
+    """Allows ops that are not deterministic inside the context."""
     before = tf_internals.is_deterministic()
     tf_internals.allow_nondeterminism()
     try:
@@ -422,13 +429,16 @@ def check_batch(
     *,
     parts: int = 1,
 ) -> None:
-    """Raises ConfigError if the replicas cannot share a global batch evenly.
+    """Checks that the replicas can share a global batch evenly.
 
     Args:
         strategy: Its replicas share the batch.
         data: May have a `global_batch_size`.
         name: The name of `data` in messages.
         parts: The number of parts that each replica splits its batch into.
+
+    Raises:
+        ConfigError: if they cannot.
     """
     size = getattr(data, "global_batch_size", 0)
     replicas = strategy.num_replicas_in_sync
@@ -444,7 +454,7 @@ def check_batch(
 
 
 def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
-    """How many GPUs to use."""
+    """Returns the number of GPUs to use."""
     found = len(tf.config.list_physical_devices("GPU"))
     if runtime.num_gpus > found:
         raise ConfigError(
@@ -455,7 +465,7 @@ def _gpus(runtime: config_definitions.RuntimeConfig) -> int:
 
 
 def _logical_cpus(count: int) -> list[str]:
-    """Splits the first CPU into `count` logical devices; returns their names."""
+    """Splits the first CPU into `count` logical devices and returns their names."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or [0]) < count:
         try:

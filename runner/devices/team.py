@@ -1,9 +1,9 @@
-"""The workers of one run do the same things in the same order: the chief says what, others follow.
+"""Makes the workers of one run do the same things in the same order, as the chief directs.
 
     with team.current().together("commit", step):  # a follower now does its part, too
         ...
 
-TensorFlow's collectives need that: one that a worker alone begins never ends.
+TensorFlow's collectives require this, because a collective that only one worker starts never ends.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from runner.devices import worker_heartbeat
 from runner.devices.cluster import Cluster
 from runner.internals import tensorflow as tf_internals
 
-_SMALL = 256  # bytes of an order that goes in one message
-_MOMENT = 2.0  # seconds to tell the others how the chief has ended, who may wait in a collective
-_ORDERLY_SECONDS = 30.0  # the same where they come to listen, however slow their machine is
+_SMALL = 256  # bytes of an order that fits in one message
+_MOMENT = 2.0  # seconds to report the chief's end to workers that may wait in a collective
+_ORDERLY_SECONDS = 30.0  # the same for workers that will listen, even on a slow machine
 
-OPEN, END = "open", "end"  # a run or an evaluator, which they build; all that there is to do
+OPEN, END = "open", "end"  # build a run or an evaluator, end all work
 
 
 class Alone:
-    """A process that is not in a team.
+    """A process that is not in a worker group.
 
     Attributes:
-        size: How many workers there are.
-        index: Which of them this is.
+        size: The number of workers.
+        index: The index of this worker.
     """
 
     size = 1
@@ -39,7 +39,7 @@ class Alone:
 
     @property
     def follows(self) -> bool:
-        """Whether another worker says what is done."""
+        """Whether another worker directs this worker."""
         return self.index > 0
 
     def say(self, name: str, *arguments: Any) -> None:
@@ -49,15 +49,15 @@ class Alone:
         """Tells the others to build what this process builds now, in the same order."""
 
     def lead(self) -> None:
-        """From now on `together` tells the others: they have built the same."""
+        """Makes `together` inform the others from now on, because they have built the same."""
 
     def together(self, name: str, *arguments: Any) -> contextlib.AbstractContextManager[None]:
-        """A context for what all workers do: the chief tells the others when it enters."""
+        """Returns a context for common work, about which the chief informs the others on entry."""
         del name, arguments
         return contextlib.nullcontext()
 
     def summed(self, variables: Sequence[tf.Variable]) -> contextlib.AbstractContextManager[None]:
-        """A context in which reading these, which workers sum, takes one collective for all."""
+        """Returns a context in which one collective sums all these variables over the workers."""
         del variables
         return contextlib.nullcontext()
 
@@ -68,7 +68,7 @@ class Team(Alone):
     Args:
         cluster: The workers.
         strategy: Distributes over them.
-        on_stop: Called in the chief when a signal has come to another worker.
+        on_stop: Called in the chief when a signal has reached another worker.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Team(Alone):
         self._sum = tf.function(self.sum, autograph=False)
 
     def lead(self) -> None:
-        """From now on `together` tells the others: they have built the same."""
+        """Makes `together` inform the others from now on, because they have built the same."""
         self._leads = not self.follows
 
     def open(self, *arguments: Any) -> None:
@@ -97,11 +97,11 @@ class Team(Alone):
 
     @contextlib.contextmanager
     def together(self, name: str, *arguments: Any) -> Iterator[None]:
-        """A context for what all workers do: the chief tells the others when it enters."""
+        """Returns a context for common work, about which the chief informs the others on entry."""
         leads = self._leads
         if leads:
             self.say(name, *arguments)
-        self._leads = False  # what it consists of, they do as well
+        self._leads = False  # the others also do its parts
         try:
             yield
         finally:
@@ -113,7 +113,7 @@ class Team(Alone):
             self._exchange(json.dumps([name, *arguments]).encode())
 
     def hear(self) -> tuple[str, list[Any]]:
-        """What the chief says next; waits for it."""
+        """Waits for the chief's next order and returns it."""
         if self._unheard is None:
             name, *arguments = json.loads(self._exchange(b""))
             if name == END:
@@ -124,15 +124,15 @@ class Team(Alone):
         return heard
 
     def put_back(self, name: str, arguments: list[Any]) -> None:
-        """Has `hear` return this next."""
+        """Makes `hear` return this next."""
         self._unheard = name, arguments
 
     def end(self, *arguments: Any, orderly: bool) -> None:
         """Tells the others that the chief has ended, if they still listen.
 
         Args:
-            *arguments: What they are told.
-            orderly: Whether the chief has ended between two things that all do together.
+            *arguments: The arguments of the message.
+            orderly: Whether the chief has ended between two common operations.
         """
         saying = threading.Thread(target=self._say_end, args=arguments, daemon=True)
         saying.start()
@@ -141,15 +141,15 @@ class Team(Alone):
     def _say_end(self, *arguments: Any) -> None:
         with contextlib.suppress(tf.errors.OpError):
             self.say(END, *arguments)
-            self._exchange(b"")  # once all know it: a chief that leaves cuts off who still listens
+            self._exchange(b"")  # wait for all: a chief that exits disconnects listeners
 
     def stopped(self, numbers: Sequence[float]) -> None:
-        """Takes in the signals that workers have reported, one number each; 0 is none."""
+        """Handles the signals that workers have reported, one number each, where 0 is none."""
         if any(numbers):
             self._on_stop(signal.SIGTERM)
 
     def sum(self, mine: tf.Tensor) -> tf.Tensor:
-        """The sum of all workers' values; in a graph, in the strategy's scope."""
+        """Sums the values of all workers. In a graph, call it in the strategy's scope."""
 
         def add() -> tf.Tensor:
             context = tf.distribute.get_replica_context()
@@ -160,9 +160,9 @@ class Team(Alone):
         return self.strategy.experimental_local_results(self.strategy.run(add))[0]
 
     def share(self, *mine: tf.Tensor) -> tf.Tensor:
-        """Some numbers of each worker, as all workers know them then: [workers, numbers] float32.
+        """Shares some numbers of each worker with all workers: [workers, numbers] float32.
 
-        In a graph, in the strategy's scope.
+        In a graph, call it in the strategy's scope.
         """
         numbers = tf.stack([tf.cast(each, tf.float32) for each in mine])
         own = tf.one_hot(self.index, self.size)[:, tf.newaxis]
@@ -170,9 +170,10 @@ class Team(Alone):
 
     @contextlib.contextmanager
     def summed(self, variables: Sequence[tf.Variable]) -> Iterator[None]:
-        """A context in which reading these, which workers sum, takes one collective for all.
+        """Returns a context in which one collective sums all these variables over the workers.
 
-        In a graph, in the strategy's scope; elsewhere TensorFlow sums one after the other.
+        It applies to reading them in a graph, in the strategy's scope. Otherwise TensorFlow sums
+        them one by one.
         """
         each_once = {id(each): each for each in variables}.values()  # metrics may share some
         chosen = [] if tf.executing_eagerly() else [each for each in each_once if _is_sum(each)]
@@ -183,9 +184,9 @@ class Team(Alone):
             yield
 
     def gather(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Tensors of each replica, [local replicas, ...], as those of all: [replicas, ...].
+        """Gathers tensors [local replicas, ...] of all workers into tensors [replicas, ...].
 
-        In a graph, in the strategy's scope.
+        In a graph, call it in the strategy's scope.
         """
         gathered = _in_one([tf.reshape(part, [self._local, -1]) for part in parts], self._gathered)
         return [
@@ -202,11 +203,11 @@ class Team(Alone):
         return self.strategy.experimental_local_results(self.strategy.run(gather))[0]
 
     def said_by(self, index: int, own: bytes) -> bytes:
-        """What one worker says, as every worker then knows it; `own` is what this one would."""
+        """Returns one worker's bytes on every worker. `own` are this worker's bytes."""
         return self._exchange(own if index == self.index else b"")
 
     def _exchange(self, said: bytes) -> bytes:
-        """What the worker that speaks says, as every worker then knows it; b"" of all others."""
+        """Returns the bytes of the sending worker on every worker. All others pass b""."""
         with self.strategy.scope():
             head = [len(said) // 256, len(said) % 256, *said[:_SMALL]]
             size, rest, *found = self._added(head, _SMALL + 2)
@@ -225,7 +226,7 @@ class Team(Alone):
 def _in_one(
     rows: Sequence[tf.Tensor], collective: Callable[[tf.Tensor], tf.Tensor]
 ) -> list[tf.Tensor]:
-    """What a collective makes of each of these, [rows, numbers], called once for each dtype."""
+    """Applies a collective to each of these, [rows, numbers], with one call per dtype."""
     made: dict[int, tf.Tensor] = {}
     for kind in dict.fromkeys(row.dtype for row in rows):
         chosen = [number for number, row in enumerate(rows) if row.dtype == kind]
@@ -236,7 +237,7 @@ def _in_one(
 
 
 def _is_sum(variable: tf.Variable) -> bool:
-    """Whether a variable's value is the sum of what replicas have."""
+    """Returns whether a variable's value is the sum of the replicas' values."""
     return (
         variable.synchronization == tf.VariableSynchronization.ON_READ
         and variable.aggregation == tf.VariableAggregation.SUM
@@ -247,13 +248,13 @@ _current: Alone | Team = Alone()
 
 
 def current() -> Any:
-    """The team of this process: a `Team`, or `Alone`."""
+    """Returns the worker group of this process: a `Team`, or `Alone`."""
     return _current
 
 
 @contextlib.contextmanager
 def formed(mates: Team) -> Iterator[Team]:
-    """Within the block, these workers are the current team."""
+    """Makes these workers the current worker group within the block."""
     global _current
     before, _current = _current, mates
     worker_heartbeat.formed()

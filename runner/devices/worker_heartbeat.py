@@ -1,7 +1,7 @@
-"""What a worker shows the supervisor that started it: that it lives, and how fast it is by itself.
+"""The heartbeat of a worker for the supervisor that started it, with the worker's own speed.
 
-A worker of several waits for the slowest in each step, so its pace is everybody's. Its own time is
-what it computes and what it waits for its inputs. Standard library only.
+Each step of several workers waits for the slowest, so its speed limits all. A worker's own time is
+the time that it computes and waits for its inputs. Standard library only.
 """
 
 import os
@@ -15,17 +15,17 @@ from runner.core import files, heartbeat, signals
 from runner.errors import LostError
 
 PLACE = "RUNNER_WORKER_SIGNS"
-"""Set in the environment of a worker: the file for its signs of life."""
+"""Set in the environment of a worker: the file for its heartbeat."""
 
 _BACK_OFF_SECONDS = 2.0
 
 
 class Signs:
-    """Writes the file of one worker, now and then, from a thread.
+    """Writes the file of one worker periodically from a thread.
 
     Args:
         path: The file.
-        seconds: How often.
+        seconds: The interval.
     """
 
     def __init__(self, path: Path, *, seconds: float) -> None:
@@ -40,18 +40,18 @@ class Signs:
         threading.Thread(target=self._write_regularly, daemon=True, name="signs of life").start()
 
     def formed(self) -> None:
-        """All workers have found each other: what could hang for ever is over."""
+        """Records that all workers have found each other, so the phase that could hang is over."""
         self._formed = True
         self._now.set()
 
     def at(self, step: int, *, steps: int, seconds: float, waited: float) -> None:
-        """A training loop has ended.
+        """Records that a training loop has ended.
 
         Args:
             step: The last step.
-            steps: How many the loop had.
+            steps: How many steps the loop had.
             seconds: How long it took.
-            waited: Seconds of that in which this worker waited for its inputs.
+            waited: Seconds of that during which this worker waited for its inputs.
         """
         with self._lock:
             is_first, self._step = self._step is None, step
@@ -65,15 +65,15 @@ class Signs:
         while True:
             try:
                 files.write_json(self._path, self._signs())
-            except LostError:  # the folder is another run's now
+            except LostError:  # the directory belongs to another run now
                 return
-            except OSError:  # a full disk, or a share that is away
+            except OSError:  # a full disk, or an unavailable share
                 time.sleep(_BACK_OFF_SECONDS)
             self._now.wait(self._pause)
             self._now.clear()
 
     def _signs(self) -> dict[str, Any]:
-        """What the file says; times are seconds a step since it was written last."""
+        """Returns the content of the file. Times are seconds per step since the last write."""
         with self._lock:
             steps, since, self._worked = self._steps, self._worked, time.process_time()
             spent = {"seconds": self._seconds, "working": self._worked - since}
@@ -90,7 +90,7 @@ _mine: Signs | None = None
 
 
 def begin(*, seconds: float = heartbeat.SECONDS) -> None:
-    """Begins to give signs of life, in a process that a supervisor has started."""
+    """Starts the heartbeat in a process that a supervisor has started."""
     global _mine
     if path := os.environ.pop(PLACE, ""):
         signals.die_with_parent()
@@ -98,17 +98,17 @@ def begin(*, seconds: float = heartbeat.SECONDS) -> None:
 
 
 def is_worker() -> bool:
-    """Whether a supervisor has started this process."""
+    """Returns whether a supervisor has started this process."""
     return _mine is not None
 
 
 def formed() -> None:
-    """The workers have found each other; does nothing in a process without a supervisor."""
+    """Records that the workers have found each other, if there is a supervisor."""
     if _mine:
         _mine.formed()
 
 
 def at(step: int, *, steps: int, seconds: float, waited: float) -> None:
-    """A training loop has ended, see `Signs.at`; likewise."""
+    """Records that a training loop has ended, if there is a supervisor. See `Signs.at`."""
     if _mine:
         _mine.at(step, steps=steps, seconds=seconds, waited=waited)

@@ -1,8 +1,8 @@
 """Detects what XLA cannot compile before trying it.
 
-TensorFlow would fail in the first step, naming neither the field nor a solution. Model Garden's
-experiments request XLA, which its trainer uses only with GPUs, so a run continues without it and
-says so.
+TensorFlow would fail in the first step without naming the field or a solution. Model Garden's
+experiments request XLA, which its trainer uses only with GPUs. A run therefore continues without
+XLA and reports that.
 """
 
 import tensorflow as tf
@@ -13,7 +13,7 @@ _MAX_POOLING = ("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad")
 
 
 def obstacle(runtime: config_definitions.RuntimeConfig, strategy: tf.distribute.Strategy) -> str:
-    """Why a step cannot be compiled; empty if it can.
+    """Returns why a step cannot be compiled, or "" if it can.
 
     XLA needs gradients to be summed within the step, which TensorFlow does only on GPUs.
     """
@@ -28,11 +28,11 @@ def obstacle(runtime: config_definitions.RuntimeConfig, strategy: tf.distribute.
 
 
 def obstacle_in(graph: tf.Graph, *, deterministic: bool) -> str:
-    """Why XLA cannot compile a training step; empty if it can.
+    """Returns why XLA cannot compile a training step, or "" if it can.
 
     Args:
-        graph: The step's.
-        deterministic: Whether it has to compute the same bits every time.
+        graph: The step's graph.
+        deterministic: Whether the step must be bit-exact.
     """
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]

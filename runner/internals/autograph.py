@@ -1,4 +1,4 @@
-"""How AutoGraph reads and converts the functions of users and of official that graphs call."""
+"""Controls how AutoGraph reads and converts functions of users and Model Garden for graphs."""
 
 import contextlib
 import inspect
@@ -11,37 +11,37 @@ from tensorflow.python.autograph.impl import api, conversion
 from tensorflow.python.autograph.pyct import inspect_utils
 
 _kept: set[str] = set()
-_CALLED = ("call", "__call__", "update_state", "result")  # of layers, schedules and metrics
+_CALLED = ("call", "__call__", "update_state", "result")  # in layers, schedules and metrics
 
 
 def keep_sources(files: Iterable[str]) -> None:
     """Keeps the lines of imported files as they are now, for a process that never reloads one.
 
-    AutoGraph looks up a function's lines by number when a graph first calls it, maybe hours later:
-    if the file was edited meanwhile, it makes other code than what was imported. Nor does it trust
-    Python's `linecache`: it means to read a file again only if a module has another name, but
-    compares a name with a module.
+    AutoGraph looks up a function's lines by number when a graph first calls it, possibly hours
+    later. If the file was edited in the meantime, AutoGraph generates code that differs from the
+    imported code. It also does not trust Python's `linecache`. It means to read a file again only
+    if a module has another name, but it compares a name with a module.
     """
     inspect_utils._fix_linecache_record  # noqa: B018, fails if it is gone
     inspect_utils._fix_linecache_record = lambda _: None
     for file in files:
         if file.endswith(".py") and file not in _kept and (lines := linecache.getlines(file)):
             _kept.add(file)
-            linecache.cache[file] = (len(lines), None, lines, file)  # None: never looked at again
+            linecache.cache[file] = (len(lines), None, lines, file)  # None: never checked again
 
 
 def convert(owner: type, in_graph: Sequence[str], before: Sequence[str]) -> list[str]:
-    """Converts methods of a class, and what they call as far as their code names it; runs nothing.
+    """Converts methods of a class, and the functions that their code names, without running them.
 
-    A conversion takes some twenty milliseconds. Processes that are forked later find it done.
+    A conversion takes some twenty milliseconds. Processes that are forked later reuse it.
 
     Args:
         owner: The class.
         in_graph: The methods that graphs call.
-        before: Methods that make what graphs call, such as metrics.
+        before: Methods that create objects that graphs call, such as metrics.
 
     Returns:
-        The names of what was converted.
+        The names of the converted functions.
     """
     ahead = _Ahead(owner)
     for name in in_graph:
@@ -54,7 +54,7 @@ def convert(owner: type, in_graph: Sequence[str], before: Sequence[str]) -> list
 
 
 class _Ahead:
-    """What is converted of a class.
+    """The converted functions of a class.
 
     Attributes:
         converted: The functions.
@@ -70,11 +70,11 @@ class _Ahead:
         self.converted: list[types.FunctionType] = []
 
     def convert(self, function: types.FunctionType, *, follow: bool = True) -> None:
-        """Converts a function and, to follow it, those that it calls."""
+        """Converts a function and, with `follow`, the functions that it calls."""
         if function.__code__ in self._seen or conversion.is_allowlisted(function):
             return
         self._seen.add(function.__code__)
-        with contextlib.suppress(Exception):  # fails again where it is needed
+        with contextlib.suppress(Exception):  # fails again when it is used
             self._transform(function, self._context)
             self.converted.append(function)
         if follow:
@@ -82,7 +82,7 @@ class _Ahead:
                 self.convert(each)
 
     def look_through(self, function: types.FunctionType) -> None:
-        """Converts what a function hands to graphs, which do not call it itself."""
+        """Converts what a function passes to graphs, which do not call the function itself."""
         if function.__code__ in self._seen or conversion.is_allowlisted(function):
             return
         self._seen.add(function.__code__)
@@ -99,13 +99,13 @@ class _Ahead:
 
 
 def _methods(owner: type, name: str) -> list[types.FunctionType]:
-    """The methods of that name, of a class and of those that it inherits from."""
+    """Returns the methods of that name in a class and its base classes."""
     found = [vars(each).get(name) for each in owner.__mro__]
     return [each for each in found if isinstance(each, types.FunctionType)]
 
 
 def _named(function: types.FunctionType) -> Iterator[object]:
-    """What its code names, also as a member of a module."""
+    """Yields the objects that its code names, also as members of a module."""
     names = function.__code__.co_names
     for name in names:
         found = function.__globals__.get(name)

@@ -1,11 +1,11 @@
-"""Private names of gcsfs. tests/internals reports those that a new one lacks."""
+"""Private names of gcsfs. tests/internals reports names that a new version lacks."""
 
 import functools
 from typing import Any
 
 
 def try_once(driver: Any) -> None:
-    """Has a request fail with its first error; it would be tried six times, for half a minute.
+    """Makes a request fail with its first error, instead of trying six times for half a minute.
 
     Args:
         driver: A `GCSFileSystem`.

@@ -1,4 +1,4 @@
-"""What gin's messages say, which no API guarantees, and its state.
+"""The wording of gin's messages, which no API guarantees, and gin's state.
 
 tests/internals fails if they change.
 """
@@ -13,25 +13,25 @@ import gin
 
 _CALL = "\n  In call to configurable '"
 REFUSED_TOKEN = re.compile(r"Failed to parse token '(\w+)'")
-"""What gin's parser says about a value that is not a literal."""
+"""The message of gin's parser for a value that is not a literal."""
 
 
 STATE = ("_CONFIG", "_IMPORTS", "_SINGLETONS")
-"""Where gin keeps bindings, imports and singletons."""
+"""The names under which gin keeps bindings, imports and singletons."""
 
 OPERATIVE = "_OPERATIVE_CONFIG"
-"""Where gin keeps which parameters have been used, for `gin.operative_config_str`."""
+"""The name under which gin keeps used parameters, for `gin.operative_config_str`."""
 
 
 def bindings() -> dict[str, Any]:
-    """All that gin's bindings and imports have set in this process."""
+    """Returns all that gin's bindings and imports have set in this process."""
     state = {name: copy.copy(getattr(gin.config, name)) for name in STATE}
     state["_CONFIG"] = {key: dict(values) for key, values in state["_CONFIG"].items()}
     return {**state, "_CONFIG_IS_LOCKED": gin.config._CONFIG_IS_LOCKED}
 
 
 def set_bindings(state: dict[str, Any]) -> None:
-    """Puts back what `bindings` returned."""
+    """Restores what `bindings` returned."""
     for name in STATE:
         held = getattr(gin.config, name)
         held.clear()
@@ -41,7 +41,7 @@ def set_bindings(state: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def use_unrecorded() -> Iterator[None]:
-    """Inside, what gin calls is not recorded as used; what was recorded before stays."""
+    """Stops gin from recording calls as used inside the context. Earlier records stay."""
     held = getattr(gin.config, OPERATIVE)
     before = dict(held)
     try:
@@ -52,21 +52,21 @@ def use_unrecorded() -> Iterator[None]:
 
 
 def split_line(error: Exception) -> tuple[str, int]:
-    """What gin objects to in a text that it parsed, and the line's number, 0 if unknown."""
+    """Returns gin's error in a text that it parsed, and the line number, 0 if unknown."""
     what, _, where = str(error).partition("\n  In ")
     line = re.search(r"line (\d+)", where)
     return what, int(line[1]) if line else 0
 
 
 def split_call(error: Exception) -> tuple[str, str]:
-    """The error of a constructor that gin called, and its class's name, "" if unknown."""
+    """Returns the error of a constructor that gin called, and its class's name, "" if unknown."""
     what, *calls = str(error).split(_CALL)
     return what, calls[0].partition("'")[0] if calls else ""
 
 
 @contextlib.contextmanager
 def without_calls() -> Iterator[None]:
-    """Inside, an error in a class of gin's is raised as it was, without the calls that gin adds."""
+    """Re-raises the original error from inside the context, without the calls that gin adds."""
     try:
         yield
     except Exception as error:

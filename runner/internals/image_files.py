@@ -1,4 +1,4 @@
-"""Finds the damaged image that ended a pipeline: TensorFlow's decoders do not name files."""
+"""Finds the damaged image that ended a pipeline, since TensorFlow's decoders do not name files."""
 
 import contextlib
 import os
@@ -18,10 +18,10 @@ _SAID = re.compile(
 
 @contextlib.contextmanager
 def damage_named(dataset: Any) -> Iterator[None]:
-    """Inside, an image that TensorFlow cannot decode is named.
+    """Names an image that TensorFlow cannot decode inside the context.
 
     Args:
-        dataset: What is read inside; the images' paths are among its tensors.
+        dataset: The dataset that is read inside. The images' paths are among its tensors.
 
     Raises:
         ConfigError: instead of TensorFlow's error, if a damaged file was found.
@@ -47,7 +47,7 @@ def _damage(path: str) -> str:
 
 
 def _paths(dataset: Any) -> Iterator[str]:
-    """The files that strings in a dataset name, also of one that is distributed."""
+    """Yields the files that strings in a dataset name, even if the dataset is distributed."""
     dataset = getattr(dataset, "_original_dataset", dataset)
     if not isinstance(dataset, tf.data.Dataset):
         return

@@ -1,4 +1,4 @@
-"""Private names of tf_keras. tests/internals reports those that a new version lacks."""
+"""Private names of tf_keras. tests/internals reports names that a new version lacks."""
 
 import contextlib
 import random
@@ -17,18 +17,18 @@ Scale = Callable[[tf.Variable], float]
 
 
 def seed_layers(seed: int) -> None:
-    """Seeds what layers and initializers draw their own seeds from."""
+    """Seeds the generator from which layers and initializers draw their own seeds."""
     backend._SEED_GENERATOR.generator = random.Random(seed)
 
 
 def layer_seeds() -> tuple[random.Random, Any] | None:
-    """What layers and initializers draw their own seeds from; None before the first has."""
+    """Returns that generator and its state, or None before the first use."""
     seeds = getattr(backend._SEED_GENERATOR, "generator", None)
     return seeds and (seeds, seeds.getstate())
 
 
 def set_layer_seeds(state: tuple[random.Random, Any] | None) -> None:
-    """Puts back what `layer_seeds` returned."""
+    """Restores what `layer_seeds` returned."""
     if state is not None:
         seeds, position = state
         seeds.setstate(position)
@@ -38,7 +38,7 @@ def set_layer_seeds(state: tuple[random.Random, Any] | None) -> None:
 
 
 def draws_from_generators() -> bool:
-    """Whether new layers draw their random numbers from generators."""
+    """Returns whether new layers draw their random numbers from generators."""
     return bool(backend._USE_GENERATOR_FOR_RNG)
 
 
@@ -49,7 +49,7 @@ def set_draws_from_generators(wanted: bool) -> None:
 
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
-    """Inside, layers without a name are numbered as in a new process: `dense`, `dense_1`."""
+    """Numbers layers without a name as in a new process inside the context: `dense`, `dense_1`."""
     held = dict(backend.PER_GRAPH_OBJECT_NAME_UIDS)
     backend.PER_GRAPH_OBJECT_NAME_UIDS.clear()
     try:
@@ -61,7 +61,7 @@ def names_from_the_start() -> Iterator[None]:
 
 
 def misfit(error: Exception) -> str:
-    """What either Keras says of an input that does not fit a layer; empty for other errors."""
+    """Returns either Keras's message about an input that does not fit a layer, or ""."""
     said = re.sub(r"\x1b\[\d*m|\s+", " ", str(error))  # Keras 3 colours it
     said = said.replace(" with name 'None'", "")
     found = re.search(
@@ -75,14 +75,14 @@ def misfit(error: Exception) -> str:
 
 
 def layers(model: tf_keras.Model | tf.Module) -> Iterator[tf_keras.layers.Layer]:
-    """The model and every layer in it, at any depth."""
+    """Yields the model and every layer in it, at any depth."""
     if not hasattr(model, "_flatten_layers"):  # a module that holds several models
         return (each for each in model.submodules if isinstance(each, tf_keras.layers.Layer))
     return model._flatten_layers()
 
 
 def sublayers(layer: tf_keras.layers.Layer | tf.Module) -> Iterator[tf_keras.layers.Layer]:
-    """The layers directly inside a layer; of a module that is none, those of its submodules."""
+    """Yields the layers directly inside a layer, or those of a module's submodules."""
     if not hasattr(layer, "_flatten_layers"):
         inside = [each for each in layer.submodules if isinstance(each, tf_keras.layers.Layer)]
         deeper = {id(below) for each in inside for below in each.submodules}
@@ -91,15 +91,16 @@ def sublayers(layer: tf_keras.layers.Layer | tf.Module) -> Iterator[tf_keras.lay
 
 
 def weights(layer: tf_keras.layers.Layer | tf.Module) -> Sequence[tf.Variable]:
-    """The variables of a layer, or of a module that is none."""
+    """Returns the variables of a layer, or of a module that is not a layer."""
     return layer.weights if hasattr(layer, "weights") else layer.variables
 
 
 def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None:
-    """Makes the variables of which `frozen` is true not trainable.
+    """Makes the variables for which `frozen` is true not trainable.
 
-    A layer whose trainable variables are all among them (or, if it has none, all its variables) is
-    made not trainable itself, with what is inside it; of others, single variables are.
+    A layer is made not trainable as a whole, with its sublayers, if `frozen` is true for all its
+    trainable variables (or, if it has none, for all its variables). In other layers, single
+    variables are made not trainable.
     """
     weights = [(each, each.trainable_variables or each.weights) for each in layers(model)]
     for layer, held in weights:
@@ -114,9 +115,9 @@ def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None
 
 
 def hidden_state(model: tf_keras.Model) -> list[tf.random.Generator | tf.Variable]:
-    """The state of layers that Keras leaves out of its checkpoints.
+    """Returns the state of layers that Keras leaves out of its checkpoints.
 
-    It is that of random generators, and that of stateful recurrent layers.
+    This is the state of random generators and of stateful recurrent layers.
     """
     owners = [getattr(layer, "_random_generator", None) for layer in layers(model)]
     generators = [getattr(owner, "_generator", None) for owner in owners]
@@ -127,12 +128,12 @@ def hidden_state(model: tf_keras.Model) -> list[tf.random.Generator | tf.Variabl
 
 
 def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer is a legacy one, of the kind that Keras had before 2.11."""
+    """Returns whether an optimizer is a legacy one, as in Keras before 2.11."""
     return isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
 
 
 def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
-    """The schedule of an optimizer, or the variable that holds its constant rate."""
+    """Returns an optimizer's schedule, or the variable that holds its constant learning rate."""
     if not is_legacy(optimizer):
         return optimizer._learning_rate
     rate = optimizer._hyper["learning_rate"]
@@ -142,7 +143,7 @@ def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
 
 
 def schedule(optimizer: Any) -> Any:
-    """The schedule that an optimizer of either Keras has; what it has instead, if it has none."""
+    """Returns the schedule of an optimizer of either Keras, or its constant without a schedule."""
     if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
         return optimizer._hyper["learning_rate"]
     return optimizer._learning_rate
@@ -155,12 +156,12 @@ def set_schedule(
     """Replaces the schedule of an optimizer that has one."""
     if is_legacy(optimizer):
         optimizer.learning_rate = schedule
-    else:  # it hands out the rate in force, from a variable
+    else:  # it returns the current learning rate, from a variable
         optimizer._learning_rate = optimizer._build_learning_rate(schedule)
 
 
 def constants(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
-    """The variables that hold constants: learning rate, momentum and the like."""
+    """Returns the variables that hold constants: learning rate, momentum and the like."""
     values = optimizer._hyper.values() if is_legacy(optimizer) else [optimizer._learning_rate]
     return [value for value in values if isinstance(value, tf.Variable)]
 
@@ -168,7 +169,7 @@ def constants(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
 def create_variables(
     optimizer: tf_keras.optimizers.Optimizer, weights: Sequence[tf.Variable]
 ) -> None:
-    """Creates counters, rates and slots, which the first step would otherwise create."""
+    """Creates counters, learning rates and slots, which the first step would otherwise create."""
     if is_legacy(optimizer):
         optimizer._create_all_weights(weights)
     else:
@@ -176,23 +177,24 @@ def create_variables(
 
 
 def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
-    """Makes an optimizer multiply its rate by `scale(variable)` in each variable's update.
+    """Makes an optimizer multiply its learning rate by `scale(variable)` in each update.
 
-    The update rule stays the optimizer's own, with the scaled rate in place of the rate: decay by
-    the rate is scaled, too. Its variables stay the same.
+    The update rule stays the optimizer's own, with the scaled learning rate in place of the
+    original. Weight decay by the learning rate is also scaled. The optimizer's variables stay the
+    same.
 
     Args:
-        optimizer: Does not wrap another; no step has been traced.
-        scale: From a variable to a constant factor.
+        optimizer: Does not wrap another. No step has been traced.
+        scale: Returns a constant factor for a variable.
     """
     part = _ScaledLegacy if is_legacy(optimizer) else _Scaled
     kind = type(optimizer)
-    # An attribute of the instance would go into its checkpoints.
+    # An attribute of the instance would be saved in its checkpoints.
     optimizer.__class__ = type(kind.__name__, (part, kind), {"scale": staticmethod(scale)})
 
 
 class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
-    """Prepares what updates share once per scale; each update picks its own."""
+    """Prepares shared values once per scale, from which each update selects its own."""
 
     scale: Scale
     _factor = 1.0
@@ -221,14 +223,14 @@ class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
 
 
 class _Scaled(tf_keras.optimizers.Optimizer):
-    """Gives an update the rate of its variable."""
+    """Gives an update the learning rate of its variable."""
 
     scale: Scale
     _factor = 1.0
 
     @tf_keras.optimizers.Optimizer.learning_rate.getter
     def learning_rate(self) -> tf.Variable | tf.Tensor:
-        """The rate in force; within an update, that of the variable."""
+        """The current learning rate, or within an update that of the variable."""
         rate = super().learning_rate
         return rate if self._factor == 1 else rate * self._factor
 
@@ -239,7 +241,8 @@ class _Scaled(tf_keras.optimizers.Optimizer):
         self._factor = 1.0
 
     def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
-        # Replicas wait for each other within, so the factor must not depend on who was here before.
+        # Replicas wait for each other inside this call, so the factor must not depend on earlier
+        # replicas.
         for scale, members in _by_scale(variables, self.scale).items():
             self._factor = scale
             super()._apply_weight_decay(members)

@@ -1,4 +1,4 @@
-"""Private names of Keras 3. tests/internals reports those that a new version lacks."""
+"""Private names of Keras 3. tests/internals reports names that a new version lacks."""
 
 import contextlib
 import inspect
@@ -12,14 +12,14 @@ _NUMBERS = "object_name_uids"
 
 
 def average_over_replicas(variables: Iterable[Any]) -> None:
-    """Gives statistics, such as those of batch normalization, a mean over replicas, as in tf_keras.
+    """Averages statistics, such as those of batch normalization, over replicas, as in tf_keras.
 
     Keras 3 lets every replica change its own copy, and a checkpoint holds only the first. Call it
     in the strategy's scope, before anything is traced.
 
     Args:
-        variables: Of Keras 3. Those of whole numbers, such as the state of seed generators, change
-            in the same way on every replica and stay as they are.
+        variables: Variables of Keras 3. Whole numbers, such as the state of seed generators, change
+            in the same way on every replica and stay unchanged by this call.
     """
     for each in variables:
         value = each.value
@@ -35,7 +35,7 @@ def average_over_replicas(variables: Iterable[Any]) -> None:
 
 
 def recurrent_states(model: Any) -> list[Any]:
-    """The variables of a model's stateful recurrent layers, which Keras 3 does not track."""
+    """Returns the variables of stateful recurrent layers, which Keras 3 does not track."""
     import keras
 
     layers = [each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN)]
@@ -45,7 +45,7 @@ def recurrent_states(model: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
-    """Inside, layers without a name are numbered as in a new process, if Keras 3 was imported."""
+    """Numbers unnamed layers as in a new process inside the context, if Keras 3 was imported."""
     if "keras" not in sys.modules:
         yield
         return
@@ -60,7 +60,7 @@ def names_from_the_start() -> Iterator[None]:
 
 
 def compile_config(model: Any) -> dict[str, Any]:
-    """A model's `get_compile_config`, with all arguments of losses and metrics."""
+    """Returns a model's `get_compile_config`, with all arguments of losses and metrics."""
     stored, given = model.get_compile_config() or {}, getattr(model, "_compile_config", None)
     if given is None:
         return stored
@@ -68,13 +68,13 @@ def compile_config(model: Any) -> dict[str, Any]:
 
 
 def whole(stored: Any, given: Any) -> Any:
-    """What Keras 3 serializes of a loss or metric, with the arguments that it leaves out.
+    """Adds the arguments that Keras 3 leaves out when it serializes a loss or metric.
 
-    Such as Huber's `delta`, and the `axis` of CosineSimilarity.
+    Examples are Huber's `delta`, and the `axis` of CosineSimilarity.
 
     Args:
-        stored: Of `get_compile_config`; of several outputs, a list or dict.
-        given: What it was made of.
+        stored: The result of `get_compile_config`, a list or dict if there are several outputs.
+        given: The object that it was made from.
     """
     if isinstance(stored, dict) and "class_name" in stored and hasattr(given, "_fn_kwargs"):
         return {**stored, "config": {**_arguments(given), **stored["config"]}}
@@ -86,7 +86,7 @@ def whole(stored: Any, given: Any) -> Any:
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """The arguments of a loss; of a metric those without its default."""
+    """Returns all arguments of a loss, or those of a metric that differ from their defaults."""
     takes = inspect.signature(type(given)).parameters
     is_loss = hasattr(given, "reduction")
     return {

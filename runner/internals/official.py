@@ -1,4 +1,4 @@
-"""Private names of tf-models-official. tests/internals reports those that a new version lacks."""
+"""Private names of tf-models-official. tests/internals reports names that a new version lacks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,36 +10,36 @@ from official.modeling.hyperparams import base_config
 
 
 def averaged(ema: optimization.ExponentialMovingAverage) -> tf_keras.optimizers.Optimizer:
-    """The optimizer whose weights a moving average averages."""
+    """Returns the optimizer whose weights a moving average averages."""
     return ema._optimizer
 
 
 def registered_experiments() -> Mapping[str, Any]:
-    """What `register_config_factory` has registered, nested at the slashes of the names."""
+    """Returns what `register_config_factory` has registered, nested at the slashes of the names."""
     return exp_factory._REGISTERED_CONFIGS
 
 
 def registered_tasks() -> Mapping[Any, Any]:
-    """What `register_task_cls` has registered."""
+    """Returns what `register_task_cls` has registered."""
     return task_factory._REGISTERED_TASK_CLS
 
 
 def restrictions(config: base_config.Config) -> list[str]:
-    """The restrictions that a configuration puts on its values, such as `task.name != None`."""
+    """Returns a configuration's restrictions on its values, such as `task.name != None`."""
     return config._restrictions
 
 
 def restrict(config: base_config.Config, restrictions: list[str]) -> None:
-    """Sets the restrictions that a configuration puts on its values."""
+    """Sets a configuration's restrictions on its values."""
     vars(config)["_restrictions"] = restrictions
 
 
 def is_locked(config: base_config.Config) -> bool:
-    """Whether `Config.lock()` was called."""
+    """Returns whether `Config.lock()` was called."""
     return config._locked
 
 
 def unlock(config: base_config.Config) -> None:
-    """Undoes `Config.lock()`, for this section alone."""
+    """Undoes `Config.lock()` for this config only."""
     config._locked  # noqa: B018, fails if it is gone
     config._locked = False

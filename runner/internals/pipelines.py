@@ -1,4 +1,4 @@
-"""The parts of a tf.data pipeline that a task has built, so that it can read other records."""
+"""Takes apart a tf.data pipeline that a task has built, so that it can read other records."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,20 +22,20 @@ _RECORD = tf.TensorSpec([], tf.string)
 
 
 class UnsupportedError(ValueError):
-    """A pipeline in which an element does not follow from its position; the message says why."""
+    """A pipeline in which an element does not follow from its position, with the reason."""
 
 
 class Batched(NamedTuple):
-    """A number of examples become an element."""
+    """Combines a number of examples into an element."""
 
     size: int
 
 
 class Mapped(NamedTuple):
-    """An element becomes another.
+    """Maps an element to another.
 
     Attributes:
-        call: From an element and a seed, [2] int64.
+        call: Takes an element and a seed, [2] int64.
         is_random: Whether it uses the seed.
     """
 
@@ -44,12 +44,12 @@ class Mapped(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """What a pipeline does.
+    """The parts of a pipeline.
 
     Attributes:
         files: The TFRecord files that it reads.
-        steps: What happens to their records, in order.
-        options: Those of the whole.
+        steps: The processing of their records, in order.
+        options: The options of the whole pipeline.
     """
 
     files: tuple[str, ...]
@@ -58,10 +58,10 @@ class Pipeline(NamedTuple):
 
 
 def taken_apart(dataset: tf.data.Dataset) -> Pipeline:
-    """The parts of a pipeline over the records of files.
+    """Returns the parts of a pipeline over the records of files.
 
     Raises:
-        UnsupportedError: its elements do not follow from their positions, or are no records.
+        UnsupportedError: if its elements do not follow from their positions, or are not records.
     """
     steps: list[Batched | Mapped] = []
     part = dataset
@@ -106,7 +106,7 @@ def _as_list(results: Any) -> list[tf.Tensor]:
 
 
 def _files(part: tf.data.Dataset) -> list[str]:
-    """The files that the reading part of a pipeline reads, in its order without a shuffle."""
+    """Returns the files that the reading part of a pipeline reads, in unshuffled order."""
     reads = False
     while True:
         kind = type(part).__name__
@@ -137,7 +137,7 @@ def _check_compression(kind: Any) -> None:
 
 
 def _reads_records(function: Any) -> bool:
-    """Whether a function opens TFRecord files, which must not be compressed."""
+    """Returns whether a function opens TFRecord files, which must not be compressed."""
     definition = function.graph.as_graph_def()
     bodies = [definition.node, *(f.node_def for f in definition.library.function)]
     nodes = {node.name: node for body in bodies for node in body}

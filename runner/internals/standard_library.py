@@ -1,14 +1,14 @@
-"""Private names of the standard library. tests/internals reports those that a new one lacks."""
+"""Private names of the standard library. tests/internals reports names that a new version lacks."""
 
 import argparse
 import atexit
 
 
 def options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """What every flag that a parser knows, such as `--mode`, does."""
+    """Returns the action of every flag of a parser, such as `--mode`."""
     return {name: each for each in parser._actions for name in each.option_strings}
 
 
 def run_exit_functions() -> None:
-    """Runs what `atexit` has registered, now."""
+    """Runs the functions registered with `atexit` immediately."""
     atexit._run_exitfuncs()

@@ -1,8 +1,8 @@
 """Functions of a tf.data pipeline whose random ops draw from a seed instead of hidden state.
 
-TensorFlow's random ops keep a counter inside their kernel, so what an augmentation draws depends on
-how many examples came before. Here every such op, also inside conditions, loops and calls, becomes
-its stateless counterpart, and a seed is passed down to it as one more argument.
+TensorFlow's random ops keep a counter inside their kernel, so the draws of an augmentation depend
+on how many examples came before. This module replaces every such op, also inside conditions, loops
+and calls, by its stateless counterpart. A seed is passed down to it as one more argument.
 """
 
 import itertools
@@ -18,7 +18,7 @@ _SEED = "runner_seed"
 _NEXT = "runner_next_seed"
 _names = itertools.count()
 
-# For each stateful op, its counterpart and where the seed goes among the inputs.
+# For each stateful op, its counterpart and the position of the seed among the inputs.
 _STATELESS = {
     "RandomUniform": ("StatelessRandomUniform", 1),
     "RandomUniformInt": ("StatelessRandomUniformInt", 1),
@@ -31,7 +31,7 @@ _STATELESS = {
     "SampleDistortedBoundingBoxV2": ("StatelessSampleDistortedBoundingBox", 3),
 }
 
-# Where a counterpart has other names for attributes: its name, and that of the op.
+# If a counterpart has other names for attributes: its name, and that of the op.
 _RENAMED = {
     "RandomUniformInt": {"dtype": "Tout"},
     "ParameterizedTruncatedNormal": {"S": "T"},
@@ -58,16 +58,16 @@ class UnsupportedError(ValueError):
 
 
 def seeded(function: Any) -> Callable[[list[tf.Tensor], tf.Tensor], list[tf.Tensor]] | None:
-    """A function of a dataset that draws from a seed; None if nothing in it is random.
+    """Makes a function of a dataset draw from a seed. Returns None if it has no random ops.
 
     Args:
         function: The concrete function.
 
     Returns:
-        From its flat arguments and a seed, [2] int64, to its flat results.
+        A function from its flat arguments and a seed, [2] int64, to its flat results.
 
     Raises:
-        UnsupportedError: an op calls a function in a way that takes no further argument.
+        UnsupportedError: if an op calls a function in a way that takes no further argument.
     """
     main = function.function_def
     library = {f.signature.name: f for f in function.graph.as_graph_def().library.function}
@@ -90,7 +90,7 @@ def seeded(function: Any) -> Callable[[list[tf.Tensor], tf.Tensor], list[tf.Tens
     call.attr["Tout"].list.type.extend(argument.type for argument in signature.output_arg)
     graph.node.append(call)
     for made in set(rewriting.functions) - set(library):
-        context.context().add_function_def(rewriting.functions[made])  # importing does not
+        context.context().add_function_def(rewriting.functions[made])  # importing does not add it
     captured = list(function.captured_inputs)
     results = [f"call:{number}" for number in range(len(signature.output_arg))]
 
@@ -103,7 +103,7 @@ def seeded(function: Any) -> Callable[[list[tf.Tensor], tf.Tensor], list[tf.Tens
 
 
 class _Rewriting:
-    """The functions of a library, rewritten where they are needed with a seed."""
+    """The functions of a library, rewritten with a seed as needed."""
 
     def __init__(self, library: dict[str, function_pb2.FunctionDef]) -> None:
         self._library = library
@@ -112,7 +112,7 @@ class _Rewriting:
         self.functions = dict(library)
 
     def is_random(self, name: str) -> bool:
-        """Whether a function, or one that it calls, draws random numbers."""
+        """Returns whether a function, or one that it calls, draws random numbers."""
         if name not in self._random:
             self._random[name] = False  # for a function that calls itself
             self._random[name] = any(
@@ -122,7 +122,7 @@ class _Rewriting:
         return self._random[name]
 
     def rewritten(self, name: str, *, returns: bool = False) -> str:
-        """The name of a function's form that takes a seed, and may return the next one."""
+        """Returns the name of a function's form that takes a seed, and may return the next seed."""
         if (name, returns) in self._renamed:
             return self._renamed[name, returns]
         new = f"{name}_seeded_{next(_names)}"
@@ -146,7 +146,7 @@ class _Rewriting:
         return new
 
     def call_of(self, name: str) -> str:
-        """The op that calls a function."""
+        """Returns the op that calls a function."""
         stateful = self.functions[name].signature.is_stateful
         return "StatefulPartitionedCall" if stateful else "PartitionedCall"
 
@@ -191,7 +191,7 @@ class _Rewriting:
 
 
 def _functions(attribute: Any) -> list[Any]:
-    """The functions that an attribute names."""
+    """Returns the functions that an attribute names."""
     if attribute.HasField("func"):
         return [attribute.func]
     return list(attribute.list.func) if attribute.HasField("list") else []
@@ -202,7 +202,7 @@ def _called(node: node_def_pb2.NodeDef) -> list[str]:
 
 
 def _salted(name: str, salt: int) -> list[node_def_pb2.NodeDef]:
-    """The seed of one op of a function: the function's plus a constant."""
+    """Returns nodes for the seed of one op: the function's seed plus a constant."""
     constant = node_def_pb2.NodeDef(name=f"{name}/salt", op="Const")
     constant.attr["dtype"].type = types_pb2.DT_INT64
     values = [
@@ -216,7 +216,7 @@ def _salted(name: str, salt: int) -> list[node_def_pb2.NodeDef]:
 
 
 def _drawn(node: node_def_pb2.NodeDef, seed: str) -> list[node_def_pb2.NodeDef]:
-    """The stateless counterpart of a random op."""
+    """Returns the stateless counterpart of a random op."""
     new, place = _STATELESS[node.op]
     data = [name for name in node.input if not name.startswith("^")]
     control = [name for name in node.input if name.startswith("^")]
@@ -234,7 +234,7 @@ def _drawn(node: node_def_pb2.NodeDef, seed: str) -> list[node_def_pb2.NodeDef]:
 
 
 def _shuffled(node: node_def_pb2.NodeDef, seed: str) -> list[node_def_pb2.NodeDef]:
-    """Nodes that put a tensor's rows into the order of random numbers."""
+    """Returns nodes that put a tensor's rows into the order of random numbers."""
     value = node.input[0]
     control = [name for name in node.input if name.startswith("^")]
     kind = node.attr["T"].type

@@ -1,6 +1,6 @@
 """Private names of TensorFlow, and formats and messages that no API guarantees.
 
-Only this package uses them. tests/internals reports those that a new version of TensorFlow lacks.
+Only this package uses them. tests/internals reports names that a new version of TensorFlow lacks.
 """
 
 import atexit
@@ -28,7 +28,7 @@ from tensorflow.python.ops import nn_ops, stateful_random_ops
 from runner.internals import checkpoint_keys
 
 UNFINISHED = "_temp"
-"""The end of the name of a folder in which a checkpoint is being written."""
+"""The end of the name of a directory in which a checkpoint is being written."""
 
 _ATTRIBUTES = "/.ATTRIBUTES/"
 
@@ -37,11 +37,11 @@ _RESTORING = (
     ("tf_keras", "src", "saving"),
     ("tf_keras", "src", "saving", "legacy"),
 )
-"""The folders of the modules that load checkpoints and weights."""
+"""The directories of the modules that load checkpoints and weights."""
 
 
 def cross_entropy() -> Callable[[tf.Tensor, tf.Tensor, str | None], tf.Tensor]:
-    """What computes every sparse softmax cross-entropy of this process."""
+    """Returns the function for every sparse softmax cross-entropy of this process."""
     return nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits
 
 
@@ -51,16 +51,16 @@ def replace_cross_entropy(
     """Makes `function` compute every sparse softmax cross-entropy of this process.
 
     Args:
-        function: From logits [batch, classes], labels [batch] and an op's name to losses [batch].
+        function: Maps logits [batch, classes], labels [batch] and an op's name to losses [batch].
     """
     nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits  # noqa: B018, fails if it is gone
     nn_ops._sparse_softmax_cross_entropy_with_rank_2_logits = function
 
 
 def converted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which AutoGraph converts in a graph although it does not convert the caller.
+    """Makes AutoGraph convert `function` in a graph even if it does not convert the caller.
 
-    Converting takes AutoGraph tens of milliseconds a function, so it is for users' code only.
+    Conversion takes AutoGraph tens of milliseconds per function, so use this for users' code only.
     """
     status = ag_ctx.ControlStatusCtx(ag_ctx.Status.UNSPECIFIED)
     in_graph = api.tf_convert(function, status)
@@ -79,12 +79,12 @@ def set_seed_only(seed: int) -> None:
 
 
 def seed() -> int | None:
-    """The global seed; None if nothing has set it."""
+    """Returns the global seed, or None if it was never set."""
     return context.context()._seed
 
 
 def random_state() -> tuple[Any, ...]:
-    """The global seed, what ops without a seed draw theirs from, and the global generator."""
+    """Returns the global seed, the source of other ops' seeds, and the global generator."""
     there = context.context()
     drawn = there._rng.getstate() if there._seed is not None else None
     generator = stateful_random_ops.global_generator
@@ -92,7 +92,7 @@ def random_state() -> tuple[Any, ...]:
 
 
 def set_random_state(state: tuple[Any, ...]) -> None:
-    """Puts back what `random_state` returned; kernels that have drawn already start anew."""
+    """Restores what `random_state` returned. Kernels that have already drawn restart."""
     seed, drawn, generator, position = state
     there = context.context()
     there._seed = seed
@@ -105,25 +105,25 @@ def set_random_state(state: tuple[Any, ...]) -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process has run something with TensorFlow, so that its forks would hang."""
+    """Returns whether this process has used TensorFlow, so that its forks would hang."""
     return bool(context.context()._initialized)
 
 
 def connecting(seconds: float) -> Callable[[], None]:
-    """What connects this process with the other workers that TF_CONFIG names; it may never return.
+    """Returns a function that connects this process with the other workers in TF_CONFIG.
 
-    TensorFlow's own way to connect them holds Python's lock, so that no other thread runs and no
-    signal is handled while it waits. This one leaves the lock to others: call it in a thread. The
-    strategy is made once it has returned.
+    The function may never return. TensorFlow's own connection code holds Python's lock, so that no
+    other thread runs and no signal is handled while it waits. This function leaves the lock to
+    others: call it in a thread. Create the strategy after it has returned.
 
     Args:
         seconds: How long TensorFlow waits for a worker to register.
 
     Returns:
-        The function; it raises a `tf.errors.OpError`.
+        The function, which raises a `tf.errors.OpError`.
 
     Raises:
-        RuntimeError: this process has run something with TensorFlow before.
+        RuntimeError: if this process has used TensorFlow before.
     """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     workers, device = resolver.cluster_spec(), f"/job:worker/task:{resolver.task_id}"
@@ -175,25 +175,26 @@ _CONNECTION = re.compile(
 
 
 def has_lost_worker(error: BaseException) -> bool:
-    """Whether TensorFlow raised this in one of several workers because it cannot reach another."""
+    """Returns whether a worker raised this in TensorFlow because it cannot reach another."""
     if not isinstance(error, tf.errors.OpError):
         return False
     return isinstance(error, _LOST) or bool(_CONNECTION.search(error.message))
 
 
 def lost_workers(error: tf.errors.OpError) -> set[int]:
-    """The numbers of the workers that such an error names; the first if the group as such is gone.
+    """Returns the numbers of the workers that such an error names, or 0 if the group is gone.
 
-    It may name the worker in which it was raised, too.
+    They may include the worker in which it was raised.
     """
     named = {int(number) for number in re.findall(r"task:(\d+)", error.message)}
     return named or ({0} if "CoordinationService" in error.message else set())
 
 
 def has_taken_sigterm() -> bool:
-    """Whether TensorFlow has taken a SIGTERM to one of the connected workers.
+    """Returns whether TensorFlow has taken a SIGTERM to one of the connected workers.
 
-    It serves SIGTERM itself from some moment on, and tells all of them about one within a second.
+    TensorFlow handles SIGTERM itself after some time, and informs all workers about one within a
+    second.
     """
     try:
         context.context().get_config_key_value("TF_DEFAULT_PREEMPTION_NOTICE_KEY", timeout_in_ms=1)
@@ -204,7 +205,7 @@ def has_taken_sigterm() -> bool:
 
 @contextlib.contextmanager
 def connected_before() -> Iterator[None]:
-    """Within the block, TensorFlow does not warn that `connecting` has come before the strategy."""
+    """Hides TensorFlow's warning that `connecting` came before the strategy inside the block."""
 
     def keeps(record: logging.LogRecord) -> bool:
         return "Enabling collective ops after program startup" not in record.getMessage()
@@ -218,7 +219,7 @@ def connected_before() -> Iterator[None]:
 
 
 def _c_api() -> Any:
-    """TensorFlow's interface for C. A call of it leaves Python's lock to other threads."""
+    """Returns TensorFlow's interface for C. Its calls leave Python's lock to other threads."""
     library = ctypes.CDLL(_pywrap_tfe.__file__)
     library.TF_NewStatus.restype = ctypes.c_void_p
     library.TF_Message.restype = ctypes.c_char_p
@@ -233,7 +234,7 @@ def _c_api() -> Any:
 
 
 def _pointer(capsule: Any) -> int:
-    """What a capsule of Python's, which has no name, points to."""
+    """Returns the address in an unnamed Python capsule."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address: int = pointer(capsule, None)
@@ -241,12 +242,12 @@ def _pointer(capsule: Any) -> int:
 
 
 def is_deterministic() -> bool:
-    """Whether ops are to be deterministic."""
+    """Returns whether ops must be deterministic."""
     return bool(config.is_op_determinism_enabled())
 
 
 def set_deterministic(wanted: bool) -> None:
-    """Sets whether ops are to be deterministic."""
+    """Sets whether ops must be deterministic."""
     if wanted:
         tf.config.experimental.enable_op_determinism()
     else:
@@ -259,17 +260,17 @@ def allow_nondeterminism() -> None:
 
 
 def refuses_determinism(error: Exception) -> bool:
-    """Whether TensorFlow raised this because it cannot do something deterministically."""
+    """Returns whether TensorFlow raised this because it cannot do something deterministically."""
     return "determinis" in str(error)
 
 
 def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
-    """The handle of an iterator's state."""
+    """Returns the handle of an iterator's state."""
     return iterator._iterator_resource
 
 
 def shuffles(iterator: tf.data.Iterator) -> int:
-    """How many shuffles an iterator's dataset has."""
+    """Returns how many shuffles an iterator's dataset has."""
 
     def count(dataset: tf.data.Dataset) -> int:
         return ("Shuffle" in type(dataset).__name__) + sum(map(count, dataset._inputs()))
@@ -278,16 +279,16 @@ def shuffles(iterator: tf.data.Iterator) -> int:
 
 
 def saved_shuffles(state: bytes) -> int:
-    """How many shuffles left their position in the state of an iterator."""
+    """Returns how many shuffles stored their position in the state of an iterator."""
     return state.count(b"epoch_num_random_samples")
 
 
 @contextlib.contextmanager
 def read_as(values: Iterable[tuple[tf.Variable, tf.Tensor]]) -> Iterator[None]:
-    """Within the block, reading a variable of all replicas together returns the value given here.
+    """Makes cross-replica reads of variables inside the block return the given values.
 
     Args:
-        values: Variables that each replica adds to, such as those of metrics, and what they read.
+        values: Variables that each replica adds to, such as those of metrics, and their values.
     """
     known = list(values)
     for variable, value in known:
@@ -301,12 +302,12 @@ def read_as(values: Iterable[tuple[tf.Variable, tf.Tensor]]) -> Iterator[None]:
 
 
 def replica_spec(spec: Any) -> Any:
-    """The specification of one replica's part of a distributed value; others stay as they are."""
+    """Returns the spec of one replica's part of a distributed value, and other specs unchanged."""
     return spec._value_specs[0] if "PerReplica" in type(spec).__name__ else spec
 
 
 def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
-    """The error that ended the last asynchronous write, once: `sync` does not raise it."""
+    """Returns the error that ended the last asynchronous write, once. `sync` does not raise it."""
     writer = checkpoint._async_checkpointer_impl
     if writer is None:
         return None
@@ -315,7 +316,7 @@ def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
 
 
 def end_writer(checkpoint: tf.train.Checkpoint) -> None:
-    """Ends the thread of asynchronous writes; until then it holds all that the checkpoint does."""
+    """Ends the thread of asynchronous writes, which until then holds all of the checkpoint."""
     writer, checkpoint._async_checkpointer_impl = checkpoint._async_checkpointer_impl, None
     if writer is not None:
         atexit.unregister(writer._join_async_save_thread)
@@ -323,25 +324,25 @@ def end_writer(checkpoint: tf.train.Checkpoint) -> None:
 
 
 def forget_unmatched(checkpoint: tf.train.Checkpoint) -> None:
-    """Releases values that were read for objects not yet created, and all they refer to."""
+    """Releases values that were read for objects not yet created, and all their references."""
     for trackable in tf.train.TrackableView(checkpoint).descendants():
         trackable._deferred_dependencies.clear()
 
 
 def casts_strings(graph: tf.Graph) -> bool:
-    """Whether a graph casts strings to numbers, which fails once it runs."""
+    """Returns whether a graph casts strings to numbers, which fails once it runs."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for each in definition.library.function for n in each.node_def)]
     return any(n.op == "Cast" and n.attr["SrcT"].type == tf.string.as_datatype_enum for n in nodes)
 
 
 def function_graph(graph: tf.Graph, name: str) -> tf.Graph:
-    """The graph of a function that `graph` calls."""
+    """Returns the graph of a function that `graph` calls."""
     return graph._get_function(name).graph
 
 
 def object_graph(reader: Any) -> Any | None:
-    """The graph of objects in a checkpoint; None if TensorFlow 1 wrote it."""
+    """Returns the graph of objects in a checkpoint, or None if TensorFlow 1 wrote it."""
     if not reader.has_tensor(checkpoint_keys.OBJECT_GRAPH):
         return None
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -361,31 +362,31 @@ def write_tensors(tensors: dict[str, Any], graph: Any, prefix: str) -> None:
 
 
 def is_of_restore(error: BaseException) -> bool:
-    """Whether TensorFlow or Keras raised an error while it loaded a checkpoint or checked that."""
+    """Returns whether an error comes from TensorFlow or Keras loading or checking a checkpoint."""
     files = [Path(frame.filename).parts for frame in traceback.extract_tb(error.__traceback__)]
     return any(part == parts[-len(part) - 1 : -1] for parts in files for part in _RESTORING)
 
 
 def readable_key(key: str) -> str:
-    """The readable part of a tensor's key."""
+    """Returns the readable part of a tensor's key."""
     variable, is_slot, rest = key.partition(_ATTRIBUTES)[0].partition(checkpoint_keys.SLOT)
     optimizer, _, slot = rest.rpartition("/")
     readable = f"{optimizer}'s {slot} of {variable}" if is_slot else variable
-    return readable.replace(".S", "/")  # how TensorFlow escapes a slash in a name
+    return readable.replace(".S", "/")  # TensorFlow's escape for a slash in a name
 
 
 def is_slot(key: str, slot: str) -> bool:
-    """Whether a tensor's key is that of a slot of this name."""
+    """Returns whether a tensor's key is that of a slot of this name."""
     return f"/{slot}{_ATTRIBUTES}" in key
 
 
 def short_message(message: str) -> str:
-    """An error's message without the op, file or tensor at which it was noticed."""
+    """Returns an error's message without the op, file or tensor at which it was noticed."""
     message = message.strip().partition("\n")[0]
     message = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", message)
     return re.sub(r"^.*(; |\): )", "", message)
 
 
 def replica_name(name: str) -> str:
-    """A variable's name, the same on every replica: `dense/kernel`."""
+    """Returns a variable's name, the same on every replica: `dense/kernel`."""
     return re.sub(r"(/replica_\d+)?:\d+$", "", name)

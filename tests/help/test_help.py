@@ -133,7 +133,7 @@ def test_a_misspelt_topic_is_answered_with_what_was_meant(capsys, name, said):
         ("SteepConfig.slope", "SteepConfig.slope 2.0 steep"),
         (
             "DataConfig",
-            "DataConfig YAML task.train_data train/ Official's",
+            "DataConfig YAML task.train_data train/ Model Garden's",
         ),
         ("DataConfig.global_batch_size", "Now train/ 7 my.gin:8"),
         (

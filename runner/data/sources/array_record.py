@@ -49,7 +49,7 @@ class ArrayRecords(Source):
         return tf.TensorSpec([], tf.string)
 
     def read(self, indices: np.ndarray) -> np.ndarray:
-        """The records, [n] objects."""
+        """Returns the records, [n] objects."""
         records = np.empty(len(indices), object)
         shards, places = self.places(indices)
         for shard in np.unique(shards):

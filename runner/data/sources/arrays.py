@@ -30,7 +30,7 @@ class NumpyFiles(Source):
         return self._spec
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows of each array."""
+        """Returns the rows of each array."""
         return {key: np.ascontiguousarray(array[indices]) for key, array in self._arrays.items()}
 
 
@@ -68,7 +68,7 @@ class Hdf5(Source):
         return self._spec
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows of each data set."""
+        """Returns the rows of each data set."""
         shards, places = self.places(indices)
         rows = {
             key: np.empty((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
@@ -77,7 +77,7 @@ class Hdf5(Source):
         with self._lock:
             for shard in np.unique(shards):
                 numbers = np.flatnonzero(shards == shard)
-                wanted, inverse = np.unique(places[numbers], return_inverse=True)  # as h5py asks
+                wanted, inverse = np.unique(places[numbers], return_inverse=True)  # for h5py
                 for key, array in self._files[shard].items():
                     try:
                         rows[key][numbers] = array[wanted][inverse]
@@ -104,7 +104,7 @@ def _spec(array: Any) -> tf.TensorSpec:
 
 
 def _length(arrays: Mapping[str, Any], where: str = "") -> int:
-    """The length that all arrays have."""
+    """Returns the length that all arrays have."""
     lengths = {key: array.shape[0] if array.shape else 0 for key, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ConfigError(f"{where or 'arrays'}: they differ in length: {lengths}")

@@ -1,4 +1,4 @@
-"""Facts about the files of a source."""
+"""Checks and fingerprints the files of a source."""
 
 import hashlib
 from pathlib import Path
@@ -12,7 +12,7 @@ def check(path: Path) -> None:
     """Checks that a file can be read.
 
     Raises:
-        ConfigError: it is missing, is no file, or cannot be read.
+        ConfigError: if it is missing, is not a file, or cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -22,7 +22,7 @@ def check(path: Path) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """A hash of a file's size, its beginning and its end."""
+    """Returns a hash of a file's size, its start and its end."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:

@@ -12,7 +12,7 @@ from runner.data.sources.source import DamagedExampleError, Identity, Shard, Sou
 from runner.errors import ConfigError
 
 IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-"""How the names of images end."""
+"""The file name extensions of images."""
 
 
 class ImageFolder(Source):
@@ -48,7 +48,7 @@ class ImageFolder(Source):
         return {"image": tf.TensorSpec([], tf.string), "label": tf.TensorSpec([], tf.int64)}
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The bytes of files, and labels."""
+        """Returns the bytes of files, and labels."""
         images = np.empty(len(indices), object)
         for number, index in enumerate(indices.tolist()):
             try:
@@ -60,5 +60,5 @@ class ImageFolder(Source):
         return {"image": images, "label": self._labels[indices]}
 
     def identity(self, index: int) -> Identity:
-        """Its file is an example's own."""
+        """Returns the identity of an example, which has a separate file."""
         return Identity(self.name, index, str(self._files[index]), 0)

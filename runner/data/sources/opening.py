@@ -35,18 +35,18 @@ _ENDINGS = {
 
 
 def source(path: str | Path | Sequence[str | Path], kind: str = "", **options: Any) -> Source:
-    """Examples in files, read by index.
+    """Opens examples in files, read by index.
 
     Args:
-        path: A file, a directory, a pattern, a URL of files in a bucket, which are copied to this
-            machine first, `tfds:name:split`, or several of these.
-        kind: `tfrecord`, `array_record`, `parquet`, `csv`, `npy`, `hdf5` or `images`; empty: as the
-            names of the files end.
-        options: Of the kind, such as `columns` of a table.
+        path: A file, a directory, a pattern, a URL of files in a bucket (which are copied to this
+            machine first), `tfds:name:split`, or several of these.
+        kind: `tfrecord`, `array_record`, `parquet`, `csv`, `npy`, `hdf5` or `images`. Empty to
+            derive it from the extensions of the files.
+        options: Options of the kind, such as `columns` of a table.
 
     Raises:
-        ConfigError: no file, no example, a file that is damaged or compressed, or a kind that
-            the names of the files do not tell.
+        ConfigError: if there is no file or no example, a file is damaged or compressed, or the file
+            names do not show the kind.
     """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     name = ", ".join(map(str, paths))
@@ -64,7 +64,7 @@ def source(path: str | Path | Sequence[str | Path], kind: str = "", **options: A
 
 
 def _files(path: str) -> list[Path]:
-    """The files and directories that a path, a pattern or a URL names, in order."""
+    """Returns the files and directories that a path, a pattern or a URL names, in order."""
     if urls.is_url(path):
         return [data_copies.local(path, "inputs.source")]
     if glob.has_magic(path):
@@ -79,7 +79,7 @@ def _files(path: str) -> list[Path]:
 
 
 def _inside(path: Path, kind: str) -> list[Path]:
-    """The files of a kind in a directory; a file itself."""
+    """Returns the files of a kind in a directory, or the file itself."""
     if not path.is_dir():
         return [path]
     files = sorted(f for f in path.rglob("*") if f.is_file() and _ending(f) == kind)
@@ -89,7 +89,7 @@ def _inside(path: Path, kind: str) -> list[Path]:
 
 
 def _ending(path: Path) -> str:
-    """The kind of a file by its name, which may have a number after the ending: `a.tfrecord-00`."""
+    """Returns the kind of a file by its name, which may be numbered like `a.tfrecord-00`."""
     for suffix in reversed(path.suffixes):
         if kind := _ENDINGS.get(suffix.lower().split("-")[0]):
             return kind
@@ -111,7 +111,7 @@ def _kind(paths: Sequence[Path], name: str) -> str:
 
 
 def _check_names(paths: Sequence[Path], name: str) -> None:
-    """Two shards with one name are one shard twice, or a mistake."""
+    """Rejects two shards with the same name, which are the same shard twice or a mistake."""
     seen: dict[str, Path] = {}
     for path in paths:
         if other := seen.get(path.name):

@@ -1,8 +1,9 @@
-"""Where each record of a TFRecord file begins: built once, and kept in the user's cache.
+"""Finds where each record of a TFRecord file starts, built once and kept in the user's cache.
 
-A TFRecord file has no index. Each record is its length (8 bytes), a checksum of it (4), the data,
-and a checksum of these (4). The lengths lead from one record to the next, so that only 16 bytes of
-each are read. The fingerprint is a hash of all lengths and checksums: it changes with any byte.
+A TFRecord file has no index. Each record consists of its length (8 bytes), a checksum of the length
+(4), the data, and a checksum of the data (4). The lengths lead from one record to the next, so that
+only 16 bytes of each are read. The fingerprint is a hash of all lengths and checksums. It changes
+with any byte.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ class Index(NamedTuple):
     """The records of a file.
 
     Attributes:
-        offsets: Where each begins, and after them the end: [records + 1] int64.
+        offsets: The start of each record, followed by the end of the last: [records + 1] int64.
         fingerprint: Changes with any byte of the file.
     """
 
@@ -38,10 +39,11 @@ class Index(NamedTuple):
 
 
 def of(path: Path) -> Index:
-    """The index of a file; built if there is none that fits the file's size and time.
+    """Returns the index of a file, built if there is none that fits the file's size and time.
 
     Raises:
-        ConfigError: the file cannot be read, is compressed, damaged, or its index is of another.
+        ConfigError: if the file cannot be read, is compressed or damaged, or does not match its
+            index.
     """
     try:
         facts = path.stat()
@@ -63,7 +65,7 @@ def _place(path: Path) -> Path:
 
 
 def _stored(place: Path, facts: os.stat_result) -> np.ndarray | None:
-    """The numbers of an index that was made of this file as it is; None if there is none."""
+    """Returns the numbers of an index of the file in its present state, or None without one."""
     try:
         numbers = np.load(place, mmap_mode="r")
     except (OSError, ValueError, EOFError):
@@ -100,7 +102,7 @@ def _built(path: Path, facts: os.stat_result) -> np.ndarray:
 
 
 def _hops(path: Path, file: int, size: int) -> tuple[list[int], bytes, bytes]:
-    """Where each record begins, the headers and the checksums of all."""
+    """Returns where each record starts, and the headers and the checksums of all."""
     at, offsets, heads, sums = 0, [0], [], []
     window, start = b"", 0
     length_at = _LENGTH.unpack_from
@@ -151,7 +153,7 @@ def _crc_table() -> np.ndarray:
 
 
 def _crc_of_numbers(numbers: np.ndarray) -> np.ndarray:
-    """The CRC-32C of each number's eight bytes."""
+    """Returns the CRC-32C of each number's eight bytes."""
     table = _crc_table()
     octets = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)
     crc = np.full(len(numbers), 0xFFFFFFFF, np.uint32)
@@ -161,11 +163,11 @@ def _crc_of_numbers(numbers: np.ndarray) -> np.ndarray:
 
 
 def _masked(crc: np.ndarray) -> np.ndarray:
-    """A checksum as TFRecord files store it."""
+    """Returns a checksum as TFRecord files store it."""
     return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
 
 
 def is_stored(crc: int, footer: bytes) -> bool:
-    """Whether the checksum of a record's data is the one that its file stores."""
+    """Returns whether the checksum of a record's data matches the stored one."""
     masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
     return masked == int.from_bytes(footer, "little")

@@ -1,8 +1,8 @@
-"""A source: examples that can be read in any order without loading the others.
+"""The interface of sources, whose examples can be read in any order without loading others.
 
-Grain's random-access data sources (`__len__` and `__getitem__` by record key) are the model; here a
-source reads many examples at a time, says which file each is from, and has a fingerprint for each
-of its files, so that a run notices data that changed between two attempts.
+The model is Grain's random-access data sources (`__len__` and `__getitem__` by record key). Unlike
+them, a source here reads many examples at a time and reports the file of each. It also has a
+fingerprint for each of its files, so that a run detects data that changed between two attempts.
 """
 
 import abc
@@ -17,12 +17,12 @@ from runner.errors import ConfigError, RunnerError
 
 
 class Identity(NamedTuple):
-    """Which example it is.
+    """Identifies an example.
 
     Attributes:
         source: The source's name.
         index: Its number in the source, from 0.
-        path: The file that holds it; empty if there is none.
+        path: The file that holds it, or "" if there is none.
         place: Its number in that file, from 0.
     """
 
@@ -42,7 +42,7 @@ class Shard(NamedTuple):
 
     Attributes:
         path: Its file.
-        examples: How many examples it holds.
+        examples: The number of examples in it.
         fingerprint: Changes if its content does.
     """
 
@@ -55,7 +55,7 @@ class DamagedExampleError(RunnerError):
     """An example that cannot be read.
 
     Args:
-        message: What is wrong, with the file.
+        message: A description of the error, with the file.
         index: The example.
     """
 
@@ -68,11 +68,11 @@ class Source(abc.ABC):
     """Examples by index.
 
     Attributes:
-        name: For messages and identities.
+        name: The name in messages and identities.
         shards: Its parts, in the order of its examples.
-        block: How many neighbouring examples are read together; 1 if reading any one is as cheap.
+        block: How many neighbouring examples are read together, or 1 if single reads are as cheap.
         faults: The examples that were left out because they are damaged, and why.
-        max_faults: How many of them may be.
+        max_faults: How many of them may be left out.
     """
 
     block = 1
@@ -94,31 +94,31 @@ class Source(abc.ABC):
     @property
     @abc.abstractmethod
     def spec(self) -> Any:
-        """The structure of an example, as `tf.TensorSpec`s without the dimension of the batch."""
+        """The structure of an example, as `tf.TensorSpec`s without the batch dimension."""
 
     @abc.abstractmethod
     def read(self, indices: np.ndarray) -> Any:
-        """The examples at these indices, [n] int64, as arrays [n, ...] in the structure of `spec`.
+        """Returns the examples at these indices, [n] int64, as arrays [n, ...] like `spec`.
 
         Raises:
-            DamagedExampleError: one of them is damaged.
+            DamagedExampleError: if one of them is damaged.
         """
 
     def identity(self, index: int) -> Identity:
-        """Which example an index is."""
+        """Returns the identity of the example at an index."""
         number = int(np.searchsorted(self._ends, index, "right"))
         shard = self.shards[number]
         place = index - int(self._ends[number]) + shard.examples
         return Identity(self.name, index, shard.path, place)
 
     def places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shard of each example, and its place there; both [n] int64."""
+        """Returns the shard of each example and its place there, both [n] int64."""
         numbers = np.searchsorted(self._ends, indices, "right")
         counts = np.diff(self._ends, prepend=0)
         return numbers, indices - self._ends[numbers] + counts[numbers]
 
     def load(self, indices: tf.Tensor) -> Any:
-        """`read` as an op: [batch] int64 -> a structure of [batch, ...] tensors."""
+        """Calls `read` as an op: [batch] int64 -> a structure of [batch, ...] tensors."""
         specs = tf.nest.flatten(self.spec)
 
         def numbers(wanted: np.ndarray) -> list[np.ndarray]:
@@ -131,7 +131,7 @@ class Source(abc.ABC):
         return tf.nest.pack_sequence_as(self.spec, flat)
 
     def _good(self, indices: np.ndarray) -> Any:
-        """`read`, with the next sound example in place of each damaged one, if they may be."""
+        """Calls `read`, replacing each damaged example by the next sound one within the limit."""
         wanted = indices.copy()
         while True:
             for number in range(len(wanted)):

@@ -17,17 +17,17 @@ from runner.data.sources.source import DamagedExampleError, Shard, Source
 from runner.errors import ConfigError
 
 _KEPT = 40  # groups of rows in memory: more than the two windows of blocks that a batch may touch
-_CSV_ROWS = 4096  # about how many rows of a CSV file are parsed together
+_CSV_ROWS = 4096  # approximate number of rows of a CSV file that are parsed together
 
 
 class _Table(Source):
-    """Rows in groups, each of which is read as a whole.
+    """Rows in groups. Each group is read as a whole.
 
     Args:
-        name: For messages.
+        name: The name in messages.
         shards: The files.
-        schema: Of all of them.
-        columns: Which columns to read; empty: all.
+        schema: The schema of all files.
+        columns: The columns to read, or empty for all.
         groups: For each file, how many rows each of its groups has.
     """
 
@@ -56,7 +56,7 @@ class _Table(Source):
         return self._spec
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows' columns, [n, ...] each."""
+        """Returns the rows' columns, [n, ...] each."""
         shards, places = self.places(indices)
         parts: dict[str, Any] = {name: [None] * len(indices) for name in self._columns}
         for number, (shard, place) in enumerate(zip(shards.tolist(), places.tolist(), strict=True)):
@@ -95,7 +95,7 @@ class _Table(Source):
 
 
 class Parquet(_Table):
-    """Rows of Parquet files; a group of rows is read at a time."""
+    """Rows of Parquet files, read one group of rows at a time."""
 
     def __init__(self, paths: Sequence[Path], name: str, *, columns: Sequence[str] = ()) -> None:
         self._files = [self._opened(path) for path in paths]
@@ -127,9 +127,9 @@ class Parquet(_Table):
 
 
 class Csv(_Table):
-    """Rows of CSV files with a line of names; parts of a few thousand lines are parsed at a time.
+    """Rows of CSV files with a header line, parsed a few thousand lines at a time.
 
-    Opening one counts its lines and reads the types off all of them, once for each process.
+    Opening a source counts its lines and infers the types from all of them, once per process.
     """
 
     def __init__(self, paths: Sequence[Path], name: str, *, columns: Sequence[str] = ()) -> None:
@@ -172,7 +172,7 @@ def _csv_schema(path: Path) -> pa.Schema:
 
 
 def _line_groups(path: Path) -> tuple[list[int], list[int]]:
-    """Where each group of lines begins, with the end of the last, and how many lines each has."""
+    """Returns the starts of groups of lines, with the end of the last, and the line counts."""
     at, count, starts, counts, quoted = 0, 0, [], [], False
     with path.open("rb") as file:
         at += len(file.readline())
@@ -200,7 +200,7 @@ def _check_schemas(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
 
 
 def _spec(field: pa.Field, name: str) -> tf.TensorSpec:
-    """What a column becomes."""
+    """Returns the tensor spec of a column."""
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
         return tf.TensorSpec([], tf.string)
@@ -217,7 +217,7 @@ def _array(column: pa.ChunkedArray) -> np.ndarray:
     if column.null_count:
         raise ValueError("a value is missing")
     array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of no chunk
+    if isinstance(array, pa.ChunkedArray):  # it has no chunk
         array = pa.array([], array.type)
     kind = array.type
     if pa.types.is_fixed_size_list(kind):

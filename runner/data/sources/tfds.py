@@ -11,11 +11,11 @@ from runner.errors import ConfigError
 
 
 class TfdsSource(Source):
-    """What `tfds.data_source` returns: `name:split`, such as `mnist:train`.
+    """The result of `tfds.data_source` for `name:split`, such as `mnist:train`.
 
     Args:
         name: The data set and the split.
-        data_dir: Where it is prepared; None: as TensorFlow Datasets chooses.
+        data_dir: The directory of the prepared data. None leaves the choice to TensorFlow Datasets.
     """
 
     def __init__(self, name: str, *, data_dir: str | None = None) -> None:
@@ -26,7 +26,7 @@ class TfdsSource(Source):
             raise ConfigError(f"tfds:{name}: name a split, as in tfds:{name}:train")
         try:
             self._data = tfds.data_source(dataset, split=split, data_dir=data_dir, download=False)
-        except Exception as error:  # of many kinds
+        except Exception as error:  # it raises many kinds
             said = str(error).strip().splitlines()[0]
             raise ConfigError(
                 f"tfds:{name}: {said}; prepare it with tfds.builder(..., file_format="
@@ -48,7 +48,7 @@ class TfdsSource(Source):
         return self._spec
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The features, decoded."""
+        """Returns the features, decoded."""
         try:
             rows = self._data.__getitems__(indices.tolist())
         except (RuntimeError, ValueError, OSError) as error:

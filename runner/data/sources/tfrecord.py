@@ -15,7 +15,7 @@ from runner.data.sources import record_index
 from runner.data.sources.source import DamagedExampleError, Shard, Source
 from runner.errors import ConfigError
 
-_OPEN = 256  # so many files stay open
+_OPEN = 256  # a source with more files closes them after each read
 
 
 class TFRecords(Source):
@@ -43,7 +43,7 @@ class TFRecords(Source):
         return tf.TensorSpec([], tf.string)
 
     def read(self, indices: np.ndarray) -> np.ndarray:
-        """The records, [n] objects."""
+        """Returns the records, [n] objects."""
         records = np.empty(len(indices), object)
         shards, places = self.places(indices)
         with _Files(self._paths, self._open) as files:
@@ -67,19 +67,19 @@ class TFRecords(Source):
 
 
 class _Files:
-    """The open files of a read: those that stay open, and others until its end."""
+    """The open files of a read. The read closes them if there are more than `_OPEN`."""
 
     def __init__(self, paths: Sequence[Path], kept: dict[int, int]) -> None:
         self._paths, self._kept = paths, kept
         self._own: dict[int, int] = {}
 
     def number(self, shard: int) -> int:
-        """The descriptor of a shard's file."""
+        """Returns the descriptor of a shard's file."""
         keeps = len(self._paths) <= _OPEN
         descriptors = self._kept if keeps else self._own
         if shard not in descriptors:
             descriptor = os.open(self._paths[shard], os.O_RDONLY)
-            if descriptors.setdefault(shard, descriptor) != descriptor:  # another thread's
+            if descriptors.setdefault(shard, descriptor) != descriptor:  # opened by another thread
                 os.close(descriptor)
         return descriptors[shard]
 
