@@ -11,7 +11,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """Where it logs."""
+    """The loggers."""
 
     section = "Options of log"
     to: str = option(
