@@ -1,4 +1,4 @@
-"""Runs a mode: its configuration is validated, URLs get local directories, errors become plain."""
+"""Runs a mode: validates its configuration, provides local directories, translates errors."""
 
 import contextlib
 import dataclasses
@@ -14,15 +14,15 @@ from runner.runs.call import Call, Outcome
 
 
 def run(mode: Mode, call: Call, options: Any) -> Outcome:
-    """Validates the configuration for `mode` and runs it, or rehearses it.
+    """Validates the configuration for `mode` and runs it, or its dry run.
 
     Args:
         mode: The mode.
-        call: What it is called with.
-        options: Of its own class.
+        call: Its arguments.
+        options: An instance of its options class.
 
     Raises:
-        ConfigError: a configuration that it cannot run.
+        ConfigError: the mode cannot run this configuration.
     """
     streams.fill()
     call = dataclasses.replace(call, mode=mode.name)
@@ -82,7 +82,7 @@ def _run(mode: Mode, call: Call, options: Any) -> Outcome:
 
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
-    """Inside, an error whose cause is known becomes one that says so."""
+    """Translates errors with a known cause into readable ones, within the block."""
     try:
         yield
     except (RunnerError, OSError):

@@ -1,4 +1,4 @@
-"""`runner.run`: a mode that Python calls. No TensorFlow, but for modes that compute."""
+"""`runner.run`: calls a mode from Python. No TensorFlow, except in modes that compute."""
 
 import contextlib
 from collections.abc import Mapping
@@ -25,17 +25,17 @@ def run(
     arguments: Mapping[str, Any],
     **actions: Any,
 ) -> Results:
-    """Runs a mode; the process has the settings that it had when that is done.
+    """Runs a mode, and restores the settings of the process afterwards.
 
     Args:
         config: The experiment, if the mode needs one and it is not the run's in `model_dir`.
         model_dir: The run's directory.
         name: The mode's.
         arguments: Its options.
-        actions: Further facts of the call.
+        actions: Further attributes of the call.
 
     Raises:
-        RunnerError: it cannot go on; the message names arguments.
+        RunnerError: the mode failed. The message names arguments.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(errors.in_python())
@@ -68,10 +68,10 @@ def run(
 
 
 def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
-    """The options of a mode, made of Python's arguments.
+    """Creates the options of a mode from Python's arguments.
 
     Raises:
-        ConfigError: an argument is unknown, is for another mode or for the command line alone, or
+        ConfigError: an argument is unknown, is only for another mode or for the command line, or
             has a wrong value.
     """
     known = table.options(mode)
@@ -79,7 +79,7 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
     for name, value in arguments.items():
         if name not in known:
             if value is False and table.taking(name):
-                continue  # off is how every mode is without it
+                continue  # False has no effect in any mode
             raise parser.unknown_argument(name, mode)
         if known[name].shell and value is not known[name].default:
             where = "; runner.load takes what configures" if name in groups.INHERITED else ""
@@ -91,7 +91,7 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
 def _configured(
     config: "Experiment | None", model_dir: str | Path | None, mode: Mode
 ) -> "Experiment | None":
-    """The experiment, or that of the run in the directory; None if there is neither."""
+    """Returns the experiment, or that of the run in the directory, or None if there is neither."""
     if config is not None or not mode.directory or not (own := begun.configuration(model_dir)):
         return config
     from runner.config import load
@@ -100,7 +100,7 @@ def _configured(
 
 
 def _of_children(config: "Experiment | None") -> dict[str, Any]:
-    """What a mode that starts processes needs to give them the same configuration."""
+    """Returns the arguments with which child processes get the same configuration."""
     if config is None:
         return {}
     from runner.config import arguments

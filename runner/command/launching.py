@@ -1,4 +1,4 @@
-"""`--launch`: the command runs elsewhere, as a job or with its trials there. No TensorFlow."""
+"""`--launch`: runs the command, or its trials, with a launcher. No TensorFlow."""
 
 import dataclasses
 from pathlib import Path
@@ -12,7 +12,7 @@ from runner.storage import urls
 
 
 def launch(command: Command, call: Call) -> Results | None:
-    """Has the command run elsewhere; None where that was only to be printed."""
+    """Launches the command. Returns None for a dry run that only prints."""
     mode, options = command.mode, command.options
     if call.config is None:
         from runner import config
@@ -47,7 +47,7 @@ def launch(command: Command, call: Call) -> Results | None:
 
 
 def _check_directory(model_dir: str) -> None:
-    """Raises if it is not, or cannot become, a run's directory, or its URL."""
+    """Raises if it cannot be a run's directory or its URL."""
     if urls.is_url(model_dir):
         urls.check(model_dir, "--model_dir=")
     else:

@@ -1,4 +1,4 @@
-"""The parser of the command, made of the options of its mode, and what `--help` shows."""
+"""Parses the command with the options of its mode, and writes the text of `--help`."""
 
 import argparse
 import difflib
@@ -51,15 +51,15 @@ class _Version(argparse.Action):
 
 
 def parse(arguments: Sequence[str], otherwise: Mode) -> tuple[Mode, dict[str, Any]]:
-    """The mode, and the flags that were typed by name, including `mode` and `model_dir`.
+    """Returns the mode, and the given flags by name, including `mode` and `model_dir`.
 
     Args:
         arguments: The command's.
-        otherwise: Stands for the mode of a command that only prints its configuration.
+        otherwise: The mode of a command that only prints its configuration.
 
     Raises:
         ConfigError: an unknown flag or mode, or a flag that the mode does not have.
-        SystemExit: what was asked for is printed.
+        SystemExit: the requested text was printed.
     """
     if arguments[0] == "help":
         arguments = [f"--help={topic}" for topic in arguments[1:2]] or ["--help"]
@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str], otherwise: Mode) -> tuple[Mode, dict[str, An
 
 
 def _mode(arguments: Sequence[str]) -> str:
-    """The mode that arguments name; empty if there is none."""
+    """Returns the mode in the arguments, or an empty text if there is none."""
     name = ""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         flag, equals, value = argument.partition("=")
@@ -93,7 +93,9 @@ def _mode(arguments: Sequence[str]) -> str:
 
 
 def long_form(argument: str, options: Mapping[str, Option]) -> str:
-    """`--gin.NAME=VALUE` as `--gin_params=NAME=VALUE`; absl's `--noNAME` as `--NAME=false`.
+    """Expands `--gin.NAME=VALUE` to `--gin_params=NAME=VALUE`, and absl's `--noNAME`.
+
+    Absl's `--noNAME` becomes `--NAME=false`.
 
     Raises:
         ConfigError: a switch has a value.
@@ -110,10 +112,10 @@ def long_form(argument: str, options: Mapping[str, Option]) -> str:
 
 
 def _take(rest: Sequence[str], mode: Mode, flags: dict[str, Any]) -> None:
-    """Adds arguments without a flag to the option that they are for.
+    """Adds arguments without a flag to the option that takes them.
 
     Raises:
-        ConfigError: an argument that no option takes, or an option of other modes.
+        ConfigError: no option takes an argument, or an option is for other modes.
     """
     if unknown := [argument for argument in rest if argument.startswith("-")] or (
         not mode.positional and rest
@@ -133,7 +135,7 @@ def _take(rest: Sequence[str], mode: Mode, flags: dict[str, Any]) -> None:
 
 
 def parser(mode: Mode) -> argparse.ArgumentParser:
-    """Of the flags that a mode has; what it cannot parse raises ConfigError."""
+    """Returns the parser of a mode's flags. It raises ConfigError for arguments it cannot parse."""
     made = _Parser(
         prog="runner",
         usage=f"runner --mode={mode.name} [...]",
@@ -156,7 +158,7 @@ def parser(mode: Mode) -> argparse.ArgumentParser:
 
 
 def _as_argparse(option: Option) -> dict[str, Any]:
-    """How argparse is told of an option. Values are checked when the options are made."""
+    """Converts an option to arguments for argparse. Values are checked later, in the options."""
     said: dict[str, Any] = {"help": option.help.replace("%", "%%")}
     if option.metavar:
         said["metavar"] = option.metavar
@@ -172,12 +174,12 @@ def _as_argparse(option: Option) -> dict[str, Any]:
 
 
 def help_of(mode: Mode) -> str:
-    """The options of a mode."""
+    """Returns the options of a mode."""
     return parser(mode).format_help().rstrip()
 
 
 def overview() -> str:
-    """The modes, grouped, each with what it does."""
+    """Returns the modes, grouped, each with its description."""
     width = shutil.get_terminal_size((100, 24)).columns
     lines = [f"usage: {_USAGE}", "", "An experiment runner for TensorFlow."]
     heading = ""
@@ -196,7 +198,7 @@ def overview() -> str:
 
 
 def _unknown(rest: Sequence[str], mode: Mode) -> str:
-    """The message about the first of the arguments that no flag takes."""
+    """Returns the message about the first of the arguments that no flag takes."""
     argument, following = rest[0], [*rest[1:2], ""][0]
     if not argument.startswith("-"):
         return f"{argument!r} is not a flag{_flag_for(argument)}"
@@ -215,7 +217,7 @@ def _unknown(rest: Sequence[str], mode: Mode) -> str:
 
 
 def _flag_for(word: str) -> str:
-    """The flag that a word without one probably belongs to, as the end of a message."""
+    """Returns the flag that a word without one probably belongs to, as the end of a message."""
     if word.endswith(".gin"):
         return f"; did you mean --gin_file={word}?"
     if re.fullmatch(r"[\w./]+\.\w+=.*", word):
@@ -226,7 +228,7 @@ def _flag_for(word: str) -> str:
 
 
 def all_flags() -> dict[str, str]:
-    """The flags of all modes, and what each does, by the first mode that has it."""
+    """Returns the flags of all modes with their descriptions, from the first mode that has each."""
     flags = {f"--{name}": "" for name in ("mode", "model_dir")}
     for mode in table.modes().values():
         flags |= {
@@ -238,7 +240,7 @@ def all_flags() -> dict[str, str]:
 
 
 def unknown_argument(name: str, mode: Mode) -> ConfigError:
-    """The error about an argument of Python's that the mode does not have."""
+    """Returns the error about a Python argument that the mode does not have."""
     if table.taking(name):
         return table.not_an_option(name, mode)
     known = [option.name for option in table.options(mode).values() if not option.shell]
@@ -246,7 +248,7 @@ def unknown_argument(name: str, mode: Mode) -> ConfigError:
 
 
 def _answer(arguments: Sequence[str]) -> None:
-    """Prints the help on a topic, or what a shell asked for, and exits, if that is asked."""
+    """Prints a help topic, or a shell completion, and exits, if the arguments request it."""
     if arguments[0] == "--complete":
         print("\n".join(_candidates(" ".join(arguments[1:]))))
         raise SystemExit(0)
@@ -267,7 +269,7 @@ def _answer(arguments: Sequence[str]) -> None:
 
 
 def _candidates(line: str) -> list[str]:
-    """What a shell may put in place of the last word of a line: flags of its mode, and values."""
+    """Returns completions of the last word of a line: flags of its mode, and values."""
     from runner.help import completion
 
     mode = table.modes().get(_mode(line.split()))
@@ -287,7 +289,7 @@ def _candidates(line: str) -> list[str]:
 
 
 def _asked(arguments: Sequence[str]) -> Any:
-    """What help on a topic needs to know: the flags that configure, and what there is."""
+    """Returns the input of a help topic: the configuration flags, and all flags and modes."""
     from runner.help import topics
 
     configuring = _Parser(allow_abbrev=False, add_help=False)

@@ -1,4 +1,4 @@
-"""The modes, by name: each is a module of `runner.modes` that has a `MODE`, named like its file."""
+"""The modes, by name. Each is a module of `runner.modes` with a `MODE`, named like its file."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ _MOST = 6  # modes that a message names
 
 @functools.cache
 def modes() -> Mapping[str, Mode]:
-    """All modes, in the order of their headings."""
+    """Returns all modes, in the order of their headings."""
     found = []
     for name in plugins.names(_PACKAGE):
         module = plugins.load(_PACKAGE, name)
@@ -32,11 +32,11 @@ def _order(mode: Mode) -> int:
 
 
 def named(name: str, shown: str) -> Mode:
-    """The mode of a name.
+    """Returns the mode of a name.
 
     Args:
         name: Its name.
-        shown: How the user gave it, for the message.
+        shown: The user's spelling, for the message.
 
     Raises:
         ConfigError: there is no such mode.
@@ -47,23 +47,23 @@ def named(name: str, shown: str) -> Mode:
 
 
 def unknown(mode: str, shown: str, known: Sequence[str] = ()) -> str:
-    """The message about an unknown mode, which was `shown` in these words."""
+    """Returns the message about an unknown mode, which the user wrote as `shown`."""
     known = known or tuple(modes())
     return f"{shown}: no such mode{did_you_mean(mode, known)} (modes: {', '.join(known)})"
 
 
 def options(mode: Mode) -> dict[str, option.Option]:
-    """The options of a mode, by name, its own first."""
+    """Returns the options of a mode, by name, its own first."""
     return {each.name: each for each in option.of(mode.options)}
 
 
 def taking(name: str) -> list[str]:
-    """The modes that have an option."""
+    """Returns the names of the modes that have an option."""
     return [mode.name for mode in modes().values() if name in options(mode)]
 
 
 def not_an_option(name: str, mode: Mode) -> ConfigError:
-    """The error about an option that only other modes have."""
+    """Returns the error about an option that only other modes have."""
     able = taking(name)
     if len(able) <= _MOST:
         where = f"it is for {', '.join(able)}"

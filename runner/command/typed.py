@@ -1,4 +1,4 @@
-"""A command as it was typed: its mode and its options, checked without TensorFlow."""
+"""A parsed command: its mode and its options, checked without TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ no flags given. Try:
 
 @dataclasses.dataclass(frozen=True)
 class Printed(study.Options, groups.Training):
-    """Of `--print_config` without a mode: all that sets values."""
+    """Options of `--print_config` without a mode: all that set values."""
 
 
 PRINTED = Mode(lambda *_: None, Printed, "", directory="of the run")  # type: ignore[arg-type]
-"""In place of the mode of such a command."""
+"""The mode of such a command."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Command:
     """A command.
 
     Attributes:
-        mode: Its mode; `PRINTED` for a command without one.
-        flags: What was typed, by name: texts, lists of them and truth values.
+        mode: Its mode, or `PRINTED` for a command without one.
+        flags: The given flags by name, with values as text, lists of text and truth values.
         options: The options of the mode, an instance of its class.
     """
 
@@ -49,16 +49,16 @@ class Command:
 
     @property
     def model_dir(self) -> str:
-        """The run's directory or its URL; empty if there is none."""
+        """The run's directory or its URL, or empty if there is none."""
         return self.flags.get("model_dir") or ""
 
     def replace(self, **flags: Any) -> "Command":
-        """The command with other flags; None leaves one out."""
+        """Returns the command with other flags. None removes a flag."""
         known = {**self.flags, **flags}
         return made(self.mode, {name: value for name, value in known.items() if value is not None})
 
     def arguments(self, names: Sequence[str] = ()) -> list[str]:
-        """The flags again, all or some, each as `--name=value`."""
+        """Returns all or some of the flags, each as `--name=value`."""
         found = []
         for name in names or self.flags:
             value = self.flags.get(name)
@@ -71,7 +71,7 @@ class Command:
 
 
 def values(options: Any, flags: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """The values of the configuration that options stand for, by path, each with its flag.
+    """Returns the configuration values that options set, by path, each with its flag.
 
     Args:
         options: Of a mode.
@@ -90,10 +90,10 @@ def values(options: Any, flags: Mapping[str, Any]) -> dict[str, tuple[str, Any]]
 
 
 def made(mode: Mode, flags: Mapping[str, Any]) -> Command:
-    """A command of these flags.
+    """Creates a command from flags.
 
     Raises:
-        ConfigError: an option cannot have its value, or does not fit the others.
+        ConfigError: the value of an option is not valid, or does not fit the others.
     """
     options = table.options(mode)
     values = {name: options[name].value(flags[name]) for name in flags if name in options}
@@ -101,12 +101,12 @@ def made(mode: Mode, flags: Mapping[str, Any]) -> Command:
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """The command of these arguments.
+    """Parses a command.
 
     Raises:
         ConfigError: an unknown flag, mode or topic of help, or a flag that is missing or for
             another mode.
-        SystemExit: help was asked for and printed.
+        SystemExit: the requested help was printed.
     """
     if not arguments:
         raise ConfigError(_NOTHING)
@@ -124,7 +124,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def _check_text(argument: str) -> None:
-    """Raises ConfigError for an argument that no file of text could hold, such as params.yaml."""
+    """Raises ConfigError for an argument that a text file such as params.yaml cannot hold."""
     try:
         argument.encode()
     except UnicodeEncodeError as error:
@@ -132,13 +132,13 @@ def _check_text(argument: str) -> None:
 
 
 def _configured(command: Command) -> Command:
-    """The command with its gin file: without one, the configuration of the run in --model_dir.
+    """Adds the configuration of the run in --model_dir to a command without a gin file.
 
-    What can be checked of it without its classes is checked. Mistakes in YAML files and in values
-    are left to `config.load`, which names all of them at once.
+    It checks everything that can be checked without loading the config classes. Mistakes in YAML
+    files and in values are left to `config.load`, which reports all of them at once.
 
     Raises:
-        ConfigError: there is no configuration, or a gin file is missing or no gin.
+        ConfigError: there is no configuration, or a gin file is missing or not valid gin.
     """
     options, model_dir = command.options, command.model_dir
     if not options.gin_file and not options.experiment:
@@ -158,7 +158,7 @@ def _configured(command: Command) -> Command:
 
 
 def _for_reads(command: Command) -> Command:
-    """The command `--print_config=reads`, which looks at a run."""
+    """Checks the command `--print_config=reads`, which inspects a run."""
     known = ("print_config", "model_dir", "mode")
     if idle := [name for name in command.flags if name not in known]:
         raise ConfigError(f"--{idle[0]} has no effect with --print_config=reads")
@@ -193,15 +193,16 @@ def check_model_dir(mode: Mode, model_dir: str | Path | None) -> None:
 
 
 def for_job(command: Command, *, shares_files: bool) -> Command:
-    """The command that a job runs.
+    """Returns the command that a job runs.
 
     Args:
-        command: The one with --launch.
-        shares_files: Whether the job sees this machine's files; paths are then made absolute.
+        command: The command with --launch.
+        shares_files: Whether the job has access to this machine's files. Paths are then made
+            absolute.
     """
     flags: dict[str, Any] = {"launch": None, "dry_run": None}
     if not command.mode.is_configured:
-        flags |= {"gin_file": None, "gin_params": None}  # they were about the job
+        flags |= {"gin_file": None, "gin_params": None}  # they applied to the job
     if shares_files:
         given = command.flags
         if "runs" in given:
@@ -217,5 +218,5 @@ def for_job(command: Command, *, shares_files: bool) -> Command:
 
 
 def _absolute(path: str | None) -> str | None:
-    """The path from the root; a URL as it is."""
+    """Returns the absolute path, or a URL unchanged."""
     return str(Path(path).absolute()) if path and "://" not in path else path

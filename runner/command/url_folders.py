@@ -1,4 +1,4 @@
-"""URLs where a mode expects folders: each gets a local folder, and results name the URL again."""
+"""Provides local directories for URLs, and restores the URLs in results."""
 
 import contextlib
 import dataclasses
@@ -19,16 +19,16 @@ _ON_WORKERS = ("multi_worker_mirrored", "parameter_server")
 
 @contextlib.contextmanager
 def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
-    """The call and the options with local folders in place of URLs, while the block lasts.
+    """Yields the call and the options with local directories in place of URLs.
 
     Args:
         mode: The mode.
-        call: What it is called with.
+        call: Its arguments.
         options: Its options.
 
     Raises:
-        ConfigError: a URL cannot be used, or its bucket refuses.
-        RunnerError: a bucket does not answer, or does not have all in the end.
+        ConfigError: a URL cannot be used, or its bucket denies access.
+        RunnerError: a bucket does not answer, or does not have all files at the end.
     """
     output = getattr(options, "output", None)
     if output and urls.is_url(output):
@@ -64,7 +64,7 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
             check_shared(url)
         folder = _folder(inside, url, mode.url, call, options)
         task: Any = call.given.task
-        if hasattr(task, "run_folder"):  # made by runner.fit; see task_contract
+        if hasattr(task, "run_folder"):  # made by runner.fit (see task_contract)
             task.run_folder = folder
         with _errors_name_urls():
             yield dataclasses.replace(call, model_dir=folder), options
@@ -72,13 +72,13 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
 
 @contextlib.contextmanager
 def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> Iterator[str]:
-    """The folder of `--workers`, a local one in place of a URL, while the block lasts.
+    """Yields the directory of `--workers`, a local one in place of a URL.
 
-    Workers of one machine share the folder, and their supervisor copies it.
+    Workers of one machine share the directory, and their supervisor copies it.
 
     Raises:
-        ConfigError: there are several machines; or as `local` does.
-        RunnerError: as `local` does.
+        ConfigError: there are several machines, or as for `local`.
+        RunnerError: as for `local`.
     """
     if not urls.is_url(model_dir):
         yield model_dir
@@ -98,7 +98,7 @@ def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> It
 
 
 def check_shared(model_dir: str) -> None:
-    """Raises if workers on several machines cannot share it."""
+    """Raises if workers on several machines cannot share the directory."""
     if urls.is_url(model_dir):
         raise ConfigError(
             f"--model_dir={urls.shown(model_dir)}: workers on several machines need a folder that "
@@ -108,7 +108,7 @@ def check_shared(model_dir: str) -> None:
 
 @contextlib.contextmanager
 def looked_at(folder: Path) -> Iterator[Path]:
-    """A run's folder, or what a URL has of it but for weights."""
+    """Yields a run's directory, or a local copy of a URL without the weights."""
     with contextlib.ExitStack() as inside:
         copy = _read(inside, folder, LOOKS, "--model_dir")
         with _errors_name_urls():
@@ -116,7 +116,7 @@ def looked_at(folder: Path) -> Iterator[Path]:
 
 
 def named(results: dict[str, Any]) -> dict[str, Any]:
-    """Results with URLs in place of the local folders that stand for them."""
+    """Replaces local directories in results with the URLs that they stand for."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -129,7 +129,7 @@ def named(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mirror(mode: Mode, call: Call, options: Any) -> str:
-    """The URL of `RunConfig.mirror`; empty where nothing is to be copied."""
+    """Returns the URL of `RunConfig.mirror`, or an empty text if there is nothing to copy."""
     given = getattr(getattr(call.config, "run", None), "mirror", "")
     if not given or options.dry_run or not (mode.url == WRITES or mode.instead_of_mirror):
         return ""
@@ -148,7 +148,7 @@ def _mirror(mode: Mode, call: Call, options: Any) -> str:
 
 
 def _workers(call: Call) -> cluster.Cluster | None:
-    """The cluster of a run on several workers."""
+    """Returns the cluster of a run on several workers."""
     runtime = getattr(call.config, "runtime", None)
     if runtime is None or runtime.distribution_strategy not in _ON_WORKERS:
         return None
@@ -157,7 +157,7 @@ def _workers(call: Call) -> cluster.Cluster | None:
 
 
 def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call, options: Any) -> Path:
-    if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # it is its trials that log
+    if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # because its trials log
         uses = WRITES
     is_dry = options.dry_run
     if uses == WRITES and not is_dry:
@@ -181,7 +181,7 @@ def _read(
     follows: bool = False,
     may_be_new: bool = False,
 ) -> Path:
-    """A local copy of what a URL holds; a local path as it is."""
+    """Returns a local copy of a URL's contents, or a local path unchanged."""
     if not urls.is_url(path):
         return path
     url = urls.check(path, f"{where}=", writes=False)
@@ -201,7 +201,7 @@ def _read(
 
 
 def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
-    """A path in place of the URL of a run's folder, or of a checkpoint in it."""
+    """Returns a path in place of the URL of a run's directory, or of a checkpoint in it."""
     folder, _, name = given.rstrip("/").rpartition("/")
     if name.startswith(f"{layout.CHECKPOINT_NAME}-"):
         return str(_read(inside, Path(folder), READS, "--checkpoint") / name)
@@ -209,7 +209,7 @@ def _checkpoint(inside: contextlib.ExitStack, given: str) -> str:
 
 
 def _part(uses: str, call: Call, options: Any) -> str:
-    """The folder in the run's that a mode writes."""
+    """Returns the subdirectory of the run's that a mode writes."""
     if uses in (WRITES, LOOKS, READS):
         return ""
     if uses not in (EVALUATES, FOLLOWS):
@@ -222,12 +222,12 @@ def _part(uses: str, call: Call, options: Any) -> str:
 
 
 def _is_read(path: str) -> bool:
-    """Whether a mode that uses checkpoints reads a file."""
+    """Returns whether a mode that uses checkpoints reads a file."""
     return not manifest.grows(path) or path.endswith((layout.HISTORY, layout.TRAINING_ROWS))
 
 
 def _hand_over(folder: Path, path: Path) -> None:
-    """Keeps a checkpoint that is about to be removed for an evaluator that evaluates each."""
+    """Hands off a checkpoint to evaluators of every checkpoint, before it is removed."""
     from runner.evaluation import handover
 
     handover.Handover(folder).hand_over(path)
@@ -241,7 +241,7 @@ def _ending(call: Call) -> places.Ending:
 
 @contextlib.contextmanager
 def _errors_name_urls() -> Iterator[None]:
-    """Inside, an error names URLs and not their copies, which may be gone when it is read."""
+    """Replaces local copies in errors by their URLs, because the copies may be gone later."""
     try:
         yield
     except RunnerError as error:

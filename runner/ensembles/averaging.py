@@ -1,7 +1,7 @@
-"""What several models make together: their mean, how they differ, which to take. No TensorFlow.
+"""Combines the predictions of several models: mean, diversity and selection. No TensorFlow.
 
-Predictions are [n, ..., classes] float arrays of probabilities, a list of them for the batches of a
-set of data, which may differ in their inner sizes.
+Predictions are [n, ..., classes] float arrays of probabilities, one for each batch of a data set.
+Batches may differ in their inner sizes.
 """
 
 import math
@@ -18,7 +18,7 @@ _BINS = 15
 
 
 def mean(members: Sequence[Batches]) -> list[np.ndarray]:
-    """The mean of the members' predictions, batch by batch; a member may come several times."""
+    """Returns the mean of the members' predictions, batch by batch. Members may be repeated."""
     return [
         np.mean(np.stack(parts).astype(np.float64), axis=0).astype(np.float32)
         for parts in zip(*members, strict=True)
@@ -26,7 +26,7 @@ def mean(members: Sequence[Batches]) -> list[np.ndarray]:
 
 
 def are_probabilities(batches: Batches) -> bool:
-    """Whether the last axis sums to 1."""
+    """Returns whether the last axis sums to 1."""
     return all(
         part.ndim > 1 and bool((part >= 0).all()) and np.allclose(part.sum(axis=-1), 1, atol=1e-3)
         for part in batches
@@ -34,7 +34,7 @@ def are_probabilities(batches: Batches) -> bool:
 
 
 def disagreement(first: Batches, second: Batches) -> float:
-    """The share of predictions whose most probable class differs."""
+    """Returns the share of predictions whose most probable class differs."""
     differs = [
         (a.argmax(axis=-1) != b.argmax(axis=-1)).ravel() for a, b in zip(first, second, strict=True)
     ]
@@ -42,7 +42,7 @@ def disagreement(first: Batches, second: Batches) -> float:
 
 
 def divergence(first: Batches, second: Batches) -> float:
-    """The mean Kullback-Leibler divergence of the second from the first, in nats."""
+    """Returns the mean Kullback-Leibler divergence of the second from the first, in nats."""
     found = [
         (a * (_log(a) - _log(b))).sum(axis=-1).ravel() for a, b in zip(first, second, strict=True)
     ]
@@ -50,11 +50,11 @@ def divergence(first: Batches, second: Batches) -> float:
 
 
 class Diversity(NamedTuple):
-    """How members differ.
+    """The differences between members.
 
     Attributes:
-        disagreement: [members, members], see `disagreement`; symmetric.
-        kl: [members, members], see `divergence`; of the column from the row.
+        disagreement: [members, members] The symmetric matrix of `disagreement`.
+        kl: [members, members] The `divergence` of the column from the row.
     """
 
     disagreement: np.ndarray
@@ -68,7 +68,7 @@ class Diversity(NamedTuple):
 
 
 def diversity(members: Sequence[Batches]) -> Diversity:
-    """The differences of all pairs."""
+    """Computes the differences of all pairs."""
     count = len(members)
     unlike, kl = np.zeros((count, count)), np.zeros((count, count))
     for row, first in enumerate(members):
@@ -81,7 +81,7 @@ def diversity(members: Sequence[Batches]) -> Diversity:
 
 
 class Round(NamedTuple):
-    """A step of `select`: the member that was added, and the score of all so far."""
+    """A step of `select`: the member that was added, and the score of all members so far."""
 
     member: int
     score: float
@@ -90,15 +90,16 @@ class Round(NamedTuple):
 def select(
     score: Callable[[Sequence[int]], float], members: int, size: int, *, higher: bool
 ) -> list[Round]:
-    """Chooses members one after the other, with replacement: each time the one that helps most.
+    """Chooses members greedily, with replacement. Each step adds the member that helps most.
 
-    From Caruana et al., "Ensemble selection from libraries of models", 2004. Of equal ones the
-    first is taken. It goes on when the score gets worse: what scores best is up to the caller.
+    From Caruana et al., "Ensemble selection from libraries of models", 2004. Ties go to the first
+    member. The search continues when the score gets worse, and leaves the choice of the best size
+    to the caller.
 
     Args:
-        score: The score of the mean of some members, each as often as it is named.
-        members: How many there are.
-        size: How many to choose.
+        score: Returns the score of the mean of some members, which may be repeated.
+        members: The number of members.
+        size: The number of members to choose.
         higher: Whether a higher score is better.
 
     Returns:
@@ -121,7 +122,7 @@ def select(
 
 
 def tempered(batches: Batches, temperature: float) -> list[np.ndarray]:
-    """Probabilities to the power of 1 / temperature, made to sum to 1 again; 0 stays 0."""
+    """Returns probabilities to the power of 1 / temperature, normalized to sum to 1. 0 stays 0."""
     found = []
     for part in batches:
         scaled = _log(part.astype(np.float64)) / temperature
@@ -131,7 +132,7 @@ def tempered(batches: Batches, temperature: float) -> list[np.ndarray]:
 
 
 def likelihood(batches: Batches, labels: Sequence[np.ndarray]) -> float:
-    """The mean negative log-likelihood of labels, [n, ...] classes; negative ones do not count."""
+    """Returns the mean negative log-likelihood of labels [n, ...], ignoring negative classes."""
     lost: list[np.ndarray] = []
     for part, classes in zip(batches, labels, strict=True):
         known = classes >= 0
@@ -141,7 +142,7 @@ def likelihood(batches: Batches, labels: Sequence[np.ndarray]) -> float:
 
 
 def calibration(batches: Batches, labels: Sequence[np.ndarray]) -> dict[str, float]:
-    """How good probabilities are, where labels are not negative; each prediction counts once.
+    """Computes metrics of probabilities over all predictions whose label is not negative.
 
     Brier's score is in [0, 2]. The calibration error is the mean distance of confidence from
     accuracy over 15 equal bins of confidence, weighted by their sizes (Guo et al., 2017).
@@ -165,15 +166,15 @@ def calibration(batches: Batches, labels: Sequence[np.ndarray]) -> dict[str, flo
 
 
 def is_at_an_end(temperature: float) -> bool:
-    """Whether a temperature is the lowest or the highest that is tried."""
+    """Returns whether a temperature is at either end of the search range."""
     return abs(math.log(temperature)) > 0.99 * math.log(_HOTTEST)
 
 
 def temperature(batches: Batches, labels: Sequence[np.ndarray]) -> float:
-    """The temperature with the lowest negative log-likelihood, from 0.05 to 20.
+    """Returns the temperature with the lowest negative log-likelihood, from 0.05 to 20.
 
-    From Guo et al., "On calibration of modern neural networks", 2017, with the logarithm of the
-    probabilities in place of logits, as a mean has none.
+    From Guo et al., "On calibration of modern neural networks", 2017. The logarithms of the
+    probabilities replace the logits, which a mean does not have.
     """
     found = optimize.minimize_scalar(
         lambda log: likelihood(tempered(batches, math.exp(log)), labels),

@@ -1,4 +1,4 @@
-"""The mode `ensemble`: the mean of what several runs predict, scored beside each of them."""
+"""The mode `ensemble`: averages the predictions of several runs, and scores mean and members."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,48 +22,48 @@ _VALIDATION = "validation"
 
 
 class _Metric(NamedTuple):
-    """What members are chosen by."""
+    """The metric that members are chosen by."""
 
     name: str
     higher: bool
 
 
 class _Data(NamedTuple):
-    """A set of data: what each member predicts for it, and how it is scored."""
+    """A data set with each member's predictions and the scorer."""
 
     name: str
     predicted: list[Predicted]
     scorer: scoring.Scorer
 
     def mean(self, chosen: Sequence[int] = ()) -> list[np.ndarray]:
-        """The mean of the members chosen, of all if there are none."""
+        """Returns the mean of the chosen members, or of all members if none is chosen."""
         numbers = chosen or range(len(self.predicted))
         return averaging.mean([self.predicted[number].parts for number in numbers])
 
     @property
     def labels(self) -> list[np.ndarray] | None:
-        """The classes, where predictions are probabilities of them; None if they are not."""
+        """The classes of the predictions, or None if predictions are not class probabilities."""
         parts = [one.parts for one in self.predicted]
         return self.predicted[0].labels if all(map(averaging.are_probabilities, parts)) else None
 
     def score(self, chosen: Sequence[int] = ()) -> dict[str, float]:
-        """The metrics of that mean."""
+        """Returns the metrics of that mean."""
         return self.scored(self.mean(chosen))
 
     def scored(self, parts: Sequence[np.ndarray]) -> dict[str, float]:
-        """The task's metrics of some predictions, and how good they are as probabilities."""
+        """Returns the task's metrics of predictions, and the metrics of their probabilities."""
         labels, own = self.labels, self.scorer.score(parts)
         return {**(averaging.calibration(parts, labels) if labels else {}), **own}
 
 
 class Choice(NamedTuple):
-    """What of the members is averaged and scored.
+    """The settings of an ensemble.
 
     Attributes:
-        checkpoint: Of each member; empty: its best.
-        data: The data to score on; empty: the validation data.
-        select: How many members are chosen for a further mean; 0: none.
-        metric: What they are chosen by; empty: what their best checkpoints are chosen by.
+        checkpoint: The checkpoint of each member, or empty for its best.
+        data: The data to score on, or empty for the validation data.
+        select: The number of members to choose for an additional mean, or 0 to choose none.
+        metric: The metric that they are chosen by, or empty for that of their best checkpoints.
     """
 
     checkpoint: str = ""
@@ -75,16 +75,16 @@ class Choice(NamedTuple):
 def ensemble(
     call: Call, folders: Sequence[Path], choice: Choice, *, dry_run: bool = False
 ) -> Outcome:
-    """Averages what several runs predict, and scores the mean beside each of them.
+    """Averages the predictions of several runs, and scores the mean and each of them.
 
     Args:
         call: Of the mode.
-        folders: The members; none: the trials of the study in its folder.
-        choice: What is averaged and scored.
+        folders: The members, or empty for the trials of the study in the call's directory.
+        choice: The settings.
         dry_run: Only find the members.
 
     Raises:
-        ConfigError: the runs do not fit together, or there is nothing to fit on.
+        ConfigError: the runs do not fit together, or there are no data to fit on.
     """
     runs = members.find(call.model_dir, folders, choice.checkpoint)
     metric = _metric(choice.metric, runs[0])
@@ -119,7 +119,7 @@ def ensemble(
 def _data(
     call: Call, runs: Sequence[Member], name: str, *, fits: bool
 ) -> tuple[_Data, _Data | None]:
-    """The data to score on, and those to fit on, if there are any."""
+    """Returns the data to score on, and the data to fit on, if there are any."""
     names = [name, *([_VALIDATION] if fits and name != _VALIDATION else [])]
     cache = call.model_dir / layout.ENSEMBLE_PREDICTIONS
     found = []
@@ -161,7 +161,7 @@ def _check_alike(runs: Sequence[Member], predicted: Sequence[Predicted], name: s
 
 
 def _metric(asked: str, run: Member) -> _Metric:
-    """What is asked for, by default what the run's best checkpoint is chosen by."""
+    """Returns the requested metric, by default that of the run's best checkpoint."""
     trainer = run.config.trainer
     best = metric_name(trainer.best_checkpoint_eval_metric or "validation_loss")
     compared = trainer.best_checkpoint_metric_comp if trainer.best_checkpoint_eval_metric else ""
@@ -179,7 +179,7 @@ def _metric(asked: str, run: Member) -> _Metric:
 def _report(
     runs: Sequence[Member], metric: _Metric, data: _Data, fitted: _Data | None, *, select: int
 ) -> dict[str, Any]:
-    """All that ensemble.json has."""
+    """Returns the contents of ensemble.json."""
     own = [data.score([number]) for number in range(len(runs))]
     if metric.name not in own[0]:
         raise ConfigError(
@@ -217,7 +217,7 @@ def _report(
 def _selected(
     size: int, metric: _Metric, data: _Data, fitted: _Data
 ) -> tuple[list[int], dict[str, Any]]:
-    """The members that a greedy search on the validation data takes, and their mean's score."""
+    """Selects members greedily on the validation data, and scores their mean."""
     rounds = averaging.select(
         lambda chosen: fitted.score(chosen)[metric.name],
         len(fitted.predicted),
@@ -245,7 +245,7 @@ def _calibrated(data: _Data, fitted: _Data, chosen: Sequence[int]) -> dict[str, 
 
 
 def _lines(made: Mapping[str, Any]) -> list[str]:
-    """The table and what is said below it."""
+    """Returns the table and the remarks below it."""
     weights = Counter(made.get("selected", {}).get("members", ()))
     runs = [each["run"] for each in made["members"]]
     names = [Path(run).name for run in runs]

@@ -14,19 +14,19 @@ from runner.run_folder import status
 from runner.runs import predict
 from runner.storage import display_names
 
-_TRIALS = "trials"  # of a study's folder
+_TRIALS = "trials"  # in a study's directory
 _ENDED = ("done", "stopped")
-_CHOOSE = {"split", "held_out", "folds", "fold"}  # beside what a source is
+_CHOOSE = {"split", "held_out", "folds", "fold"}  # in addition to the fields of a source
 
 
 class Member(NamedTuple):
     """A run.
 
     Attributes:
-        folder: Where it is.
-        config: What it was trained with.
-        checkpoint: The weights that count.
-        step: Theirs.
+        folder: Its directory.
+        config: The configuration that it was trained with.
+        checkpoint: The weights to use.
+        step: Their step.
     """
 
     folder: Path
@@ -36,12 +36,12 @@ class Member(NamedTuple):
 
 
 def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]:
-    """The members, in the order given; of a study, its finished trials by number.
+    """Returns the members in the given order, or a study's finished trials by number.
 
     Args:
-        model_dir: A study's folder, if `runs` is empty.
-        runs: The folders of runs, or of studies.
-        checkpoint: Which of each run; see `load_model.stored`.
+        model_dir: A study's directory, if `runs` is empty.
+        runs: The directories of runs, or of studies.
+        checkpoint: The checkpoint of each run. See `load_model.stored`.
 
     Raises:
         ConfigError: there are fewer than two, one lacks its checkpoint, or the tasks differ.
@@ -67,9 +67,9 @@ def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]
 
 
 def same_data(members: Sequence[Member], name: str) -> str:
-    """In which value the members' data of this name differ first, in words; empty if in none.
+    """Describes the first difference of the members' data of this name, or returns an empty text.
 
-    What matters is which examples there are, not how they are batched.
+    It compares the choice of examples, not how they are batched.
     """
     first, *others = members
     data = predict.named_data(first.config, name).config
@@ -87,7 +87,7 @@ def same_data(members: Sequence[Member], name: str) -> str:
 
 
 def _of(folder: Path, is_given: bool) -> list[Path]:
-    """A run alone; of a study, its trials."""
+    """Returns a run alone, or the trials of a study."""
     if (folder / layout.PARAMS).exists():
         if not is_given:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""What each member predicts for a set of data, kept in a file for each checkpoint."""
+"""Each member's predictions for a data set, cached in a file for each checkpoint."""
 
 import dataclasses
 import gc
@@ -27,14 +27,14 @@ from runner.storage import display_names
 
 
 class Predicted(NamedTuple):
-    """What one member predicts.
+    """The predictions of one member.
 
     Attributes:
-        parts: [n, ...] What is averaged: one array for all examples, or where their sizes differ,
-            one for each batch.
-        labels: For each part the class of each prediction, without the last axis; None where the
+        parts: [n, ...] The values to average, in one array for all examples, or one for each batch
+            if their sizes differ.
+        labels: For each part the class of each prediction, without the last axis, or None if the
             data have no such labels.
-        classes: The names of the classes; empty if unknown.
+        classes: The names of the classes, or empty if unknown.
     """
 
     parts: list[np.ndarray]
@@ -45,16 +45,16 @@ class Predicted(NamedTuple):
 def predicted(
     call: Call, member: Member, names: Sequence[str], cache: Path
 ) -> dict[str, Predicted]:
-    """What a member predicts for each of some sets of data; its model is built only if needed.
+    """Returns a member's predictions for some data sets. Builds its model only if needed.
 
     Args:
         call: Of the mode.
         member: The member.
         names: Of the data.
-        cache: The folder for the files.
+        cache: The directory of the files.
 
     Raises:
-        ConfigError: there are no such data, or the task does not say what is averaged.
+        ConfigError: there are no such data, or the task does not define the values to average.
     """
     paths = {name: cache / f"{_key(member, name)}.npz" for name in names}
     found = {name: kept for name, path in paths.items() if (kept := _read(path))}
@@ -76,13 +76,13 @@ def predicted(
 
 
 def built_for(call: Call, member: Member, folder: Path) -> evaluator.Evaluator:
-    """A member's task and model, not restored."""
+    """Builds a member's task and model without restoring weights."""
     own = dataclasses.replace(call, config=member.config, model_dir=member.folder)
     return build.build_evaluator(own, folder, evaluates=False)
 
 
 def dataset(built: evaluator.Evaluator, member: Member, name: str) -> Any:
-    """A set of data, distributed, from its start."""
+    """Returns a distributed data set from its start."""
     data = predict.named_data(member.config, name)
     with built.strategy.scope():
         examples = evaluation_sets.portion(data.part_of, built.task) if data.part_of else None
@@ -133,7 +133,10 @@ def _predict(call: Call, built: evaluator.Evaluator, member: Member, name: str) 
 
 
 def _of_classes(parts: list[np.ndarray], labels: list[np.ndarray]) -> list[np.ndarray] | None:
-    """Labels in the shape of the predictions; None unless each has one, and one is known."""
+    """Returns labels in the shape of the predictions.
+
+    Returns None unless each prediction has a label and at least one label is known.
+    """
     sizes = [part.size // part.shape[-1] for part in parts]
     if parts[0].ndim < 2 or [label.size for label in labels] != sizes:
         return None
@@ -144,7 +147,7 @@ def _of_classes(parts: list[np.ndarray], labels: list[np.ndarray]) -> list[np.nd
 
 
 def _key(member: Member, name: str) -> str:
-    """Changes with the weights, the task's configuration and the data's files."""
+    """Returns a key that changes with the weights, the task's configuration and the data files."""
     index = member.checkpoint.with_name(f"{member.checkpoint.name}.index")
     data = printing.plain(predict.named_data(member.config, name).config)
     facts: Mapping[str, Any] = {
@@ -158,7 +161,7 @@ def _key(member: Member, name: str) -> str:
 
 
 def _read(path: Path) -> Predicted | None:
-    """What was kept; None if nothing was, or it is damaged."""
+    """Reads a cached file. Returns None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             held = dict(file)

@@ -1,4 +1,4 @@
-"""Scores predictions that are at hand by the task's own metrics."""
+"""Scores existing predictions with the task's own metrics."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from runner.prediction import predictor
 
 
 class _Played:
-    """Takes the place of a model whose outputs are known."""
+    """Replaces a model whose outputs are known."""
 
     compiled_metrics = None
     losses: Sequence[Any] = ()
@@ -28,12 +28,12 @@ class _Played:
 
 
 class Scorer:
-    """Evaluates means of predictions on one set of data.
+    """Evaluates means of predictions on one data set.
 
-    The loss is without weight penalties, which a mean of models does not have.
+    The loss excludes weight penalties, which a mean of models does not have.
 
     Args:
-        built: Whose task scores.
+        built: The evaluator whose task scores.
         dataset: Distributed and finite.
     """
 
@@ -45,10 +45,10 @@ class Scorer:
         self._aggregates = type(self._task).aggregate_logs is not base_task.Task.aggregate_logs
 
     def score(self, parts: Sequence[np.ndarray]) -> dict[str, float]:
-        """The metrics that are single numbers.
+        """Returns the metrics that are single numbers.
 
         Args:
-            parts: Of all examples, as `outputs.Predicted` has them.
+            parts: Of all examples, in the form of `outputs.Predicted`.
         """
         for metric in [*self._metrics, self._loss]:
             metric.reset_state()
@@ -78,7 +78,7 @@ class Scorer:
         return logs
 
     def _paired(self, parts: Sequence[np.ndarray]) -> Iterator[tuple[Any, np.ndarray]]:
-        """The inputs of each replica's batch, and what was predicted for them."""
+        """Yields the inputs of each replica's batch with their predictions."""
         together = len(parts) == 1
         rest, begin = iter(parts), 0
         for batch in self._data:

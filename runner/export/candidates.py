@@ -1,4 +1,4 @@
-"""The files made of a checkpoint, before the gate has decided about them."""
+"""The files made from a checkpoint, before export validation has accepted them."""
 
 import contextlib
 import dataclasses
@@ -19,17 +19,17 @@ from runner.run_config import ExportConfig
 
 
 class Candidates:
-    """Makes the formats of what an evaluator holds, and scores each file.
+    """Makes the formats of an evaluator's model, and scores each file.
 
     Args:
-        built: Holds the weights; its averages are exported, if it has any.
-        folder: Where files are made.
-        options: What is compared.
-        check: Called now and then; raises if a signal has come.
+        built: Holds the weights. Its averages are exported, if it has any.
+        folder: The directory where files are made.
+        options: The settings of the comparison.
+        check: Called regularly. It raises if a signal has arrived.
 
     Attributes:
-        servable: What is exported.
-        folders: The version's folder of each format made.
+        servable: The model to export.
+        folders: The version's directory of each format made.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Candidates:
         self.folders: dict[str, Path] = {}
         self._gate = gate.Gate(built, self._own, check)
         self._processes: dict[str, fresh_process.FreshProcess] = {}
-        self._failed: dict[str, str] = {}  # by format, why the converter has not made it
+        self._failed: dict[str, str] = {}  # converter errors by format
 
     @property
     def task(self) -> base_task.Task:
@@ -60,12 +60,12 @@ class Candidates:
 
     @property
     def weights(self) -> str:
-        """Which weights are exported."""
+        """The kind of exported weights."""
         return "averaged" if self._built.averages else "trained"
 
     @property
     def examples(self) -> int:
-        """How many examples the files were scored on."""
+        """The number of examples that the files were scored on."""
         return self._gate.stand_in.examples
 
     def make(
@@ -74,21 +74,21 @@ class Candidates:
         training_data: Callable[[], Iterable[Any]],
         processes: contextlib.ExitStack,
     ) -> None:
-        """Makes each format, and begins to load it in a process of its own.
+        """Makes each format, and starts to load it in a separate process.
 
         Args:
-            formats: What to make.
+            formats: The formats to make.
             training_data: Batches for `tflite_int8`, which needs the ranges of activations.
             processes: Ends the processes.
 
-        A format whose converter fails is left out; `score` says why.
+        A format whose converter fails is left out, and `score` reports the reason.
         """
         saved = self._folder / "model"
         with self._built.averages.in_force() if self._built.averages else contextlib.nullcontext():
             conversion.save(self.servable, saved)
             examples = self._representative(training_data) if conversion.INT8 in formats else []
         first = sorted(formats, key=lambda name: name != conversion.SAVED_MODEL)
-        for name in first:  # a SavedModel, which loads for seconds, meanwhile
+        for name in first:  # a SavedModel first, because it takes seconds to load
             self._check()
             self.folders[name] = self._folder / name
             try:
@@ -104,14 +104,14 @@ class Candidates:
             self.folders[name] = folder
 
     def reference(self, path: Path) -> gate.Scored:
-        """What the checkpoint at `path`, which the evaluator holds, scores."""
+        """Scores the checkpoint at `path`, whose weights the evaluator holds."""
         number = limits.validation_batches(self._built.config)
         metrics = scalars.scalars(self._built.evaluate(tf.constant(number)))
         gate.check_names(metrics, self._options)
         return gate.Scored(gate.CHECKPOINT, metrics, versions.size_of_checkpoint(path), None)
 
     def score(self, name: str, reference: gate.Scored) -> list[gate.Scored]:
-        """What a format's file scores by the model's inputs and, if it can be, by raw ones."""
+        """Scores a format's file from the model's inputs and, if possible, from raw ones."""
         if name in self._failed:
             return [gate.Scored(name, {}, 0, None, self._failed[name])]
         process, size = self._processes[name], versions.size(self.folders[name])
@@ -129,7 +129,7 @@ class Candidates:
         return [self._judged(each, reference) for each in found]
 
     def milliseconds(self) -> float | None:
-        """The checkpoint's median duration of one example, in this process; None if unknown."""
+        """Returns the checkpoint's median latency for one example here, or None if unknown."""
         if not self._gate.stand_in.one:  # no file was scored
             return None
         one = {name: tf.constant(array) for name, array in self._gate.stand_in.one.items()}

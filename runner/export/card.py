@@ -1,4 +1,4 @@
-"""What stands beside an exported model: a card for people, and the same facts as JSON."""
+"""The files next to an exported model: a model card, and the same facts as JSON."""
 
 import dataclasses
 import json
@@ -43,16 +43,16 @@ outputs = session.run(None, {{{pairs}}})""",
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """What all formats of one export share.
+    """The facts that all formats of one export share.
 
     Attributes:
         experiment: The experiment.
         checkpoint: The exported checkpoint.
         step: Its step.
         weights: `averaged` or `trained`.
-        digest: Tells the checkpoint from others.
-        examples: How many examples the metrics are of.
-        reference: What the checkpoint scores.
+        digest: Identifies the checkpoint.
+        examples: The number of examples behind the metrics.
+        reference: The scores of the checkpoint.
         servable: Has the signatures.
     """
 
@@ -67,7 +67,7 @@ class Export:
 
 
 def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
-    """Wilson's 95 % interval of an accuracy that is a share of `count` examples, else None."""
+    """Returns Wilson's 95 % interval of an accuracy over `count` examples, else None."""
     value = scored.metrics[name]
     if not ("accuracy" in name and 0 <= value <= 1 and count > 0):
         return None
@@ -79,13 +79,14 @@ def interval(name: str, scored: gate.Scored, count: int) -> Interval | None:
 
 
 def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
-    """Writes the card and the facts of one format into its folder; the facts.
+    """Writes the card and the facts of one format to its directory. Returns the facts.
 
     Args:
         folder: The version's.
-        export: What it is of.
+        export: The export that it belongs to.
         name: The format.
-        scored: The file by the model's inputs and, for some SavedModels, by raw inputs.
+        scored: The file's scores from the model's inputs and, for some SavedModels, from raw
+            inputs.
     """
     found = _facts(export, name, scored)
     files.write_json(folder / layout.EXPORT_FACTS, found)
@@ -94,7 +95,7 @@ def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]
 
 
 def _facts(export: Export, name: str, scored: Sequence[gate.Scored]) -> dict[str, Any]:
-    """The facts of one format, for JSON."""
+    """Returns the facts of one format, for JSON."""
     first = scored[0]
     made: dict[str, Any] = {
         "format": name,
@@ -199,7 +200,7 @@ def _shape(shape: Any) -> str:
 
 
 def _data(experiment: config.Experiment) -> str:
-    """What was given of the data that it was trained and scored on."""
+    """Returns the configured values of the training and validation data."""
     task = experiment.task
     sections = {name: getattr(task, name, None) for name in ("train_data", "validation_data")}
     given = {name: _given(section) for name, section in sections.items() if section is not None}

@@ -1,4 +1,4 @@
-"""The formats of an export, and how each is made from a SavedModel."""
+"""The formats of an export, and their conversion from a SavedModel."""
 
 import contextlib
 import importlib.util
@@ -25,16 +25,17 @@ Examples = Sequence[Mapping[str, np.ndarray]]
 
 
 class ConverterError(RunnerError):
-    """A converter cannot make its format of this model."""
+    """A converter cannot convert this model to its format."""
 
 
 class Format(NamedTuple):
     """A row of the table of formats.
 
     Attributes:
-        loader: How `runner.export.loaded` loads it.
-        file: The file in a version's folder; empty for the folder itself.
-        convert: From a SavedModel, a path to write and representative examples; None: it is one.
+        loader: The loader in `runner.export.loaded`.
+        file: The file in a version's directory, or empty for the directory itself.
+        convert: Converts a SavedModel, given the target path and representative examples. None for
+            a SavedModel itself.
     """
 
     loader: str
@@ -73,7 +74,7 @@ def _tflite(
 
 @contextlib.contextmanager
 def _in_silence() -> Iterator[None]:
-    """A context in which nothing is written to stderr: converters have notes of their own."""
+    """Discards stderr within the block, where converters print notes."""
     before = os.dup(2)
     with Path(os.devnull).open("w") as nothing, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -126,7 +127,7 @@ def check_installed(formats: Sequence[str]) -> None:
 
 
 def check_carries(formats: Sequence[str], servable: signatures.Servable) -> None:
-    """Raises ConfigError, before anything is converted, for a format without the model's ops."""
+    """Raises ConfigError for formats without the model's ops, before the conversion starts."""
     refused = [name for name in formats if name != SAVED_MODEL]
     if refused and (ops := servable.text_ops()):
         raise ConfigError(
@@ -142,15 +143,15 @@ def convert(name: str, source: Path, folder: Path, examples: Examples) -> Path:
     Args:
         name: The format.
         source: The SavedModel.
-        folder: Where it is made, in a folder of its name.
+        folder: The parent of the target directory, which is named after the format.
         examples: Representative ones, one in each.
 
     Returns:
-        The version's folder: `source` itself for a SavedModel.
+        The version's directory: `source` itself for a SavedModel.
 
     Raises:
-        ConverterError: the converter cannot.
-        OSError: the disk refuses.
+        ConverterError: the converter failed.
+        OSError: the files could not be written.
     """
     make, target = FORMATS[name].convert, folder / name
     if make is None:

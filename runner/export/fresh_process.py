@@ -1,4 +1,4 @@
-"""An exported file, loaded and run in a fresh process."""
+"""Loads and runs an exported file in a fresh process."""
 
 import pickle
 import sys
@@ -15,16 +15,16 @@ _LONGEST = 300  # characters of an error
 
 
 class LoadError(Exception):
-    """The exported file could not be loaded, or failed; the message is one line."""
+    """The exported file could not be loaded, or failed. The message is one line."""
 
 
 class FreshProcess:
-    """Runs an exported file; see `runner.export.loaded`. The file is loaded in the background.
+    """Runs an exported file, which is loaded in the background. See `runner.export.loaded`.
 
     Args:
         loader: One of `loaded.LOADERS`.
         path: The exported file or directory.
-        log: A file for what the process prints.
+        log: A file for the output of the process.
     """
 
     def __init__(self, loader: str, path: Path, log: Path) -> None:
@@ -43,7 +43,7 @@ class FreshProcess:
         self.close()
 
     def call(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs of a signature, by name.
+        """Returns the outputs of a signature, by name.
 
         Raises:
             LoadError: the file could not be loaded, or failed on these inputs.
@@ -52,7 +52,7 @@ class FreshProcess:
         return found
 
     def milliseconds(self, signature: str, inputs: Mapping[str, np.ndarray]) -> float:
-        """The median duration of a call. Raises LoadError as `call` does."""
+        """Returns the median duration of a call. Raises LoadError as `call` does."""
         return float(self._ask("time", signature, inputs))
 
     def close(self) -> None:

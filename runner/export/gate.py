@@ -1,4 +1,4 @@
-"""The gate: an exported file has to score what its checkpoint scores."""
+"""Export validation: an exported file must match the scores of its checkpoint."""
 
 import dataclasses
 import math
@@ -26,14 +26,14 @@ CHECKPOINT = "checkpoint"
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """What a checkpoint or an exported file scores, and costs.
+    """The scores and the costs of a checkpoint or an exported file.
 
     Attributes:
-        name: `checkpoint`, or the format; also what it was scored from, if not the model's inputs.
+        name: `checkpoint`, or the format, with the inputs of the score if they are not the model's.
         metrics: On the validation data, by name.
         bytes: Its size.
-        milliseconds: The median of one example; None if it failed.
-        reason: Why it is rejected; empty if it is accepted.
+        milliseconds: The median of one example, or None if it failed.
+        reason: Why it is rejected, or empty if it is accepted.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Gate:
     Args:
         checkpoint: Evaluates the weights that were exported.
         own: The model's signature.
-        check: Called before each evaluation; raises if a signal has come.
+        check: Called before each evaluation. It raises if a signal has arrived.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Gate:
         )
 
     def score(self, name: str, process: fresh_process.FreshProcess, size: int) -> Scored:
-        """What a file scores by the model's inputs.
+        """Scores a file from the model's inputs.
 
         Args:
             name: The format.
@@ -83,7 +83,7 @@ class Gate:
 
         Raises:
             LoadError: the file cannot be loaded, or fails.
-            ConfigError: the task's steps call the model in a way that no file can answer.
+            ConfigError: the task's steps call the model in a way that no file supports.
         """
         stand_in = self.stand_in
         stand_in.run = lambda inputs: process.call(signatures.MODEL, inputs)
@@ -103,7 +103,7 @@ class Gate:
         return Scored(name, found, size, milliseconds)
 
     def score_serving(self, process: fresh_process.FreshProcess) -> dict[str, float]:
-        """The metrics from raw inputs, if the task can score them; empty if it cannot."""
+        """Returns the metrics from raw inputs, or empty if the task cannot score them."""
         score = getattr(self._task, "score_served", None)
         if score is None or self._batches >= 0:
             return {}
@@ -119,7 +119,7 @@ class Gate:
 def inputs_of(
     task: base_task.Task, batches: Iterable[Any], stand_in: StandIn, function: Any, count: int
 ) -> list[dict[str, np.ndarray]]:
-    """What the model is given for the first `count` examples, one at a time."""
+    """Returns the model's inputs for the first `count` examples, one at a time."""
     kept: list[dict[str, np.ndarray]] = []
 
     def run(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
@@ -136,7 +136,7 @@ def inputs_of(
 
 
 def _array(value: Any) -> np.ndarray:
-    """An array as it is; a list of strings or bytes as objects, which keep their lengths."""
+    """Returns an array unchanged, and strings or bytes as objects, which keep their lengths."""
     return value if isinstance(value, np.ndarray) else np.array(value, object)
 
 
@@ -145,7 +145,10 @@ def _constants(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
 
 
 def too_far(one: float, other: float, tolerance: float) -> bool:
-    """Whether two values of a metric differ by more: relative to the first if that is above 1."""
+    """Returns whether two values of a metric differ by more than the tolerance.
+
+    The tolerance is relative to the first value if that is above 1.
+    """
     if one == other or (math.isnan(one) and math.isnan(other)):  # also of infinities
         return False
     return not abs(one - other) <= tolerance * max(1.0, abs(one))
@@ -163,7 +166,7 @@ def check_names(reference: Mapping[str, float], options: ExportConfig) -> None:
 def objection(
     reference: Mapping[str, float], found: Mapping[str, float], options: ExportConfig
 ) -> str:
-    """Why a file that scores `found` is rejected; empty if it is not."""
+    """Returns why a file with the scores `found` is rejected, or an empty text if accepted."""
     counted = options.metrics or tuple(reference)
     far = [
         f"{name} {found[name]:.6g} where the checkpoint has {reference[name]:.6g}"
@@ -174,7 +177,7 @@ def objection(
 
 
 def render(columns: Sequence[Scored], options: ExportConfig) -> str:
-    """A column for the checkpoint and each file, a line for each metric; `!` marks what is off."""
+    """Renders a column for each of `columns` and a line for each metric. `!` marks deviations."""
     reference = columns[0].metrics
     lines = [["", *(each.name for each in columns)]]
     for name in sorted(reference):

@@ -1,8 +1,8 @@
-"""Loads an exported file in a process of its own and runs it for another process.
+"""Loads an exported file in a separate process and runs it for another process.
 
-It imports nothing of the runner, of a task or of Keras: what runs here is what the file holds.
-Requests come pickled on stdin, answers go to what was stdout: `(True, result)` or `(False, error)`.
-The first answer says whether the file could be loaded.
+It does not import the runner, a task or Keras, so that only the contents of the file run here.
+Requests arrive pickled on stdin. Answers go to the original stdout as `(True, result)` or
+`(False, error)`. The first answer reports whether the file could be loaded.
 
     python -P loaded.py saved_model FOLDER
 """
@@ -26,11 +26,11 @@ _SECONDS = 1.0
 
 
 Model = Callable[[str, Arrays], Arrays]
-"""From the name of a signature and its inputs to its outputs."""
+"""Maps the name of a signature and its inputs to its outputs."""
 
 
 def saved_model(path: str) -> Model:
-    """A SavedModel; the ops of `tensorflow_text` are registered if it needs them."""
+    """Loads a SavedModel. Registers the ops of `tensorflow_text` if it needs them."""
     import tensorflow as tf
 
     try:
@@ -50,7 +50,7 @@ def saved_model(path: str) -> Model:
 
 
 def tflite(path: str) -> Model:
-    """A LiteRT model; inputs are resized to the batch."""
+    """Loads a LiteRT model. Inputs are resized to the batch."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path)
@@ -63,7 +63,7 @@ def _signatures(interpreter: Any) -> list[str]:
 
 
 def onnx(path: str) -> Model:
-    """An ONNX model, on the CPU; it has one signature."""
+    """Loads an ONNX model on the CPU. It has one signature."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -83,7 +83,10 @@ LOADERS: Mapping[str, Callable[[str], Model]] = {
 
 
 def milliseconds(run: Callable[[], object]) -> float:
-    """The median duration of a call: of 50, or as many as take a second, after three others."""
+    """Returns the median duration of a call, after a warm-up of three calls.
+
+    It measures 50 calls, or as many as take a second.
+    """
     for _ in range(_WARM_UP):
         run()
     seconds: list[float] = []
@@ -102,9 +105,9 @@ def _answer(model: Model, request: tuple[str, str, Arrays]) -> Any:
 
 
 def _serve(kind: str, path: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal, but the parent decides
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print
+    os.dup2(2, 1)  # for the output of libraries
     model: Model | None = None
     while True:
         try:
@@ -113,7 +116,7 @@ def _serve(kind: str, path: str) -> None:
             else:
                 result = _answer(model, pickle.load(sys.stdin.buffer))
             answer = True, result
-        except EOFError:  # the parent is done, or gone
+        except EOFError:  # the parent is done or has died
             return
         except Exception as error:
             answer = False, f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The parts of a model that another task begins with: a BERT's encoder, a backbone."""
+"""The parts of a model that another task starts from: a BERT encoder, a backbone."""
 
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ NAME = "pretrained"
 
 
 def write(model: tf_keras.Model, folder: Path, step: int) -> dict[str, Any]:
-    """Saves what the model's `checkpoint_items` name, as a checkpoint for `init_checkpoint`.
+    """Saves the model's `checkpoint_items` as a checkpoint for `init_checkpoint`.
 
     Args:
         model: Has the weights.
-        folder: A new one, for the checkpoint.
+        folder: A new directory for the checkpoint.
         step: The weights'.
 
     Returns:
-        Facts for JSON: `items`, by official's names, and the number of their weights.
+        Facts for JSON: `items`, by Model Garden's names, and the number of their weights.
 
     Raises:
         ConfigError: the model does not name any parts.

@@ -1,4 +1,4 @@
-"""What a model takes and gives, by name: the signatures of an exported model."""
+"""The signatures of an exported model: its inputs and outputs by name."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ SERVING = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 """The signature that is served: `MODEL`, or the one that a task's `serving` adds."""
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-"""From a model's inputs to its outputs, by name."""
+"""Maps a model's inputs to its outputs, by name."""
 
 _TEXT = re.compile(r"String|Regex|Unicode|Lookup|HashTable|Wordpiece|Tokeni|SentencePiece", re.I)
 
@@ -25,11 +25,10 @@ class ModelSignature(NamedTuple):
     """A model's own inputs and outputs.
 
     Attributes:
-        inputs: The specification of each, by name, in the order of `tf.nest`; the batch is of any
-            size.
-        nested: The inputs' structure as the model takes them.
+        inputs: The specification of each, by name, in the order of `tf.nest`, with any batch size.
+        nested: The structure of the inputs in the model's call.
         outputs: The specification of each output, by name.
-        nested_outputs: Their structure as the model gives them.
+        nested_outputs: The structure of the outputs in the model's call.
         function: Computes it.
     """
 
@@ -41,18 +40,18 @@ class ModelSignature(NamedTuple):
 
 
 class Servable:
-    """What is saved: the functions of the signatures, and what they use.
+    """The object to save: the functions of the signatures, and their dependencies.
 
-    TensorFlow does not see the model itself. It would also save that as a Keras model, and trace
+    It hides the model itself from TensorFlow, which would also save it as a Keras model, and trace
     each of its layers several times.
 
     Args:
-        task: May add a signature by its method `serving`.
+        task: May add a signature with its method `serving`.
         model: The model.
         own: Its signature.
 
     Attributes:
-        root: To be saved.
+        root: The root object to save.
         signatures: The functions by name.
     """
 
@@ -66,16 +65,16 @@ class Servable:
 
     @property
     def has_own_serving(self) -> bool:
-        """Whether the task has added a signature, with its preprocessing inside."""
+        """Whether the task has added a signature, which includes its preprocessing."""
         return self.root.served is not None
 
     def inputs(self, signature: str) -> dict[str, Any]:
-        """The specification of each input of a signature, by name."""
+        """Returns the specification of each input of a signature, by name."""
         parameters = self.signatures[signature].function_type.parameters
         return {name: each.type_constraint for name, each in parameters.items()}
 
     def text_ops(self) -> list[str]:
-        """The ops of all signatures that only text needs, such as `StringSplitV2`."""
+        """Lists the ops of all signatures that only text needs, such as `StringSplitV2`."""
         found: set[str] = set()
         for function in self.signatures.values():
             graph = function.graph.as_graph_def()
@@ -85,7 +84,7 @@ class Servable:
 
 
 def _parts(model: Any) -> list[Any]:
-    """The variables and lookup tables of a model; Keras 3 tracks some variables by itself only."""
+    """Returns a model's variables and lookup tables. Only Keras 3 tracks some of them."""
     kinds = (tf.Variable, tf.saved_model.experimental.TrackableResource)
     tracked = tf.train.TrackableView(model).descendants()
     variables = [v if isinstance(v, tf.Variable) else v.value for v in model.variables]
@@ -96,7 +95,7 @@ def _parts(model: Any) -> list[Any]:
 
 
 def of_model(model: Any, features: Any) -> ModelSignature:
-    """The signature of a model: of a functional or Sequential one by its declared inputs.
+    """Returns a model's signature, from the declared inputs of a functional or Sequential model.
 
     Args:
         model: A Keras model, built.
@@ -131,7 +130,7 @@ def of_model(model: Any, features: Any) -> ModelSignature:
 
 
 def named(inputs: Any, own: ModelSignature) -> dict[str, tf.Tensor]:
-    """What a model is called with, by the names of its signature and in its types and ranks."""
+    """Returns a model's inputs by the names of its signature, in its types and ranks."""
     if isinstance(inputs, Mapping) and isinstance(own.nested, Mapping):
         inputs = {name: inputs[name] for name in own.nested}
     flat = tf.nest.flatten(inputs)
@@ -142,7 +141,7 @@ def named(inputs: Any, own: ModelSignature) -> dict[str, tf.Tensor]:
 
 
 def _fitted(tensor: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """As a functional model takes it: cast, and with or without a last axis of one."""
+    """Casts a tensor and adds or drops a last axis of one, as a functional model does."""
     tensor = tf.cast(tensor, spec.dtype)
     more = (tensor.shape.rank or 0) - (spec.shape.rank or 0)
     if more == 1 and tensor.shape[-1] == 1:
@@ -162,7 +161,7 @@ def _output_names(model: Any, outputs: Any) -> list[str]:
 
 
 def _names(nested: Any, known: Sequence[str], otherwise: str) -> list[str]:
-    """A name for each tensor of a structure: its key, the layer's name, or a number."""
+    """Returns a name for each tensor of a structure: its key, the layer's name, or a number."""
     flat = tf.nest.flatten(nested)
     if isinstance(nested, Mapping) and len(flat) == len(nested):
         names = sorted(nested)
@@ -184,6 +183,6 @@ def _dense(part: Any, model: Any) -> Any:
 
 
 def _any_batch(part: Any, name: str, *, is_declared: bool) -> tf.TensorSpec:
-    """A declared size of the batch stays; that of a batch of data is the data's."""
+    """Returns a specification with the declared batch size, or with any batch size."""
     first, *rest = tuple(part.shape)
     return tf.TensorSpec([first if is_declared else None, *rest], tf.as_dtype(part.dtype), name)

@@ -1,4 +1,4 @@
-"""What takes a model's place in a task's steps, so that they score an exported file."""
+"""A proxy for the model in a task's steps, with which they score an exported file."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ from runner.export import signatures
 
 
 class StandIn(tf.Module):
-    """Takes a model's place in a task's steps; what runs is `run`.
+    """Replaces a model in a task's steps, and calls `run` instead.
 
     Args:
-        model: Has the losses of its weights, and whatever else a task asks a model for.
+        model: Provides its weights' losses, and all other attributes that a task uses.
         own: The model's signature.
 
     Attributes:
-        run: From the inputs to the outputs, by name.
-        examples: How many it was given.
+        run: Maps the inputs to the outputs, by name.
+        examples: The number of examples received.
         one: The first of them, a batch of one.
-        error: What `run` raised.
+        error: The exception of `run`.
     """
 
     def __init__(self, model: Any, own: signatures.ModelSignature) -> None:
@@ -35,7 +35,7 @@ class StandIn(tf.Module):
         return getattr(object.__getattribute__(self, "_model"), name)
 
     def __call__(self, inputs: Any, training: bool | None = None) -> Any:
-        """The outputs, structured like the model's."""
+        """Returns the outputs, structured like the model's."""
         del training
         given = signatures.named(inputs, self._own)
         names, specs = list(given), list(self._own.outputs.values())
@@ -46,7 +46,7 @@ class StandIn(tf.Module):
         types = [each.dtype for each in specs]
         flat = tf.nest.flatten(tf.numpy_function(run, list(given.values()), types))
         for tensor, spec in zip(flat, specs, strict=True):
-            tensor.set_shape([None, *spec.shape[1:]])  # of any size, whatever is declared
+            tensor.set_shape([None, *spec.shape[1:]])  # of any size, regardless of the declared one
         return tf.nest.pack_sequence_as(self._own.nested_outputs, flat)
 
     def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

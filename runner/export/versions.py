@@ -1,4 +1,4 @@
-"""The folders of exported versions: `export/<format>/<step>/`, which appear whole."""
+"""The directories of exported versions, `export/<format>/<step>/`, which appear atomically."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _CARDS = (layout.EXPORT_FACTS, layout.MODEL_CARD)
 
 
 class Version(NamedTuple):
-    """A place for one format of one step."""
+    """The version of one format at one step."""
 
     root: Path
     format: str
@@ -21,23 +21,23 @@ class Version(NamedTuple):
 
     @property
     def accepted(self) -> Path:
-        """Its folder; TensorFlow Serving takes only numbers for versions."""
+        """Its directory. TensorFlow Serving accepts only numbers as versions."""
         return self.root / self.format / str(self.step)
 
     @property
     def rejected(self) -> Path:
-        """Its folder if the gate rejects it."""
+        """Its directory if export validation rejects it."""
         return self.root / self.format / f"{layout.REJECTED}{self.step}"
 
     def facts(self) -> dict[str, Any] | None:
-        """What was recorded about the accepted version; None if there is none."""
+        """Returns the recorded facts of the accepted version, or None if there is none."""
         if not self.accepted.exists():
             return None
         found = files.read_json(self.accepted / layout.EXPORT_FACTS)
         return found if isinstance(found, dict) else {}
 
     def check_same(self, checkpoint: str, limit: int) -> None:
-        """Raises ConfigError if the accepted version is of another checkpoint, or less well tried.
+        """Raises ConfigError if the accepted version has another checkpoint or evaluation limit.
 
         Args:
             checkpoint: Its digest.
@@ -58,7 +58,7 @@ class Version(NamedTuple):
             )
 
     def publish(self, made: Path, *, accepted: bool) -> Path:
-        """Makes a finished folder the version, flushed to the disk and renamed; where it is now."""
+        """Publishes a finished directory as the version, flushed to disk. Returns its new path."""
         place = self.accepted if accepted else self.rejected
         files.make_folder(place.parent)
         files.flush_all(made)
@@ -69,17 +69,17 @@ class Version(NamedTuple):
 
 
 def digest(checkpoint: Path) -> str:
-    """Tells checkpoints apart: the SHA-256 of the index, which has a checksum of each tensor."""
+    """Identifies a checkpoint by the SHA-256 of its index, which has a checksum of each tensor."""
     return hashlib.sha256(checkpoint_files.index(checkpoint).read_bytes()).hexdigest()
 
 
 def size(path: Path) -> int:
-    """The bytes of a file, or of a version's folder without what is written about it."""
+    """Returns the bytes of a file, or of a version's directory without its card and facts."""
     return sum(file.stat().st_size for file in _files(path) if file.name not in _CARDS)
 
 
 def size_of_checkpoint(path: Path) -> int:
-    """The bytes of a checkpoint's files."""
+    """Returns the bytes of a checkpoint's files."""
     parts = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     return sum(part.stat().st_size for part in parts)
 

@@ -1,4 +1,4 @@
-"""How many workers a run may have: what `--workers` says. Standard library only."""
+"""The allowed number of workers of a run, as given by `--workers`. Standard library only."""
 
 import dataclasses
 import re
@@ -12,17 +12,17 @@ _MOST = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """From `least` to `most` workers."""
+    """A range of `least` to `most` workers."""
 
     least: int
     most: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What `--workers` says: `4`, or `2..4`.
+        """Parses a value of `--workers`: `4` or `2..4`.
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: the text has another form, or the range is not valid.
         """
         found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
         if not found:
@@ -35,13 +35,13 @@ class Bounds:
         return cls(least, most)
 
     def best(self, available: int, refused: Collection[int] = ()) -> int:
-        """How many of the available workers to take, but not a number that was refused; 0: none."""
+        """Returns the largest possible number of workers that was not rejected, or 0."""
         sizes = range(min(available, self.most), self.least - 1, -1)
         return next((size for size in sizes if size not in refused), 0)
 
     @property
     def given(self) -> str:
-        """As `--workers` says it."""
+        """The value as written for `--workers`."""
         return str(self.most) if self.least == self.most else f"{self.least}..{self.most}"
 
     def __str__(self) -> str:

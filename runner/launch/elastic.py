@@ -1,4 +1,4 @@
-"""`--workers`: the same command, on several workers that are kept going. No TensorFlow."""
+"""`--workers`: runs a command on several fault-tolerant workers. No TensorFlow."""
 
 import os
 import sys
@@ -15,30 +15,30 @@ from runner.launch.slots import Slots
 from runner.studies import places
 
 PROGRAM = ("-m", "runner")
-"""What a worker runs."""
+"""The Python arguments of a worker."""
 
 
 def machines(options: Any) -> cluster.Cluster | None:
-    """The machines that a mode's options or the environment name, and which of them this one is.
+    """Returns the machines that a mode's options or the environment name, and the local index.
 
     Raises:
-        ConfigError: they are not named well.
+        ConfigError: the machines are not named correctly.
     """
     index = options.task_index
     return cluster.find(os.environ, options.worker_hosts, -1 if index is None else index)
 
 
 def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signals.Stop) -> int:
-    """Runs a command with `--workers`; its exit code.
+    """Runs a command with `--workers` and returns its exit code.
 
     Args:
         options: Of its mode.
         folder: The run's.
-        arguments: Those of the command of each worker.
-        stop: Whether a signal has come.
+        arguments: The command's arguments for each worker.
+        stop: Reports whether a signal has arrived.
 
     Raises:
-        ConfigError: there are fewer machines, or GPUs, than workers; or the machines are not named.
+        ConfigError: there are fewer machines, or GPUs, than workers, or the machines are not named.
         RunnerError: see `runner.launch.supervisor.supervise`.
     """
     bounds = Bounds.parse(options.workers)

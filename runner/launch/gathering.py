@@ -11,23 +11,23 @@ from runner.launch.slots import Slots
 
 _LAST_CALL_SECONDS = 10.0  # for more workers, once there are enough
 _REMIND_SECONDS = 60.0
-_MOMENT_SECONDS = 3.0  # a wait that is not worth a line
+_MOMENT_SECONDS = 3.0  # a shorter wait is not reported
 
 
 class Gathering:
-    """How a supervisor comes to its next generation.
+    """Negotiates the next generation of a supervisor.
 
     Args:
-        meeting: Where the supervisors meet.
-        bounds: How many workers there may be.
+        meeting: The rendezvous of the supervisors.
+        bounds: The allowed number of workers.
         slots: This machine's.
-        names: What the machines are called.
-        pause: Called between two looks; raises to end the wait.
+        names: The names of the machines.
+        pause: Called between two polls. It raises to end the wait.
         clock: Seconds, for tests to inject.
         note: Called with a line about a wait.
 
     Attributes:
-        refused: Numbers of workers that the run cannot have.
+        refused: Numbers of workers that the run rejected.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Gathering:
         self.refused: set[int] = set()
 
     def next(self, patience: float) -> Generation | Verdict:
-        """The next generation that this machine is part of, once it has been agreed on.
+        """Returns the next generation with this machine, once the supervisors have agreed on it.
 
-        Or how the run has ended, if it does so while this machine is not needed.
+        If the run ends while this machine is not needed, returns how it ended.
 
         Args:
             patience: Seconds to wait for enough workers.
@@ -90,7 +90,7 @@ class Gathering:
         return self._meeting.token in tokens and self._meeting.verdict(newest) is None
 
     def _goes_on(self, newest: Generation) -> bool:
-        """Whether others are still at it."""
+        """Returns whether other supervisors still train this generation."""
         if self._meeting.verdict(newest):
             return False
         if len(self._meeting.absent(newest)) < len(newest.members):
@@ -99,7 +99,7 @@ class Gathering:
         return False
 
     def _propose(self, number: int, patience: float) -> None:
-        """Proposes a generation, if there are enough and this supervisor is the first of them."""
+        """Proposes a generation if there are enough workers and this supervisor is the first."""
         present = self._meeting.present()
         ready = [each for each in present if each.doing == "ready"]
         size = self._bounds.best(sum(len(each.hosts) for each in ready), self.refused)
@@ -143,7 +143,7 @@ class Gathering:
 
 
 def _first(ready: Sequence[Supervisor], size: int) -> list[Supervisor]:
-    """The first supervisors, with so many workers together."""
+    """Returns the first supervisors that together have this many workers."""
     found: list[Supervisor] = []
     for each in ready:
         taken = each.hosts[: size - sum(len(one.hosts) for one in found)]

@@ -1,4 +1,4 @@
-"""A command that is to run elsewhere, and what became of it. No TensorFlow."""
+"""A command to run remotely, and the result of submitting it. No TensorFlow."""
 
 import dataclasses
 import sys
@@ -12,19 +12,19 @@ from runner.launch.bounds import Bounds
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a launcher is given.
+    """The input of a launcher.
 
     Attributes:
         mode: The command's mode.
-        is_training: Whether that trains the run in its folder, which has a status.json.
-        is_study: Whether several starts of the command share its work.
+        is_training: Whether the mode trains the run in its directory, which has a status.json.
+        is_study: Whether several instances of the command share its work.
         arguments: All its flags but `--launch`, checked.
-        model_dir: The run's or the study's folder, or its URL; empty for a mode without one.
-        work_dir: The folder in which the command was given.
+        model_dir: The run's or the study's directory or URL, or empty for a mode without one.
+        work_dir: The working directory of the command.
         config: The `LaunchConfig`, checked.
-        strategy: The experiment's `RuntimeConfig.distribution_strategy`; empty without one.
-        workers: How many `--workers` asks for; None without it.
-        stop: Whether a signal has come, for a launcher that waits for the end.
+        strategy: The experiment's `RuntimeConfig.distribution_strategy`, or empty without one.
+        workers: The value of `--workers`, or None without it.
+        stop: Reports whether a signal has arrived, for a launcher that waits for the end.
     """
 
     mode: str
@@ -40,27 +40,27 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The whole command, on a machine that has this one's files."""
+        """The full command, for a machine with access to this machine's files."""
         return [sys.executable, "-m", "runner", *self.arguments]
 
     @property
     def folder(self) -> Path | None:
-        """The run's folder as a path; None if there is none."""
+        """The run's directory as a path, or None if there is none."""
         return Path(self.model_dir) if self.model_dir and "://" not in self.model_dir else None
 
     @property
     def logs(self) -> Path:
-        """The folder for its logs: in the run's folder if there is one."""
+        """The directory for its logs, inside the run's directory if there is one."""
         return (self.folder or self.work_dir) / layout.LAUNCH
 
     @property
     def name(self) -> str:
-        """What it is called where jobs are listed."""
+        """Its name in lists of jobs."""
         return self.config.name or Path(self.model_dir or self.mode).name
 
     @property
     def set_here(self) -> Mapping[str, str]:
-        """The environment that `LaunchConfig.environment` gives values for."""
+        """The environment variables with a value in `LaunchConfig.environment`."""
         pairs = (each.partition("=") for each in self.config.environment)
         return {name: value for name, equals, value in pairs if equals}
 
@@ -69,8 +69,8 @@ class Submitted(NamedTuple):
     """A job that has been submitted.
 
     Attributes:
-        job: How its launcher calls it.
-        log: Where its log is, or the command that shows it.
+        job: Its id in the launcher.
+        log: The path of its log, or the command that shows it.
         cancel: The command that ends it.
     """
 
@@ -80,11 +80,11 @@ class Submitted(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What would be submitted.
+    """A job that is ready to submit.
 
     Attributes:
-        text: As `--dry_run` prints it: a script, a manifest.
-        submit: Submits it; returns its answer if it has waited for the end.
+        text: The output of `--dry_run`: a script or a manifest.
+        submit: Submits it. Returns its answer if it has waited for the end.
     """
 
     text: str

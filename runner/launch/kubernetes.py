@@ -1,4 +1,4 @@
-"""A job of Kubernetes: what it needs is checked here, and kubectl submits it."""
+"""Checks a Kubernetes job, and submits it with kubectl."""
 
 import hashlib
 import json
@@ -17,22 +17,22 @@ from runner.errors import ConfigError, RunnerError
 from runner.launch import manifest
 from runner.launch.job import Job, Plan, Submitted
 
-_LONGEST = 40  # of a name: it also begins the names of pods, which have 63 characters
+_LONGEST = 40  # of a name, which also starts the names of pods (at most 63 characters)
 _NAME = re.compile(rf"[a-z]([a-z0-9-]{{0,{_LONGEST - 2}}}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _KUEUE = "localqueues.kueue.x-k8s.io"
 
 
 def plan(job: Job) -> Plan:
-    """A manifest for kubectl.
+    """Returns a manifest for kubectl.
 
     Raises:
-        ConfigError: something is missing, would not be there, or is not for others to read.
+        ConfigError: a setting is missing, a file would not be there, or a secret would be exposed.
     """
     _check(job)
     made = json.loads(
         json.dumps(manifest.manifest(job, _name(job)))
-    )  # parts that are shared, twice
+    )  # a copy without shared parts, which YAML would write as aliases
     written = yaml.safe_dump(made, sort_keys=False, width=100).rstrip("\n")
     return Plan(written, lambda: _submit(job, made["kind"], made["metadata"]["name"], written))
 
@@ -74,7 +74,7 @@ def _check(job: Job) -> None:
 
 
 def _check_names(config: Any) -> None:
-    """Raises ConfigError for the name of an object that no cluster can have."""
+    """Raises ConfigError for an object name that is not valid in any cluster."""
     for field in ("namespace", "queue", "service_account", "secret_names"):
         value = getattr(config, field)
         for each in [value] if isinstance(value, str) else value:
@@ -86,12 +86,12 @@ def _check_names(config: Any) -> None:
 
 
 def _name(job: Job) -> str:
-    """The name that is given, or one made of the folder's."""
+    """Returns the given name, or a name derived from the directory's."""
     if _NAME.fullmatch(job.name):
         return job.name
     plain = re.sub(r"[^a-z0-9]+", "-", job.name.lower()).strip("-")
     plain = plain if plain[:1].isalpha() else f"run-{plain}".strip("-")
-    if not job.config.name:  # other folders may have names that look the same
+    if not job.config.name:  # other directories may have similar names
         digest = hashlib.sha256(job.model_dir.encode()).hexdigest()[:6]
         return f"{plain[: _LONGEST - 7].strip('-')}-{digest}"
     raise ConfigError(
@@ -129,7 +129,7 @@ def _submit(job: Job, kind: str, name: str, written: str) -> Submitted:
 
 
 def _check_queue(queue: str, where: Sequence[str]) -> None:
-    """Raises ConfigError if Kueue has no such queue: the job would wait without end."""
+    """Raises ConfigError if Kueue has no such queue, because the job would wait forever."""
     found = _kubectl("get", _KUEUE, "--output=name", *where)
     if "resource type" in found.stderr:
         raise ConfigError(

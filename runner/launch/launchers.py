@@ -1,4 +1,4 @@
-"""Where a command can run instead of here: a table, and what all its rows share. No TensorFlow."""
+"""The launchers of remote commands: a table, and the checks that all share. No TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from runner.launch.job import Job, Plan
 from runner.run_folder import submitted
 from runner.studies import places
 
-# A launcher imports what it needs when it is called: the table is there without that.
+# A launcher imports its modules when it is called, so that the table loads without them.
 
 
 def local(job: Job) -> Plan:
@@ -58,10 +58,11 @@ class Launcher:
     """A row of the table.
 
     Attributes:
-        plan: Makes the plan; raises ConfigError for what cannot be submitted. It changes nothing.
-        reads: The fields of `LaunchConfig` that it reads besides `environment` and `name`.
-        shares_files: Whether the job sees this machine's files, under the same paths.
-        place: Where the trials of a study run that stays in this process; None: it does not.
+        plan: Makes the plan without side effects. Raises ConfigError if it cannot be submitted.
+        reads: The fields of `LaunchConfig` that it reads in addition to `environment` and `name`.
+        shares_files: Whether the job has access to this machine's files, under the same paths.
+        place: The executor of a study's trials if the study stays in this process, or None if it
+            does not.
     """
 
     plan: Callable[[Job], Plan]
@@ -71,7 +72,7 @@ class Launcher:
 
     @property
     def summary(self) -> str:
-        """Where its jobs run, in a few words."""
+        """The destination of its jobs, in a few words."""
         return (self.plan.__doc__ or "").splitlines()[0]
 
 
@@ -112,12 +113,12 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
     """Submits a job, or prints what would be submitted.
 
     Returns:
-        For JSON: the job's id, its log, how to watch and to cancel it, or its answer if it has
-        ended; None for a dry run.
+        The job's id, its log, and how to watch and to cancel it, or its answer if it has ended, for
+        JSON. None for a dry run.
 
     Raises:
-        ConfigError: a mistake in flags or configuration; nothing was submitted.
-        RunnerError: whoever takes jobs refused it.
+        ConfigError: a mistake in flags or configuration, before the job was submitted.
+        RunnerError: the cluster rejected the job.
     """
     check_job(name, job)
     plan = LAUNCHERS[name].plan(job)
@@ -141,7 +142,7 @@ def launch(name: str, job: Job, *, dry_run: bool = False) -> dict[str, Any] | No
 
 
 def check_job(name: str, job: Job) -> None:
-    """Raises ConfigError for what no launcher of this name can submit."""
+    """Raises ConfigError for a job that this launcher can never submit."""
     check(name)
     _check_idle(name, job.config)
     _check_nodes(job)
@@ -164,7 +165,7 @@ def _check_idle(name: str, config: Any) -> None:
 
 
 def _check_nodes(job: Job) -> None:
-    """Raises ConfigError for several nodes of which all but one would have nothing to do."""
+    """Raises ConfigError for several nodes if all but one would be idle."""
     if job.config.nodes > 1 and not job.is_study and job.strategy not in _OF_NODES:
         with_it = f" with distribution_strategy = {job.strategy!r}" if job.strategy else ""
         raise ConfigError(
@@ -175,7 +176,7 @@ def _check_nodes(job: Job) -> None:
 
 
 def _check_workers(job: Job) -> None:
-    """Raises ConfigError for a number of workers that the nodes would refuse, or leave idle."""
+    """Raises ConfigError for a number of workers that the nodes would reject, or leave idle."""
     if job.workers is None:
         return
     nodes, most = job.config.nodes, job.workers.most
@@ -221,7 +222,7 @@ def _check_bucket(name: str, job: Job) -> None:
 
 
 def _check_shown(text: str) -> None:
-    """Raises ConfigError if what is to be submitted has a secret of the environment in it."""
+    """Raises ConfigError if the text to submit contains a secret of the environment."""
     for name, value in os.environ.items():
         is_path = value.startswith("/")
         if len(value) > 7 and not is_path and secrets.is_secret(name) and value in text:

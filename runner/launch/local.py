@@ -1,4 +1,4 @@
-"""The same command in the background on this machine, with its log in the run's folder."""
+"""Runs the command in the background on this machine, with its log in the run's directory."""
 
 import datetime
 import shlex
@@ -8,12 +8,12 @@ from runner.launch.job import Job, Plan, Submitted
 
 
 def plan(job: Job) -> Plan:
-    """A process of its own, which outlives this one and its terminal."""
+    """Plans a separate process, which outlives this one and its terminal."""
     return Plan(_text(job), lambda: _submit(job))
 
 
 def _text(job: Job) -> str:
-    """What a shell would be given for it."""
+    """Returns the equivalent shell command."""
     values = [shlex.quote(f"{name}={value}") for name, value in job.set_here.items()]
     words = ["nohup", *(["env", *values] if values else []), *map(shlex.quote, job.command)]
     return f"cd {shlex.quote(str(job.work_dir))}\n{' '.join(words)} &"

@@ -1,4 +1,4 @@
-"""A job as Kubernetes is told about it: a Job, or for one run on several nodes a JobSet."""
+"""Writes a Kubernetes manifest: a Job, or a JobSet for one run on several nodes."""
 
 import json
 import os
@@ -12,29 +12,29 @@ from runner.errors import GaveUpError
 from runner.launch import start
 from runner.launch.job import Job
 
-PORT = 2222  # of a worker, for the others
+PORT = 2222  # on which a worker listens for the others
 JOBSET = "jobset.x-k8s.io/v1alpha2"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 _Object = dict[str, Any]
 _CONTAINER = "runner"
 _WORKERS = "worker"
-_FINAL = [2, 3, 4, 5, GaveUpError.exit_code]  # the same command would end the same way
+_FINAL = [2, 3, 4, 5, GaveUpError.exit_code]  # rerunning the command would end the same way
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _GPU = "nvidia.com/gpu"
-_GROUP = 1000  # of the user in the Dockerfile, who could not write in a new volume otherwise
-# What an evaluator needs to know of a training run's flags.
+_GROUP = 1000  # of the Dockerfile's user, who otherwise could not write to a new volume
+# The training flags that an evaluator needs.
 _CONFIGURING = re.compile(
     r"--(experiment|gin_file|gin_params|config_file|params_override|model_dir|tf_data_service)="
 )
 
 
 def manifest(job: Job, name: str) -> _Object:
-    """The object to create.
+    """Returns the object to create.
 
     Args:
         job: The job, checked.
-        name: One that Kubernetes takes.
+        name: A name that is valid in Kubernetes.
     """
     config = job.config
     shared = config.nodes > 1 and not job.is_study
@@ -66,13 +66,13 @@ def manifest(job: Job, name: str) -> _Object:
 
 
 def mounts(job: Job) -> Mapping[str, str]:
-    """The claims of volumes by the path at which each is mounted."""
+    """Returns the persistent volume claims by mount path."""
     pairs = (each.partition(":") for each in job.config.volumes)
     return {path: claim for claim, _, path in pairs}
 
 
 def _job(job: Job, name: str, *, hosts: list[str]) -> _Object:
-    """A Job's specification; `hosts` are the workers of one run, each in a pod."""
+    """Returns a Job's specification. `hosts` are the workers of one run, each in a pod."""
     pods = job.config.nodes
     many = {"completionMode": "Indexed", "completions": pods, "parallelism": pods}
     return {
@@ -84,9 +84,10 @@ def _job(job: Job, name: str, *, hosts: list[str]) -> _Object:
 
 
 def _rules() -> Iterator[_Object]:
-    """How a pod's end counts, the first rule that fits; what none fits counts as a failure.
+    """Yields the rules for a pod's exit. The first match applies, and no match is a failure.
 
-    What is final comes first: a pod that gives up because it was preempted is a preempted one, too.
+    Final exit codes come first, because a pod that gives up after a preemption is also a preempted
+    pod.
     """
     yield {"action": "FailJob", "onExitCodes": _ends(_FINAL)}
     preempted = {"type": "DisruptionTarget", "status": "True"}
@@ -102,7 +103,7 @@ def _pod(job: Job, name: str, hosts: list[str]) -> _Object:
     config, claims = job.config, list(mounts(job).values())
     volume = {claim: f"volume-{index}" for index, claim in enumerate(dict.fromkeys(claims))}
     pod: _Object = {
-        "restartPolicy": "Never",  # as a podFailurePolicy needs
+        "restartPolicy": "Never",  # required by a podFailurePolicy
         "terminationGracePeriodSeconds": config.grace_seconds,
     }
     if seconds := text.seconds(config.time):
@@ -115,7 +116,7 @@ def _pod(job: Job, name: str, hosts: list[str]) -> _Object:
     if claims:
         pod["securityContext"] = {
             "fsGroup": _GROUP,
-            "fsGroupChangePolicy": "OnRootMismatch",  # does not go through all files at each start
+            "fsGroupChangePolicy": "OnRootMismatch",  # does not check all files at each start
         }
         pod["volumes"] = [
             {"name": each, "persistentVolumeClaim": {"claimName": claim}}
@@ -134,7 +135,7 @@ def _pod(job: Job, name: str, hosts: list[str]) -> _Object:
 
 
 def _container(job: Job, name: str, command: list[str], seen: list[_Object]) -> _Object:
-    """What the containers of a pod have in common."""
+    """Returns the settings that the containers of a pod share."""
     variables = (each.partition("=") for each in job.config.environment)
     made: _Object = {
         "name": name,
@@ -151,7 +152,7 @@ def _container(job: Job, name: str, command: list[str], seen: list[_Object]) -> 
 
 
 def _verbatim(value: str) -> str:
-    """A value that Kubernetes passes on as it is: it expands `$(NAME)`, and makes `$` of `$$`."""
+    """Escapes a value for Kubernetes, which expands `$(NAME)` and turns `$$` into `$`."""
     return value.replace("$", "$$")
 
 
@@ -166,13 +167,13 @@ def _command(job: Job, name: str, hosts: list[str]) -> list[str]:
 
 
 def _evaluator(job: Job, seen: list[_Object]) -> _Object:
-    """Evaluates beside training in the same pod, and after it until its last checkpoint is done."""
+    """Evaluates alongside training in the same pod, and then until the last checkpoint is done."""
     flags = [each for each in job.arguments if _CONFIGURING.match(each)]
-    if job.config.gpus:  # they are the other container's
+    if job.config.gpus:  # they belong to the other container
         flags.append("--params_override=runtime.num_gpus=0")
     command = ["python", "-m", "runner", "--mode=continuous_eval", *flags]
-    # The pod's end comes as soon as training has ended: until the evaluator has, too, this holds
-    # the signal back.
+    # The pod is terminated as soon as training has ended. The sleep delays the signal until
+    # the evaluator has ended, too.
     wait = {"exec": {"command": ["sleep", str(job.config.grace_seconds)]}}
     return {
         **_container(job, "evaluator", command, seen),
@@ -182,7 +183,7 @@ def _evaluator(job: Job, seen: list[_Object]) -> _Object:
 
 
 def _cluster(hosts: list[str]) -> list[_Object]:
-    """The variables from which TensorFlow knows the workers, and which of them this is."""
+    """Returns the variables that tell TensorFlow about the workers and its own index."""
     if not hosts:
         return []
     cluster = json.dumps({"worker": hosts})
@@ -194,7 +195,7 @@ def _cluster(hosts: list[str]) -> list[_Object]:
 
 
 def _resources(config: Any) -> _Object:
-    """What a pod asks for; of GPUs and memory it gets no more than that."""
+    """Returns a pod's resource requests. For GPUs and memory they are also its limits."""
     memory = {"memory": f"{round(config.memory_gb * 1024)}Mi"} if config.memory_gb else {}
     requests = {**({"cpu": str(config.cpus)} if config.cpus else {}), **memory}
     limits = {**memory, **({_GPU: str(config.gpus)} if config.gpus else {})}

@@ -1,9 +1,10 @@
-"""Where the supervisors of a run meet: files in `workers/` of its folder. No TensorFlow.
+"""The rendezvous of a run's supervisors: files in `workers/` of its directory. No TensorFlow.
 
-Each machine has one supervisor. It holds `machine-<n>/`, and says there what it offers; its claim
-is its sign of life. A generation is a set of workers that train together: whoever is first of those
-present proposes one, in a file that is created once. How it ended is another such file, so that
-all do the same next. Ages are measured by the clock of the machine that looks.
+Each machine has one supervisor. It locks `machine-<n>/` and writes its offer there. Its lock is
+also its heartbeat. A generation is a set of workers that train together. The first of the
+supervisors present proposes one, in a file that is created only once. Another such file records how
+the generation ended, so that all supervisors take the same next step. Ages are measured by the
+local clock of the machine that reads the files.
 """
 
 import contextlib
@@ -19,17 +20,17 @@ from runner.errors import RunnerError
 from runner.run_folder import claim, claim_file, leftovers
 
 SILENT_SECONDS = 20.0
-"""A supervisor of another machine that gives no sign of life for so long is gone."""
+"""A supervisor of another machine without a heartbeat for this long is gone."""
 
 Doing = Literal["ready", "running", "resting"]
 
 
 class Supervisor(NamedTuple):
-    """What a supervisor that is alive says of itself.
+    """The state that a live supervisor publishes.
 
     Attributes:
-        machine: Its place in the list of machines.
-        token: Tells it from earlier ones of the same place.
+        machine: Its index in the list of machines.
+        token: Distinguishes it from earlier supervisors of the same machine.
         doing: `ready` for the next generation, or not.
         hosts: The addresses that it offers for workers.
     """
@@ -44,8 +45,8 @@ class Generation(NamedTuple):
     """Workers that train together.
 
     Attributes:
-        number: From 1, over all commands.
-        members: The supervisors that take part, in the order of their workers.
+        number: Counts generations from 1, across all commands.
+        members: Its supervisors, in the order of their workers.
     """
 
     number: int
@@ -53,11 +54,11 @@ class Generation(NamedTuple):
 
     @property
     def hosts(self) -> list[str]:
-        """The addresses of all workers; the first one's is the chief."""
+        """The addresses of all workers, the chief's first."""
         return [host for member in self.members for host in member.hosts]
 
     def workers(self, machine: int) -> list[int]:
-        """The numbers of a machine's workers."""
+        """Returns the numbers of a machine's workers."""
         before = 0
         for member in self.members:
             if member.machine == machine:
@@ -68,15 +69,15 @@ class Generation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How a generation ended, which all of its supervisors follow.
+    """The outcome of a generation, which all of its supervisors follow.
 
     Attributes:
-        then: What comes next: `leave` the run with `code`; `restart` after a failure; `regroup`,
-            once all is saved.
+        then: The next action: `leave` the run with `code`, `restart` after a failure, or `regroup`
+            once a checkpoint is saved.
         code: The exit code, of the command or of the worker that failed.
-        reason: Why, for a person.
-        worker: The number of the worker that was the cause, if it was one.
-        refused: A number of workers that the run cannot have; 0: none.
+        reason: The reason, for a person.
+        worker: The number of the worker that caused it, if any.
+        refused: A number of workers that the run rejected, or 0 if it rejected none.
     """
 
     then: Literal["leave", "restart", "regroup"]
@@ -87,12 +88,12 @@ class Verdict:
 
 
 class Meeting:
-    """The meeting place, as one supervisor uses it.
+    """The rendezvous, as one supervisor uses it.
 
     Args:
-        folder: The run's folder.
-        machine: The place of this machine in the list.
-        token: This supervisor's, as its claim has it.
+        folder: The run's directory.
+        machine: The index of this machine in the list.
+        token: This supervisor's token, as in its lock.
         clock: Seconds, for tests to inject.
     """
 
@@ -110,14 +111,14 @@ class Meeting:
         self._present: list[Supervisor] = []
 
     def say(self, doing: Doing, hosts: Sequence[str] = ()) -> None:
-        """Tells the others what this supervisor does and offers."""
+        """Publishes the state and the offer of this supervisor."""
         said = {"token": self.token, "doing": doing, "hosts": list(hosts)}
         files.write_json(_place(self._folder, self.machine) / _OFFER, said)
 
     def present(self) -> list[Supervisor]:
-        """The supervisors that are alive, by machine; this one, too.
+        """Returns the supervisors that are alive, including this one, by machine.
 
-        Where the folder is out of reach for the moment, they are those that were there before.
+        While the directory is unreachable, returns the last known ones.
         """
         with contextlib.suppress(OSError):
             self._present = self._look()
@@ -142,7 +143,7 @@ class Meeting:
         return claim_file.abandoned(path) or self._silence.has_lasted(path)
 
     def newest(self) -> Generation | None:
-        """The last generation that was proposed."""
+        """Returns the last generation that was proposed."""
         names = (re.fullmatch(r"generation-(\d+)\.json", each.name) for each in self._listed())
         number = max((int(name[1]) for name in names if name), default=0)
         said = _read(self._path(number)) if number else None
@@ -155,25 +156,25 @@ class Meeting:
         return list(self._folder.glob("generation-*.json"))
 
     def propose(self, number: int, members: Sequence[Supervisor]) -> None:
-        """Proposes a generation; what another has proposed before counts instead."""
+        """Proposes a generation. An earlier proposal takes precedence."""
         said = {"members": [each._asdict() for each in members]}
         if self._create(self._path(number), said):
-            for path in self._listed():  # the last few are kept, for a person
+            for path in self._listed():  # the last few are kept for debugging
                 found = re.match(r"generation-(\d+)", path.name)
                 if found and int(found[1]) < number - _KEPT:
                     path.unlink(missing_ok=True)
 
     def declare(self, generation: Generation, verdict: Verdict) -> bool:
-        """Says how a generation ended; False if another has said so before, which counts."""
+        """Records how a generation ended. Returns False if another verdict already applies."""
         return self._create(self._path(generation.number, ".end"), dataclasses.asdict(verdict))
 
     def verdict(self, generation: Generation) -> Verdict | None:
-        """How a generation ended, if it has."""
+        """Returns how a generation ended, if it has."""
         said = _read(self._path(generation.number, ".end"))
         return Verdict(**said) if said else None
 
     def absent(self, generation: Generation) -> list[Supervisor]:
-        """The members of a generation that are gone, or have been started anew."""
+        """Returns the members of a generation that are gone or have been restarted."""
         alive = {each.token for each in self.present()}
         return [each for each in generation.members if each.token not in alive]
 
@@ -181,7 +182,7 @@ class Meeting:
         return self._folder / f"generation-{number}{suffix}.json"
 
     def _create(self, path: Path, value: Any) -> bool:
-        """Writes a file that is never written again; False if it is there."""
+        """Writes a file that is never rewritten. Returns False if it exists."""
         offer = path.with_name(f".{path.name}.{self.token}.tmp")
         files.write_json(offer, value)
         try:
@@ -200,7 +201,7 @@ def _place(folder: Path, machine: int) -> Path:
 
 
 def _read(path: Path) -> Any | None:
-    """A file of the meeting; None where it is missing, or out of reach for the moment."""
+    """Reads a file of the rendezvous. Returns None if it is missing or currently unreachable."""
     with contextlib.suppress(OSError, RunnerError):
         return files.read_json(path)
     return None
@@ -208,7 +209,7 @@ def _read(path: Path) -> Any | None:
 
 @contextlib.contextmanager
 def joined(folder: Path, machine: int, *, note: console.Note = console.say) -> Iterator[Meeting]:
-    """Within the block, this process is the supervisor of a machine in the run's folder.
+    """Makes this process the supervisor of a machine within the block.
 
     Raises:
         RunnerError: another supervisor of this machine is alive.

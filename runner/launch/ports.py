@@ -1,4 +1,4 @@
-"""Ports for workers to listen on. Standard library only."""
+"""Finds ports for workers to listen on. Standard library only."""
 
 import contextlib
 import random
@@ -10,15 +10,15 @@ _EPHEMERAL = 32_768  # Linux's default
 
 
 def free(count: int) -> list[int]:
-    """TCP ports of this machine that nobody listens on, and that no connection will take.
+    """Returns free TCP ports of this machine that no outgoing connection will take.
 
-    A worker needs seconds until it listens. The system gives outgoing connections ports of a range
-    of its own, from which binding to port 0 draws, too; these are from below it.
+    A worker takes seconds until it listens. The system assigns outgoing connections, and sockets
+    that bind to port 0, ports from the ephemeral range. These ports are below that range.
     """
     found: list[int] = []
     last = _first_ephemeral()
     candidates = range(min(_FIRST, last // 2), last)
-    with contextlib.ExitStack() as held:  # so that none is found twice
+    with contextlib.ExitStack() as held:  # so that no port is returned twice
         for port in random.Random().sample(candidates, len(candidates)):
             if len(found) == count:
                 break

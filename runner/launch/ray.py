@@ -1,11 +1,11 @@
-"""Ray as the place where commands run: each is a core task with a process of its own on some node.
+"""The Ray executor: runs each command as a core task in a separate process on some node.
 
     with ray_connection.connected(job) as cluster:
         task = cluster.start(["--mode=train", ...], output, None)
 
-What a command has to say is in its folder, which all nodes see: nothing but its exit code comes
-back through Ray. Ray does not start a task again: whoever started it does, by what the folder says.
-No TensorFlow.
+Only a command's exit code comes back through Ray. All other results are in its directory, which all
+nodes share. Ray does not retry tasks. The caller does, based on the contents of the directory. No
+TensorFlow.
 """
 
 import os
@@ -24,14 +24,14 @@ _GIB = 2**30
 
 
 class Cluster:
-    """The place where a study's trials run: the nodes of a cluster of Ray.
+    """The executor of a study's trials on the nodes of a Ray cluster.
 
     Args:
         ray: The library, connected.
-        job: What is launched; a trial gets what its `LaunchConfig` says.
+        job: The job to launch. A trial gets the resources of its `LaunchConfig`.
 
     Attributes:
-        program: What Python runs with a command's flags.
+        program: The Python arguments before a command's flags.
     """
 
     forks = False
@@ -46,13 +46,13 @@ class Cluster:
         self._run = ray.remote(ray_task.run).options(max_retries=0, **_options(self._needs))
 
     def room(self, jobs: int, trials: int) -> places.Room:
-        """What there is room for now."""
+        """Returns the current capacity."""
         fitting = sum(_times(self._needs, node["Resources"]) for node in self._nodes())
         count = min(jobs or fitting, max(trials, 1))
         return places.Room(max(count, 1), int(self._needs["CPU"]))
 
     def has_memory(self, jobs: Sequence[places.Job]) -> bool:
-        """True: Ray counts the memory that `LaunchConfig.memory_gb` asks for."""
+        """Returns True, because Ray manages the memory of `LaunchConfig.memory_gb`."""
         del jobs
         return True
 
@@ -63,9 +63,9 @@ class Cluster:
 
         Args:
             arguments: Its flags.
-            output: The file for all that it prints.
-            gpu: Not used: Ray chooses.
-            answer: The file for its stdout; None: the same.
+            output: The file for its output.
+            gpu: Unused. Ray chooses.
+            answer: The file for its stdout, or None to use `output`.
         """
         del gpu
         output.write_bytes(b"")
@@ -79,10 +79,10 @@ class Cluster:
         return ray_process.Task(self._ray, self._run.remote(command), output, self._address)
 
     def check(self, folder: Path) -> None:
-        """Checks that nodes can run what is launched.
+        """Checks that the nodes can run the job.
 
         Raises:
-            ConfigError: none is large enough, or one does not see a folder or has no runner.
+            ConfigError: no node is large enough, or a node lacks a directory or the runner.
         """
         nodes = self._nodes()
         if not any(_times(self._needs, node["Resources"]) for node in nodes):
@@ -105,7 +105,7 @@ class Cluster:
                     f"node {name} of the Ray cluster cannot run this runner ({why}): install the "
                     "same one there"
                 ) from error
-            except self._ray.exceptions.RayError:  # the node has just gone
+            except self._ray.exceptions.RayError:  # the node has just disappeared
                 continue
             if missing:
                 raise ConfigError(
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def described(self) -> str:
-        """`on the Ray cluster at 10.0.0.1:6379: 2 nodes, 8 CPUs, 2 GPUs`."""
+        """A description: `on the Ray cluster at 10.0.0.1:6379: 2 nodes, 8 CPUs, 2 GPUs`."""
         nodes = self._nodes()
         found = [text.counted(len(nodes), "node")]
         for kind in ("CPU", "GPU"):
@@ -124,10 +124,10 @@ class Cluster:
         return f"on the Ray cluster at {self._address}: {', '.join(found)}"
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """The nodes that are alive.
+        """Returns the live nodes.
 
         Raises:
-            RunnerError: that of this machine is not, without which no task can be started.
+            RunnerError: this machine's node is not alive, so no task can be started.
         """
         alive = [node for node in self._ray.nodes() if node["Alive"]]
         own = self._ray.get_runtime_context().get_node_id()
@@ -139,13 +139,13 @@ class Cluster:
         return alive
 
     def _on(self, node: Mapping[str, Any]) -> Any:
-        """Runs a task on a certain node, or nowhere."""
+        """Pins a task to a node. The task does not run on any other node."""
         from ray.util import scheduling_strategies
 
         return scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
 
     def _too_much(self, nodes: Sequence[Mapping[str, Any]]) -> str:
-        """Why nothing could ever start: Ray would wait for ever."""
+        """Explains why no task could start. Ray would wait forever."""
         for kind, (field, unit) in _FIELDS.items():
             most = max((node["Resources"].get(kind, 0) for node in nodes), default=0)
             if self._needs[kind] > most:
@@ -163,12 +163,12 @@ _FIELDS = {"CPU": ("cpus", 1), "GPU": ("gpus", 1), "memory": ("memory_gb", _GIB)
 
 
 def _needs(config: Any) -> dict[str, float]:
-    """What a command needs of a node, by Ray's names."""
+    """Returns the resources that a command needs of a node, by Ray's names."""
     return {"CPU": config.cpus or 1, "GPU": config.gpus, "memory": config.memory_gb * _GIB}
 
 
 def _environment(job: Job) -> dict[str, str]:
-    """What `LaunchConfig.environment` names: nothing else of this process's is sent."""
+    """Returns the variables of `LaunchConfig.environment`. No others are sent."""
     named = [each for each in job.config.environment if "=" not in each]
     return {**{name: os.environ[name] for name in named}, **job.set_here}
 
@@ -179,5 +179,5 @@ def _options(needs: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _times(needs: Mapping[str, float], resources: Mapping[str, float]) -> int:
-    """How often what is needed fits into a node."""
+    """Returns how many times the required resources fit on a node."""
     return int(min(resources.get(kind, 0) // each for kind, each in needs.items() if each))

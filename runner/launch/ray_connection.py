@@ -1,4 +1,4 @@
-"""The cluster of Ray that this process is a driver of. No TensorFlow."""
+"""Connects this process to a Ray cluster as a driver. No TensorFlow."""
 
 import contextlib
 import importlib.util
@@ -18,7 +18,7 @@ from runner.launch import ray_process
 from runner.launch.job import Job
 from runner.launch.ray import Cluster
 
-_STORE_BYTES = 80_000_000  # of a cluster that is started here; nothing is stored
+_STORE_BYTES = 80_000_000  # of a cluster that is started here and stores no objects
 _PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
 _RAYS_PATIENCE, _RAYS_SECONDS = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
@@ -26,10 +26,10 @@ _RAYS_PATIENCE, _RAYS_SECONDS = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
 
 @contextlib.contextmanager
 def connected(job: Job) -> Iterator[Cluster]:
-    """Within the block, this process is a driver of a cluster.
+    """Makes this process a driver of a cluster within the block.
 
-    It is the one at `LaunchConfig.address`, at $RAY_ADDRESS, or that of this machine; if there is
-    none, one is started here, which ends with the block.
+    It uses the cluster at `LaunchConfig.address`, at $RAY_ADDRESS, or on this machine. If there is
+    none, it starts one here that ends with the block.
 
     Raises:
         ConfigError: Ray is not installed, or there is no cluster at the address.
@@ -48,7 +48,7 @@ def connected(job: Job) -> Iterator[Cluster]:
             sys.stdout = answers
 
         head = _Head(ray.get_runtime_context().gcs_address, job.stop)
-        # Ray prints pages about a node that is lost where only the answer belongs.
+        # Ray prints pages about a lost node to stdout, which is reserved for the answer.
         with (
             Path(os.devnull).open("w") as nowhere,
             contextlib.redirect_stdout(nowhere),
@@ -63,7 +63,7 @@ def connected(job: Job) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def place(job: Job) -> Iterator[Cluster]:
-    """The nodes as the place where a study's trials run, checked."""
+    """Yields the checked executor of a study's trials on the cluster's nodes."""
     with connected(job) as cluster:
         cluster.check(job.folder or job.work_dir)
         console.say(cluster.described)
@@ -71,7 +71,7 @@ def place(job: Job) -> Iterator[Cluster]:
 
 
 class _Head:
-    """The head of a cluster. When it is lost, Ray's calls block, and after a while Ray aborts.
+    """The head of a cluster. If it is lost, Ray's calls block, and after a while Ray aborts.
 
     Args:
         address: Its address.
@@ -119,7 +119,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raises OSError if no cluster is at an address, where Ray would wait for minutes."""
+    """Raises OSError if there is no cluster at an address. Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_SECONDS) as connection:
         encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
@@ -128,8 +128,8 @@ def _check_answers(address: str) -> None:
 
 
 def _failure(error: Exception, *, is_here: bool) -> str:
-    """Why there is no connection, in a line."""
-    if str(error).startswith("Version mismatch"):  # of Ray or Python, over several lines
+    """Explains in one line why there is no connection."""
+    if str(error).startswith("Version mismatch"):  # of Ray or Python, on several lines
         return " ".join(str(error).split())
     what = "Ray does not start here" if is_here else "no Ray cluster answers there"
     return f"{what} ({ray_process.cause(error)})"
@@ -147,7 +147,7 @@ def _connect_here(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """After the block, signals are handled as before: Ray takes SIGTERM, and aborts after it."""
+    """Restores the signal handlers after the block, because Ray replaces the one of SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A task of Ray that runs a command, as if it were a process of this machine. No TensorFlow."""
+"""Wraps a Ray task that runs a command as a local process. No TensorFlow."""
 
 import contextlib
 import math
@@ -18,12 +18,12 @@ _CALL_SECONDS = 2.0
 
 
 class Task(Child):
-    """A task of Ray.
+    """A Ray task.
 
     Args:
         ray: The library.
         ref: The task's result.
-        log: The file for what it prints.
+        log: The file for its output.
         head: The address of the cluster's head.
     """
 
@@ -33,38 +33,38 @@ class Task(Child):
         self._ref = ref
         self._head = head
         self._code: int | None = None
-        self._cancelled = math.inf  # when that was asked for
+        self._cancelled = math.inf  # time of the request
 
     @property
     def pid(self) -> int:
-        """0: the number on its node is not known."""
+        """0, because the process id on the node is unknown."""
         return 0
 
     @property
     def code(self) -> int | None:
-        """The exit code; None while it runs, or waits for a node."""
+        """The exit code, or None while it runs or waits for a node."""
         if self._code is None:
             ended, _ = self._ray.wait([self._ref], timeout=0)
             self._code = self._result() if ended else None
         if self._code is None and time.monotonic() > self._cancelled + _AGAIN_SECONDS:
-            self._cancel()  # a task that is just starting may miss it
+            self._cancel()  # a task that is just starting may miss the first request
         return self._code
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        """Waits for the end, at most this long. Returns the exit code, or None if it still runs."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         while (code := self.code) is None and (left := end - time.monotonic()) > 0:
             self._ray.wait([self._ref], timeout=min(left, _AGAIN_SECONDS))
         return code
 
     def send(self, number: int) -> None:
-        """Sends SIGTERM, whatever the signal; a task that waits for a node is given up."""
+        """Sends SIGTERM, regardless of the signal. A task that waits for a node is cancelled."""
         del number
         if self.code is None:
             self._cancel()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Ends it immediately."""
         if self.code is None:
             self._ray.cancel(self._ref, force=True)
 
@@ -73,13 +73,13 @@ class Task(Child):
         self._ray.cancel(self._ref)
 
     def _result(self) -> int | None:
-        """The exit code; None while nothing can be said, as the cluster has lost its head."""
+        """Returns the exit code, or None while it is unknown because the head is unreachable."""
         errors = self._ray.exceptions
         try:
             return int(self._ray.get(self._ref))
         except errors.TaskCancelledError:
             return _NEVER_STARTED
-        except errors.RayTaskError as error:  # nothing could be started
+        except errors.RayTaskError as error:  # the command could not be started
             if self.log:
                 with self.log.open("a") as file:
                     file.write(f"runner: {error.cause}\n")
@@ -89,7 +89,7 @@ class Task(Child):
 
 
 def answers(address: str) -> bool:
-    """Whether somebody listens at the address of a cluster's head."""
+    """Returns whether a process listens at the address of a cluster's head."""
     host, _, port = address.rpartition(":")
     with contextlib.suppress(OSError):
         socket.create_connection((host.strip("[]"), int(port)), _CALL_SECONDS).close()
@@ -98,6 +98,6 @@ def answers(address: str) -> bool:
 
 
 def cause(error: BaseException) -> str:
-    """Why, in a line."""
+    """Returns the last line of an error."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__

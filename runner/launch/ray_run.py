@@ -1,4 +1,4 @@
-"""A command as one task of Ray, which this process waits for, and starts again. No TensorFlow."""
+"""Runs a command as one Ray task, waits for it, and restarts it. No TensorFlow."""
 
 import contextlib
 import datetime
@@ -15,11 +15,11 @@ from runner.run_folder import status
 from runner.studies import places
 
 _POLL_SECONDS = 0.2
-_MOST_LOSSES = 3  # in a row, without a step between them
+_MOST_LOSSES = 3  # in a row, without a completed step
 
 
 class TaskError(RunnerError):
-    """The command did not end with 0.
+    """The command ended with a non-zero exit code.
 
     Attributes:
         exit_code: Its exit code.
@@ -33,7 +33,7 @@ class TaskError(RunnerError):
 
 
 def plan(job: Job) -> Plan:
-    """The command as one task, or a task for each trial of a study."""
+    """Plans one task for the command, or a task for each trial of a study."""
     return Plan(_text(job), lambda: _run(job))
 
 
@@ -58,12 +58,12 @@ def _text(job: Job) -> str:
 
 
 def _run(job: Job) -> dict[str, Any]:
-    """Runs a command to its end; its answer.
+    """Runs a command to its end and returns its answer.
 
     Raises:
         ConfigError: it cannot run there.
         TaskError: it has failed.
-        signals.Interrupted: a signal came; it has saved and ended.
+        signals.Interrupted: a signal arrived, and the command has saved a checkpoint and ended.
     """
     with ray_connection.connected(job) as cluster:
         cluster.check(job.folder or job.work_dir)
@@ -81,10 +81,10 @@ def _run(job: Job) -> dict[str, Any]:
 
 
 class _Task:
-    """A command that is started again when its node is lost.
+    """A command that is restarted when its node is lost.
 
     Attributes:
-        log: The file for what it prints on stderr.
+        log: The file for its stderr.
     """
 
     def __init__(self, job: Job, cluster: ray.Cluster) -> None:
@@ -97,12 +97,12 @@ class _Task:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What it answered on stdout, empty if it did not; other lines are shown."""
+        """Its answer on stdout, or empty without one. Prints the other lines."""
         found: dict[str, Any] = {}
         lines: list[str] = []
         with contextlib.suppress(FileNotFoundError):  # it was never started
             lines = self._out.read_text(errors="replace").splitlines()
-        with contextlib.suppress(IndexError, ValueError, TypeError):  # killed: no answer
+        with contextlib.suppress(IndexError, ValueError, TypeError):  # killed without an answer
             found = dict(json.loads(lines[-1]))
             lines.pop()
         for line in lines:
@@ -110,7 +110,7 @@ class _Task:
         return found
 
     def run(self) -> int:
-        """The exit code."""
+        """Runs the task and returns its exit code."""
         losses = 0
         while True:
             before = self._reached
@@ -134,7 +134,7 @@ class _Task:
         return code
 
     def _show(self, printed: growing_file.GrowingFile) -> None:
-        """Passes on what it has printed since the last time, by whole lines."""
+        """Prints its new complete lines."""
         for line in printed.take():
             console.say(line.decode(errors="replace").rstrip("\r\n"))
 

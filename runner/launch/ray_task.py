@@ -1,4 +1,4 @@
-"""What Ray does on a node: runs a command in a process of its own, which ends with the task.
+"""Runs a command on a Ray node, in a separate process that ends with the task.
 
 No TensorFlow, and no Ray.
 """
@@ -16,14 +16,14 @@ _POLL_SECONDS = 0.1
 
 
 class Command(NamedTuple):
-    """What is run, and where.
+    """A command and its environment.
 
     Attributes:
         arguments: Those of Python.
-        work_dir: The folder in which the command was given.
-        environment: What is added to the node's.
-        output: The file for what it prints.
-        answer: The file for its stdout; empty: the same.
+        work_dir: The working directory of the command.
+        environment: The variables to add to the node's environment.
+        output: The file for its output.
+        answer: The file for its stdout, or empty to use `output`.
     """
 
     arguments: Sequence[str]
@@ -34,7 +34,10 @@ class Command(NamedTuple):
 
 
 def run(command: Command) -> int:
-    """The command's exit code. The first `ray.cancel` becomes a SIGTERM: it saves and ends."""
+    """Runs the command and returns its exit code.
+
+    The first `ray.cancel` becomes a SIGTERM, after which the command saves a checkpoint and ends.
+    """
     with _cancelled() as cancels:
         child = Child(
             [sys.executable, *command.arguments],
@@ -50,7 +53,7 @@ def run(command: Command) -> int:
 
 @contextlib.contextmanager
 def _cancelled() -> Iterator[list[int]]:
-    """What is no longer empty after a `ray.cancel`: as an exception, it might come anywhere."""
+    """Yields a list that fills on `ray.cancel`, instead of an exception at an arbitrary point."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
@@ -60,5 +63,5 @@ def _cancelled() -> Iterator[list[int]]:
 
 
 def missing(folders: Sequence[str]) -> list[str]:
-    """Those of the folders that this node does not see."""
+    """Returns the directories that this node cannot access."""
     return [each for each in folders if not Path(each).is_dir()]

@@ -1,4 +1,4 @@
-"""`workers/supervisor.json`: who takes part in a run, and what happened to them. No TensorFlow."""
+"""Writes `workers/supervisor.json`: the members and the restarts of a run. No TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ _KEPT = 100
 
 
 class Record:
-    """Writes it; of several supervisors, the one that has the chief, or first sees an end.
+    """Writes the record, in the supervisor that has the chief or is the first to see an end.
 
     Args:
         folder: The run's.
@@ -31,17 +31,17 @@ class Record:
     def state(
         self, state: str, generation: Generation | None = None, slow: Sequence[str] = ()
     ) -> None:
-        """Notes what the workers do."""
+        """Records the state of the workers."""
         self._said |= {"state": state, "slow": list(slow)}
         if generation:
             self._said |= {"generation": generation.number, "hosts": generation.hosts}
         self._write(self._restarts())
 
     def ended(self, generation: Generation, verdict: Verdict) -> None:
-        """Notes how a generation has ended."""
+        """Records how a generation has ended."""
         names = {"restart": "restarting", "regroup": "regrouping", "leave": "ended"}
         self._said |= {"state": names[verdict.then], "generation": generation.number}
-        self._said["hosts"] = generation.hosts  # also where another machine has the chief
+        self._said["hosts"] = generation.hosts  # also if another machine has the chief
         facts = dataclasses.asdict(verdict)
         row = {"time": time.time(), "generation": generation.number}
         row |= {"workers": len(generation.hosts)}
@@ -54,5 +54,5 @@ class Record:
 
     def _write(self, restarts: list[Any]) -> None:
         path = self._folder / layout.WORKERS / layout.SUPERVISOR
-        with contextlib.suppress(OSError):  # for a person only
+        with contextlib.suppress(OSError):  # only informative
             files.write_json(path, {**self._said, "restarts": restarts})

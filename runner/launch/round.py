@@ -1,4 +1,4 @@
-"""One generation of workers on one machine: from their start to what ended it. No TensorFlow."""
+"""Runs one generation of workers on one machine, from start to end. No TensorFlow."""
 
 import contextlib
 import signal
@@ -13,16 +13,16 @@ from runner.launch.membership import Generation, Meeting, Verdict
 from runner.launch.worker import Place, Worker
 from runner.run_folder import status
 
-_FINAL = (2, 3, 4, 5)  # the same command would end so again
+_FINAL = (2, 3, 4, 5)  # rerunning the command would end the same way
 _POLL_SECONDS = 0.1
-_SETTLE_SECONDS = 1.0  # after the first end: others may say more
-_CRASH_GRACE_SECONDS = 5.0  # nothing can be saved once a worker is missing
-_STUCK_SECONDS = 8.0  # without a sign of life: longer than between two, shorter than TensorFlow's
+_SETTLE_SECONDS = 1.0  # after the first end, because other workers may give a better reason
+_CRASH_GRACE_SECONDS = 5.0  # no checkpoint can be saved once a worker is missing
+_STUCK_SECONDS = 8.0  # longer than the heartbeat interval, shorter than TensorFlow's timeout
 _SILENT_SECONDS = 60.0
 _GRACE_SECONDS = 120.0
 _STOPPED = {
     128 + signal.SIGTERM: signal.SIGTERM,
-    -signal.SIGTERM: signal.SIGTERM,  # before it could serve signals
+    -signal.SIGTERM: signal.SIGTERM,  # before it could handle signals
     128 + signal.SIGINT: signal.SIGINT,
     -signal.SIGINT: signal.SIGINT,
 }
@@ -33,8 +33,8 @@ class Round:
 
     Args:
         generation: All workers.
-        meeting: Where it was agreed on.
-        command: What each worker runs.
+        meeting: The rendezvous that agreed on it.
+        command: The command of each worker.
         places: This machine's workers.
         folder: The run's.
         clock: Seconds, for tests to inject.
@@ -71,7 +71,7 @@ class Round:
 
     @property
     def has_formed(self) -> bool:
-        """Whether the workers have found each other: they say so, or the run trains."""
+        """Whether the workers have found each other, by their heartbeats or the run's progress."""
         if not self._formed:
             says = all(worker.has_formed for worker in self.workers)
             self._formed = says or status.reached(self._folder) != self._step
@@ -84,14 +84,14 @@ class Round:
         return says or status.reached(self._folder) != self._step
 
     def decided(self, seconds: float = 0.5) -> Verdict | None:
-        """The verdict that another supervisor, or this one, has declared; asked now and then."""
+        """Returns the verdict that any supervisor has declared, polled every `seconds`."""
         if self._seen is None and self._clock() - self._looked >= seconds:
             self._looked = self._clock()
             self._seen = self._meeting.verdict(self.generation)
         return self._seen
 
     def ended(self) -> Verdict | None:
-        """What follows from the workers that have ended."""
+        """Returns the verdict that follows from workers that have ended."""
         codes = {worker.place.number: worker.code for worker in self.workers}
         if codes.get(0) == 0:
             return Verdict("leave", 0)
@@ -109,13 +109,13 @@ class Round:
             if code in _STOPPED:
                 number = _STOPPED[code]
                 return Verdict("leave", 128 + number, f"worker {index} got {number.name}", index)
-        index = min(bad, key=lambda each: (bad[each] > 0, each))  # a signal says more than an error
+        index = min(bad, key=lambda each: (bad[each] > 0, each))  # a signal explains more
         if bad[index] > 0 and (quiet := self._quiet(_STUCK_SECONDS)):
             return quiet
         return Verdict("restart", bad[index], self._reason(index), index)
 
     def silent(self) -> Verdict | None:
-        """What follows from a worker that does nothing, or has not found the others in time."""
+        """Returns the verdict that follows from a worker that is unresponsive or not connected."""
         if self.has_formed:
             return self._quiet(_SILENT_SECONDS)
         age = self._clock() - self._began
@@ -132,7 +132,7 @@ class Round:
         return Verdict("restart", 1, reason, index)
 
     def _silent_for(self, seconds: float) -> list[Worker]:
-        """The workers that run, and have given no sign of life for so long."""
+        """Returns the running workers without a heartbeat for this long."""
         running = [worker for worker in self.workers if worker.code is None and worker.shows]
         return [worker for worker in running if worker.silent_for > seconds]
 
@@ -143,7 +143,7 @@ class Round:
         return Verdict("restart", 1, reason, number)
 
     def absent(self) -> Verdict | None:
-        """What follows from supervisors that are gone."""
+        """Returns the verdict that follows from supervisors that are gone."""
         for member in self._meeting.absent(self.generation):
             index = self.generation.workers(member.machine)[0]
             reason = f"the supervisor of worker {index} on {member.hosts[0]} is gone"
@@ -158,7 +158,7 @@ class Round:
 
     @contextlib.contextmanager
     def watched(self, stop: signals.Stop) -> Iterator[None]:
-        """Within the block, a second signal kills the workers; whatever ends it kills them, too."""
+        """Kills the workers when the block ends, or at a second signal within it."""
         try:
             with stop.abandoning(lambda _: self._kill()):
                 yield
@@ -170,10 +170,10 @@ class Round:
             worker.kill()
 
     def end(self, verdict: Verdict) -> None:
-        """Ends the workers: in order where they can save, soon where they cannot, or are done."""
+        """Ends the workers, gracefully if they can save a checkpoint, otherwise within seconds."""
         saves = verdict.then == "regroup" or verdict.code in _STOPPED
         grace = _GRACE_SECONDS if saves and self.has_formed else _CRASH_GRACE_SECONDS
-        if verdict.then != "leave" or verdict.code:  # else they end by themselves
+        if verdict.then != "leave" or verdict.code:  # otherwise they end by themselves
             number = verdict.code - 128 if saves else signal.SIGTERM
             for worker in self.workers:
                 if worker.code is None:
@@ -186,12 +186,12 @@ class Round:
             worker.end(max(deadline - self._clock(), 0.0))
 
     def _end_quiet(self) -> None:
-        """Kills workers that stand still, which no signal ends."""
+        """Kills unresponsive workers, which do not react to signals."""
         has_failed = any(worker.code not in (None, 0, *_STOPPED) for worker in self.workers)
         for worker in self._silent_for(_STUCK_SECONDS if has_failed else _SILENT_SECONDS):
             worker.kill()
 
     @property
     def printed(self) -> str:
-        """What the chief printed on stdout, if it is one of this machine's."""
+        """The stdout of the chief, if it is one of this machine's workers."""
         return "".join(worker.printed for worker in self.workers if worker.place.number == 0)

@@ -1,4 +1,4 @@
-"""When a supervisor waits, starts again and gives up. No TensorFlow."""
+"""Rules for when a supervisor waits, restarts and gives up. No TensorFlow."""
 
 import dataclasses
 import time
@@ -14,12 +14,12 @@ from runner.run_folder import params
 _HOUR = 3600.0
 
 
-START_SECONDS = 120.0  # to import and to build what has to be there before workers connect
+START_SECONDS = 120.0  # for imports and setup before workers connect
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """Those of a run: the fields of `RunConfig.workers`, see there.
+    """The rules of a run: the fields of `RunConfig.workers`, documented there.
 
     Attributes:
         timeout: `RunConfig.workers_timeout`, the seconds that workers wait for each other.
@@ -34,12 +34,12 @@ class Rules:
 
     @property
     def to_form(self) -> float:
-        """Seconds that workers have to find each other, from their start."""
+        """The seconds that workers have to find each other, from their start."""
         return self.timeout + START_SECONDS
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """Those of the run in `folder`, as its chief has written them; the defaults before that."""
+        """Reads the rules that the chief of the run in `folder` has written, or the defaults."""
         try:
             run = params.read(folder)["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
@@ -57,7 +57,7 @@ _FIELDS = ("rest_seconds", "restarts_an_hour", "idle_starts")
 
 
 class Patience:
-    """Counts failures, and says when there were too many.
+    """Counts failures, and decides when there were too many.
 
     Args:
         clock: Seconds, for tests to inject.
@@ -69,12 +69,12 @@ class Patience:
         self._idle = 0
 
     def count(self, *, progressed: bool) -> None:
-        """Another start has failed, which has trained a step or not."""
+        """Records a failed attempt, and whether it trained a step."""
         self._failures.append(self._clock())
         self._idle = 0 if progressed else self._idle + 1
 
     def ends(self, rules: Rules, *, progressed: bool) -> str:
-        """Why there should be no start after this one, which has failed; empty: there may be."""
+        """Returns why a failed attempt is the last one, or an empty text if it may be retried."""
         since = self._clock() - _HOUR
         if not progressed and self._idle + 1 >= rules.idle_starts:
             starts = text.counted(rules.idle_starts, "start")

@@ -1,4 +1,4 @@
-"""The places for workers on one machine: their addresses, their GPUs, and which of them rest."""
+"""The slots for workers on one machine: their addresses, their GPUs, and cooldowns."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,15 +11,15 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Slots:
-    """Where this machine's workers can run.
+    """The slots for workers on this machine.
 
-    A worker that failed may fail again, for the same reason; where others can do without it, its
-    slot rests.
+    A worker that failed may fail again for the same reason. If the other workers are enough, its
+    slot rests for a while.
 
     Args:
-        count: How many there are.
-        host: The address, with a port if one is given; empty: only this machine needs to reach it.
-        gpus: The GPUs that they share, as CUDA_VISIBLE_DEVICES names them; empty: none.
+        count: The number of slots.
+        host: The address, with an optional port, or empty if only this machine needs to reach it.
+        gpus: The GPUs that they share, as CUDA_VISIBLE_DEVICES names them, or empty without GPUs.
         clock: Seconds, for tests to inject.
 
     Raises:
@@ -46,7 +46,7 @@ class Slots:
 
     @property
     def awake(self) -> list[int]:
-        """Those that do not rest."""
+        """The slots that do not rest."""
         now = self._clock()
         return [slot for slot, time in enumerate(self._awake_from) if time <= now]
 
@@ -55,12 +55,12 @@ class Slots:
         self._awake_from[slot] = self._clock() + seconds
 
     def addresses(self, count: int) -> list[str]:
-        """So many addresses, each with a port that was free a moment ago if none was given."""
+        """Returns this many addresses, with recently free ports unless a port was given."""
         if ":" in self._host:
             return [self._host] * count
         return [f"{self._host}:{port}" for port in ports.free(count)]
 
     def gpus(self, slot: int) -> str | None:
-        """The GPUs of a slot; None if it may see all that there are."""
+        """Returns the GPUs of a slot, or None if it may use all of them."""
         count = len(self._awake_from)
         return ",".join(self._gpus[slot::count]) if count > 1 and self._gpus else None

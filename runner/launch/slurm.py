@@ -1,4 +1,4 @@
-"""A batch job of Slurm: one run on several nodes, or an array of workers for a study."""
+"""Submits a Slurm batch job: one run on several nodes, or an array of workers for a study."""
 
 import contextlib
 import re
@@ -15,15 +15,15 @@ from runner.errors import ConfigError, RunnerError
 from runner.launch.job import Job, Plan, Submitted
 
 _PRINTED = r"[^\x00-\x1f\x7f]"
-_EARLY = 60  # seconds by which Slurm's signal may come before its time
+_EARLY = 60  # seconds by which Slurm's signal may arrive early
 
 
 def plan(job: Job) -> Plan:
-    """A script for sbatch.
+    """Returns a script for sbatch.
 
     Raises:
-        ConfigError: a time limit that leaves no time, or a value or an option that a script for
-            Slurm cannot have.
+        ConfigError: a time limit leaves no time to train, or a value or an option is not valid in a
+            script for Slurm.
     """
     config = job.config
     limit = text.seconds(config.time)
@@ -80,7 +80,7 @@ def _options(job: Job) -> Iterator[str]:
 
 
 def _command(job: Job) -> list[str]:
-    """What the script becomes: a process that starts the command, on each node where many are."""
+    """Returns the command of the script, which starts the job's command on each node."""
     shared = job.config.nodes > 1 and not job.is_study
     start = [sys.executable, "-m", "runner.launch.start", "--launcher=slurm"]
     start += [f"--logs={job.logs}", f"--tries={job.config.tries}"]
@@ -95,16 +95,16 @@ def _command(job: Job) -> list[str]:
 
 
 def _log_name(job: Job) -> str:
-    """The name of a log, in which Slurm puts the job's number."""
+    """Returns the name of a log, in which Slurm inserts the job's number."""
     return f"slurm-{'%A_%a' if job.is_study and job.config.nodes > 1 else '%j'}.log"
 
 
 def _quoted(value: str) -> str:
-    """A value as Slurm reads it in a script's comment.
+    """Quotes a value for a Slurm script's comment.
 
     Raises:
         ConfigError: it has a control character. A comment ends at the end of its line, and bash
-            would run what comes next.
+            would run the rest.
     """
     if not re.fullmatch(f"{_PRINTED}*", value):
         raise ConfigError(
@@ -128,10 +128,10 @@ def _submit(job: Job, script: str) -> Submitted:
         input=script,
         capture_output=True,
         text=True,
-        errors="surrogateescape",  # of paths that are not UTF-8
+        errors="surrogateescape",  # for paths that are not UTF-8
     )
     if done.returncode:
-        with contextlib.suppress(OSError):  # only if nothing is in them
+        with contextlib.suppress(OSError):  # only if they are empty
             job.logs.rmdir()
             job.logs.parent.rmdir()
         said = done.stderr.strip().removeprefix("sbatch: error: ")
@@ -142,14 +142,14 @@ def _submit(job: Job, script: str) -> Submitted:
 
 
 def _check_nodes(job: Job) -> None:
-    """Raises ConfigError for a job that no partition could ever start; Slurm may let it wait."""
+    """Raises ConfigError for a job that no partition could ever start, but Slurm might queue."""
     config = job.config
     asked = ["sinfo", "--noheader", "--Node", "--format=%P|%c|%m|%G"]
     found = subprocess.run(asked, capture_output=True, text=True)
     rows = [line.split("|") for line in found.stdout.splitlines()]
     partitions = list(dict.fromkeys(row[0].rstrip("*") for row in rows))
     if found.returncode or not rows:
-        return  # sbatch will say what is wrong
+        return  # sbatch will report the error
     if config.queue and config.queue not in partitions:
         raise ConfigError(
             f"LaunchConfig.queue = {config.queue!r}: Slurm has no such partition; it has "
@@ -171,7 +171,7 @@ def _check_nodes(job: Job) -> None:
 
 
 def _has_room(config: Any, processors: str, megabytes: str, devices: str) -> bool:
-    """Whether a node has what is asked for on each."""
+    """Returns whether a node has the requested resources per node."""
     gpus = sum(map(int, re.findall(r"\bgpu:(?:[\w.-]+:)?(\d+)", devices)))
     return (
         config.cpus <= _number(processors)

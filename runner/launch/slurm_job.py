@@ -1,4 +1,4 @@
-"""The Slurm job that this process is in: its number, its steps, and its requeue. No TensorFlow."""
+"""Handles the current Slurm job: its number, its steps, and its requeue. No TensorFlow."""
 
 import math
 import os
@@ -11,11 +11,11 @@ from runner.core import console
 from runner.core.child import Child
 
 _AGAIN_SECONDS = 5.0
-_SECONDS = 60.0  # Slurm ends a job that it has requeued within this time
+_SECONDS = 60.0  # Slurm ends a requeued job within this time
 
 
 class Step(Child):
-    """`srun`, whose tasks Slurm signals: at a signal to itself it would kill them at once."""
+    """An `srun` process. Slurm signals its tasks, because a signal to `srun` itself kills them."""
 
     _has_sigterm = False
 
@@ -26,37 +26,37 @@ class Step(Child):
             super().send(number)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        """Waits for the end, at most this long. Returns the exit code, or None if it still runs."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if (code := super().wait(min(left, _AGAIN_SECONDS))) is not None:
                 return code
-            if self._has_sigterm:  # perhaps it came when there were no tasks yet
+            if self._has_sigterm:  # the signal may have arrived before there were tasks
                 signal_tasks(signal.SIGTERM)
         return self.code
 
 
 def name() -> str:
-    """`123`, or `123_4` for a task of an array, whose own number is another one."""
+    """Returns `123`, or `123_4` for a task of an array, whose own job number differs."""
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}" if task else os.environ["SLURM_JOB_ID"]
 
 
 def is_ending() -> bool:
-    """Whether the job was cancelled, or is over for Slurm, and must not be started again."""
+    """Returns whether the job was cancelled or has ended for Slurm, and must not be restarted."""
     found = _run("scontrol", "show", "job", "--oneliner", name())
     state = re.search(r"\bJobState=(\w+)", found.stdout) if found else None
     return state is not None and state[1] not in ("RUNNING", "SUSPENDED")
 
 
 def signal_tasks(number: int) -> bool:
-    """Sends a signal to what `srun` has started on all nodes by now; whether Slurm took it."""
+    """Sends a signal to the tasks of `srun` on all nodes. Returns whether Slurm accepted it."""
     done = _run("scancel", f"--signal={number}", name())
     return done is not None and done.returncode == 0
 
 
 def requeue() -> None:
-    """Asks Slurm to start the job again; waits to be ended for it."""
+    """Requeues the job in Slurm, then waits to be ended."""
     found = _run("scontrol", "requeue", name())
     if found is None:
         console.say(

@@ -1,9 +1,9 @@
-"""What a job runs: the command, and what its end means for the job. No TensorFlow.
+"""The program of a job: runs the command, and translates its exit code. No TensorFlow.
 
     python -m runner.launch.start --launcher=slurm --tries=3 --folder=runs/digits -- COMMAND
 
-The command's exit code becomes the job's, except that 143, of a preempted one, has the job started
-again, unless so many starts in a row have made no step: the exit code is 6 then.
+The command's exit code becomes the job's. Exit code 143, of a preempted command, restarts the job.
+After `--tries` attempts in a row without a step, the exit code is 6 instead.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from runner.launch import slurm_job
 from runner.run_folder import status
 
 PREEMPTED = 128 + signal.SIGTERM
-"""The exit code of a command that SIGTERM has ended in order."""
+"""The exit code of a command that SIGTERM has ended gracefully."""
 
 _CODES = {"done": 0, "diverged": 3, "preempted": PREEMPTED}
-_LONG = 600.0  # seconds; a start of this length is not idle where steps cannot be seen
+_LONG = 600.0  # seconds after which an attempt is not idle if its steps are unknown
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command that comes after `--`; returns the job's exit code."""
+    """Runs the command that comes after `--`. Returns the job's exit code."""
     cut = arguments.index("--")
     parser = argparse.ArgumentParser(prog="python -m runner.launch.start")
     parser.add_argument("--launcher", required=True)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     slurm = given.launcher == "slurm"
     if slurm and slurm_job.is_ending():
         return code
-    index = os.environ.get("JOB_COMPLETION_INDEX")  # as Kubernetes numbers the pods of a job
+    index = os.environ.get("JOB_COMPLETION_INDEX")  # set by Kubernetes to number the pods of a job
     job = slurm_job.name() if slurm else "-".join(filter(None, [given.job, index]))
     row = {"from": reached, "to": _reached(given.folder), "seconds": time.monotonic() - began}
     starts = given.logs / f"{given.launcher}-{job}.jsonl"
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(command: Sequence[str]) -> int:
-    """The command's exit code; signals are passed on to it."""
+    """Runs the command, forwards signals to it, and returns its exit code."""
     came: list[int] = []
     running: list[child.Child] = []
 
@@ -91,14 +91,14 @@ def _status(folder: Path | None) -> status.Status | None:
 
 
 def _reached(folder: Path | None) -> int | None:
-    """The steps that a run, or all trials of a study, have made; None if that is not known."""
+    """Returns the steps that a run, or all trials of a study, have made, or None if unknown."""
     if folder is None:
         return None
     return sum(status.reached(each) for each in [folder, *layout.trials(folder)])
 
 
 def _idle(starts: Path, row: dict[str, Any]) -> int:
-    """How many of the newest preempted starts have made no step, after noting this one."""
+    """Records this attempt. Returns how many of the newest preempted ones have made no step."""
     files.append_json_line(starts, row)
     idle = 0
     for each in reversed(files.read_json_lines(starts)):

@@ -1,7 +1,7 @@
-"""Names workers that hold up the others. No TensorFlow.
+"""Detects workers that slow down the others. No TensorFlow.
 
-All workers take a step together, so the slowest sets the pace, and their step times are equal. What
-each spends by itself differs: its processors' time, and its waiting for inputs.
+All workers take a step together, so their step times are equal and the slowest one sets the speed.
+The time that each worker spends by itself differs: its CPU time, and its time waiting for inputs.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from runner.core import files
 from runner.errors import RunnerError
 from runner.run_folder import watch
 
-_TIMES = 1.5  # as slow as the others' median
-_SHARE = 0.2  # of a step's time, that it takes longer than they do
+_TIMES = 1.5  # the others' median
+_SHARE = 0.2  # of a step's time, as the minimum difference
 _IN_A_ROW = 3
 _KINDS = {"waiting": "waits for its inputs", "working": "computes"}
 
 
 class Stragglers:
-    """Looks at the signs of life of the workers of a generation.
+    """Reads the heartbeats of the workers of a generation.
 
     Args:
         folder: The run's `workers/`.
@@ -37,7 +37,7 @@ class Stragglers:
         self.found: list[str] = []
 
     def look(self) -> bool:
-        """Whether what is `found` to be slow has changed; to be called every few seconds."""
+        """Updates `found`, and returns whether it names other workers. Call it periodically."""
         changed = [index for index, each in enumerate(self._glances) if each.changed()]
         for index in changed:
             with contextlib.suppress(OSError, RunnerError):

@@ -1,9 +1,9 @@
-"""Keeps the workers of a run going: ends the rest when one ends, and starts again.
+"""Supervises fault-tolerant workers: ends all when one ends, and restarts them.
 
-As torchrun's agent: whatever happens to one worker ends its generation, and the next one is of
-those that are there then. A start is an ordinary resume. Unlike there, what failed rests for a
-while where the others are enough, a worker that comes back waits for a commit, and only failures
-count as restarts. No TensorFlow.
+As in torchrun's agent, the end of one worker ends its generation, and the next generation consists
+of the workers available at that time. An attempt is an ordinary resume. There are three
+differences from torchrun. A failed worker rests for a while if the others are enough. A returning
+worker waits for a checkpoint. Only failures are counted as restarts. No TensorFlow.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from runner.launch.worker import Place
 from runner.run_folder import watch
 
 _POLL_SECONDS = 0.1
-_LOOK_SECONDS = 1.0  # from one look at what others have written to the next
+_LOOK_SECONDS = 1.0  # between polls of the files of other supervisors
 _STRAGGLERS_SECONDS = 10.0
 _PREEMPTED = 128 + signal.SIGTERM
 _STOPS = (_PREEMPTED, 128 + signal.SIGINT)
@@ -35,15 +35,15 @@ _STOPS = (_PREEMPTED, 128 + signal.SIGINT)
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be supervised.
+    """The workers to supervise.
 
     Attributes:
-        command: What each worker runs; the environment says which one it is.
+        command: The command of each worker. The environment selects the worker.
         folder: The run's.
-        bounds: How many workers there may be.
-        slots: Where those of this machine can run.
-        names: What the machines are called.
-        machine: Which of them is this one.
+        bounds: The allowed number of workers.
+        slots: This machine's slots for workers.
+        names: The names of the machines.
+        machine: The index of this machine among them.
     """
 
     command: Sequence[str]
@@ -55,11 +55,11 @@ class Plan:
 
 
 def supervise(plan: Plan, stop: signals.Stop) -> int:
-    """Trains with the workers of the plan; the exit code, that of the chief.
+    """Trains with the workers of the plan. Returns the exit code, that of the chief.
 
     Raises:
         RunnerError: there were too few workers, or too many failures.
-        signals.Interrupted: a signal came; all workers have ended.
+        signals.Interrupted: a signal arrived, and all workers have ended.
     """
     with membership.joined(plan.folder, plan.machine) as place, stop.deferred():
         return _Supervisor(plan, place, stop).run()
@@ -90,12 +90,12 @@ class _Supervisor:
             self._prepare(generation, slots, verdict, progressed=progressed)
 
     def _pause(self) -> None:
-        """Between two looks, while no worker runs."""
+        """Waits between two polls, while no worker runs."""
         self._stop.check()
         time.sleep(_POLL_SECONDS)
 
     def _serve(self, generation: Generation, slots: Sequence[int]) -> tuple[Verdict, str, bool]:
-        """Runs a generation: how it ended, what the chief printed, whether a step was trained."""
+        """Runs a generation. Returns its verdict, the chief's stdout, and whether it progressed."""
         self._meeting.say("running")
         hosts, folder = generation.hosts, self._plan.folder / layout.WORKERS
         places = [
@@ -111,13 +111,13 @@ class _Supervisor:
         return verdict, one.printed, one.has_progressed
 
     def formed(self, one: Round, slow: Sequence[str] = ()) -> None:
-        """The workers have found each other, or some of them have become slow."""
+        """Records that the workers have found each other, or that some have become slow."""
         self._fits = len(one.generation.hosts)
         if one.has_chief:
             self._record.state("running", one.generation, slow)
 
     def judged(self, one: Round, verdict: Verdict) -> Verdict:
-        """What this supervisor says about the end of a generation, after its rules."""
+        """Returns this supervisor's verdict on a generation, after applying its rules."""
         size = len(one.generation.hosts)
         is_refused = verdict.code == ConfigError.exit_code and self._fits not in (0, size)
         others = self._plan.bounds.best(size, {*self._gathering.refused, size})
@@ -132,14 +132,17 @@ class _Supervisor:
         return verdict
 
     def declare(self, one: Round, verdict: Verdict) -> Verdict:
-        """Tells the others; the verdict that counts."""
+        """Declares a verdict to the others. Returns the verdict that applies."""
         if self._meeting.declare(one.generation, verdict):
             self._record.ended(one.generation, verdict)
             return verdict
         return self._meeting.verdict(one.generation) or verdict
 
     def stopped(self, one: Round) -> Verdict | None:
-        """What follows from a signal to this process: if the others are enough, they go on."""
+        """Returns the verdict after a signal to this process.
+
+        The other workers continue if they are enough.
+        """
         number = self._stop.number
         if number is None:
             return None
@@ -150,16 +153,16 @@ class _Supervisor:
         return Verdict("leave", 128 + number, f"the supervisor got {signal.Signals(number).name}")
 
     def best(self, available: int) -> int:
-        """How many of so many workers to take; 0: they are too few."""
+        """Returns how many of these workers to use, or 0 if they are too few."""
         return self._plan.bounds.best(available, self._gathering.refused)
 
     def available(self, one: Round) -> int:
-        """How many workers there would be if all that wait were taken in."""
+        """Returns how many workers there would be with all that are waiting."""
         idle = len(self._plan.slots.awake) - len(one.workers)
         return len(one.generation.hosts) + self._offered(one) + max(idle, 0)
 
     def _offered(self, one: Round) -> int:
-        """How many workers other machines have that are not part of this."""
+        """Returns how many workers other machines offer that are not part of this generation."""
         tokens = {member.token for member in one.generation.members}
         present = [each for each in self._meeting.present() if each.doing == "ready"]
         return sum(len(each.hosts) for each in present if each.token not in tokens)
@@ -167,7 +170,7 @@ class _Supervisor:
     def _prepare(
         self, generation: Generation, slots: Sequence[int], verdict: Verdict, *, progressed: bool
     ) -> None:
-        """Gets ready for the next generation."""
+        """Prepares the next generation."""
         if verdict.refused:
             self._gathering.refused.add(verdict.refused)
             console.say(f"a run of {verdict.refused} workers is refused; trying fewer")
@@ -185,9 +188,9 @@ class _Supervisor:
         console.say(f"{verdict.reason}; starting again{rests}")
 
     def _leave(self, verdict: Verdict, printed: str) -> int:
-        """Ends as the run has ended."""
+        """Ends with the outcome of the run."""
         if verdict.code == RunnerError.exit_code and verdict.worker:
-            printed = ""  # the chief was only stopped, for another's failure
+            printed = ""  # the chief was only stopped because of another worker's failure
         if printed:
             console.answers().say(printed.removesuffix("\n"))
         code = 128 + self._stop.number if self._stop.number else verdict.code
@@ -216,7 +219,7 @@ class _Watch:
         self._stragglers = Stragglers(folder, one.generation.hosts)
 
     def verdict(self) -> Verdict:
-        """How the generation ended, for all."""
+        """Waits for the end of the generation. Returns the verdict for all supervisors."""
         while True:
             if decided := self._round.decided():
                 return decided
@@ -226,7 +229,7 @@ class _Watch:
             time.sleep(_POLL_SECONDS)
 
     def _looks(self) -> Verdict | None:
-        """What follows from files, which are looked at less often."""
+        """Returns the verdict that follows from files, which are polled less often."""
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
             return None
@@ -247,7 +250,7 @@ class _Watch:
             self._owner.formed(self._round, self._stragglers.found)
 
     def _returned(self) -> Verdict | None:
-        """What follows from workers that could be taken in: at a commit, all start anew."""
+        """Returns a verdict to restart after a checkpoint if additional workers are waiting."""
         if not (self._round.has_chief and self._has_formed):
             return None
         size, available = len(self._round.generation.hosts), self._owner.available(self._round)

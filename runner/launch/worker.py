@@ -1,4 +1,4 @@
-"""A worker of a run: a process of this machine, started, watched and ended. No TensorFlow."""
+"""Starts, watches and ends a worker of a run, a local process. No TensorFlow."""
 
 import contextlib
 import json
@@ -18,13 +18,13 @@ _MOMENT_SECONDS = 1.0
 
 
 class Place(NamedTuple):
-    """Which worker a process is.
+    """The identity of a worker process.
 
     Attributes:
         number: 0 is the chief.
         hosts: The addresses of all workers.
         folder: The run's `workers/`.
-        gpus: The GPUs that it may use, as CUDA_VISIBLE_DEVICES names them; None: all.
+        gpus: The GPUs that it may use, as CUDA_VISIBLE_DEVICES names them, or None for all.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells the process so."""
+        """The environment variables that identify the process."""
         task = {"type": "worker", "index": self.number}
         found = {
             "TF_CONFIG": json.dumps({"cluster": {"worker": list(self.hosts)}, "task": task}),
@@ -44,24 +44,24 @@ class Place(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """What a worker other than the chief prints."""
+        """The output of a worker other than the chief."""
         return self.folder / f"{self.number}.log"
 
     @property
     def signs(self) -> Path:
-        """Its signs of life."""
+        """Its heartbeats."""
         return self.folder / f"{self.number}.json"
 
 
 class Worker(child.Child):
     """A process whose heartbeats are watched.
 
-    What the chief prints is passed on, but for the last line on stdout, its results: it may start
-    again.
+    The chief's output is passed on. The last line of its stdout, the results, is held back, because
+    the chief may be restarted.
 
     Args:
         command: The command.
-        place: Which worker it is.
+        place: The identity of the worker.
         clock: Seconds, for tests to inject.
     """
 
@@ -89,7 +89,7 @@ class Worker(child.Child):
 
     @property
     def shows(self) -> Mapping[str, Any]:
-        """Its signs of life, empty before the first."""
+        """Its last heartbeat, or empty before the first."""
         with contextlib.suppress(OSError, RunnerError):
             return files.read_json(self.place.signs) or {}
         return {}
@@ -101,7 +101,7 @@ class Worker(child.Child):
 
     @property
     def silent_for(self) -> float:
-        """Seconds without a sign of life."""
+        """The seconds since its last heartbeat."""
         if self._glance.changed():
             self._alive = self._clock()
         return self._clock() - self._alive
@@ -109,18 +109,18 @@ class Worker(child.Child):
     @property
     def printed(self) -> str:
         """The last line that the chief has printed on stdout, once it has ended."""
-        self._passing.join(_MOMENT_SECONDS)  # a process that it has left behind may hold the pipe
+        self._passing.join(_MOMENT_SECONDS)  # a process left behind may hold the pipe
         return self._last.decode(errors="replace")
 
     def _pass_on(self) -> None:
-        """Prints what the chief prints on stdout, but for its last line."""
+        """Prints all stdout lines of the chief but the last."""
         for line in self.stdout or ():
             if self._last:
                 console.answers().say(self._last.decode(errors="replace").removesuffix("\n"))
             self._last = line
 
     def reason(self) -> str:
-        """The error that a worker other than the chief ended with, in one line."""
+        """Returns the error that a worker other than the chief ended with, in one line."""
         if self.code == -signal.SIGKILL:
             return ""
         return super().reason().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What loggers are told about a run or a study besides its rows, without secrets."""
+"""The facts about a run or a study that loggers get in addition to its rows, without secrets."""
 
 import json
 import zlib
@@ -19,21 +19,21 @@ _CONFIGURATION = (layout.PARAMS, layout.RESOLVED, layout.GIN)
 
 
 class Facts(NamedTuple):
-    """What is known of a run or a study.
+    """The facts about a run or a study.
 
     Attributes:
-        folder: Its folder, whose name is its name.
-        study: The folder of the study that it is a trial of; None if it is none.
+        folder: Its directory, whose name is its name.
+        study: The directory of the study that it is a trial of, or None if it is not a trial.
         is_study: Whether it is a study.
-        parameters: The configuration: paths (`trainer.train_steps`) and values, without what is
-            empty; of a trial also `trial.<name>`, what varies.
-        tags: Short facts: where, with which code and packages.
+        parameters: The configuration as paths (`trainer.train_steps`) and values, without empty
+            values. For a trial, it also has the varying values as `trial.<name>`.
+        tags: Short facts: the directory, the host, the code and the packages.
         labels: `RunConfig.tags`.
         notes: `RunConfig.notes`.
         state: How its last attempt ended, or `running`, which may also mean that it was killed.
-        reason: Why.
-        files: Small files that are kept with it, and a study's folder of plots.
-        best: The folder of the best checkpoint; None if there is none, or more may come.
+        reason: The reason for its state.
+        files: Small files to store with it, and a study's directory of plots.
+        best: The directory of the best checkpoint, or None if there is none, or more may follow.
     """
 
     folder: Path
@@ -50,12 +50,12 @@ class Facts(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The name of the folder that it is in: what loggers call an experiment or a project."""
+        """The name of its parent directory, which names the logger's experiment or project."""
         return (self.study or self.folder).resolve().parent.name or "runs"
 
     @property
     def entry(self) -> tuple[str, str, int]:
-        """For a ledger: a digest of all that a logger is told of."""
+        """The entry for the record of sent rows: a digest of all facts sent to a logger."""
         told = [*self.parameters.items(), *self.tags.items(), *self.labels, self.notes]
         return "facts", "", zlib.crc32(repr(told).encode())
 
@@ -66,14 +66,14 @@ class Facts(NamedTuple):
 
 
 def of(folder: Path, *, whole: bool) -> Facts:
-    """The facts of the run or study in a folder.
+    """Returns the facts of the run or study in a directory.
 
     Args:
-        folder: Its folder.
-        whole: Whether the best checkpoint counts even if training goes on or will go on.
+        folder: Its directory.
+        whole: Whether to include the best checkpoint even if training continues or will continue.
 
     Raises:
-        RunnerError: there is none, or its files are damaged.
+        RunnerError: there is no run or study, or its files are damaged.
     """
     if is_study(folder):
         return _of_study(folder)
@@ -101,7 +101,7 @@ def of(folder: Path, *, whole: bool) -> Facts:
 
 
 def is_study(folder: Path) -> bool:
-    """Whether there is a study in a folder."""
+    """Returns whether a directory holds a study."""
     return (folder / layout.TRIALS).is_dir()
 
 
@@ -131,7 +131,7 @@ def _of_study(folder: Path) -> Facts:
 
 
 def has_ended(folder: Path, holder: claim_file.Holder | None) -> bool:
-    """Whether the start of a run that held the folder when `holder` was read has ended."""
+    """Returns whether the attempt that held the directory when `holder` was read has ended."""
     if is_study(folder):
         return True
     seen, claim = status.read(folder), folder / layout.CLAIM
@@ -141,7 +141,7 @@ def has_ended(folder: Path, holder: claim_file.Holder | None) -> bool:
 
 
 def holder(folder: Path) -> claim_file.Holder | None:
-    """Who holds a folder."""
+    """Returns the process that has locked a directory."""
     found = claim_file.look(folder / layout.CLAIM)
     return found.holder if found else None
 
@@ -155,7 +155,7 @@ def _holds_secrets(masked: Mapping[str, Any]) -> bool:
 
 
 def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Value]]:
-    """Paths and values; a list becomes its JSON."""
+    """Yields paths and values. A list becomes its JSON."""
     if isinstance(values, Mapping):
         for key, value in values.items():
             yield from _flat(value, f"{path}.{key}".removeprefix("."))
@@ -169,14 +169,14 @@ def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Value]]:
 
 
 def _of_trial(trial: Mapping[str, Any]) -> dict[str, Value]:
-    """What varies: the parameters, the seed and the fold of a trial."""
+    """Returns the varying values of a trial: its parameters, seed and fold."""
     own = {name: trial[name] for name in ("number", "seed", "fold") if name in trial}
     own |= dict(trial.get("parameters") or {})
     return {f"trial.{name}": value for name, value in _flat(own)}
 
 
 def _tags(folder: Path, start: Mapping[str, Any], state: str, reason: str) -> dict[str, str]:
-    """Of the newest start; run.json has no secrets."""
+    """Returns the tags of the newest attempt. run.json has no secrets."""
     code = start.get("code") or {}
     found = {
         "runner.folder": display_names.of(folder.resolve()),

@@ -1,4 +1,4 @@
-"""Gives loggers what a folder has and they have not: rows, configuration, the best checkpoint."""
+"""Sends a directory's new rows, configuration and best checkpoint to loggers."""
 
 import contextlib
 import importlib.util
@@ -16,31 +16,31 @@ _PACKAGE = "runner.loggers"
 
 
 class Logger(Protocol):
-    """One run as a logger has it."""
+    """A logger's representation of one run."""
 
     @property
     def place(self) -> str:
-        """Its id there."""
+        """Its id in the logger."""
 
     def describe(self, facts: facts_.Facts) -> None:
-        """Logs the configuration and what else is known."""
+        """Logs the configuration and other facts."""
 
     def log(self, found: Sequence[rows.Row]) -> None:
         """Logs rows."""
 
     def keep(self, path: Path, digest: str) -> None:
-        """Keeps a file or a folder."""
+        """Stores a file or a directory."""
 
     def close(self) -> None:
-        """Says how the run ended, and waits until all has arrived."""
+        """Records how the run ended, and waits until all data have arrived."""
 
 
 class Kind(NamedTuple):
-    """A logger that needs a library: what its module `to_NAME.py` has.
+    """A logger that needs a library: what its module `to_NAME.py` defines.
 
     Attributes:
         make: The module's class `Logger`, which starts or continues a run.
-        target: The module's function `target`: where runs are logged.
+        target: The module's function `target`, which returns the destination.
     """
 
     make: Callable[[facts_.Facts, ledger.Ledger], Logger]
@@ -59,14 +59,14 @@ def _kind(name: str) -> Kind:
 
 
 def check_installed(names: Sequence[str], where: str) -> None:
-    """Raises ConfigError if the library of a logger is missing; `where` it was asked for."""
+    """Raises ConfigError if the library of a logger is missing. `where` names the setting."""
     for name in names:
         if name != to_csv.NAME and importlib.util.find_spec(name) is None:
             raise ConfigError(f"{where}: {name} is not installed: {installation.command_for(name)}")
 
 
 class Feed:
-    """One run or study, and one logger.
+    """The connection of one run or study to one logger.
 
     Args:
         folder: The run's or the study's.
@@ -82,19 +82,19 @@ class Feed:
 
     @property
     def place(self) -> str:
-        """The run's id there; empty if there was nothing to log."""
+        """The run's id in the logger, or empty if there were no data to log."""
         return str(self._ledger.get("run", "id") or "")
 
     @property
     def missing(self) -> int:
-        """How many rows are not logged."""
+        """The number of rows that are not logged yet."""
         return len(self._new(rows.Reader(self._folder).take()))
 
     def give(self, *, whole: bool) -> int:
-        """Logs what is new; returns how many rows.
+        """Logs new data. Returns the number of new rows.
 
         Args:
-            whole: Whether the best checkpoint is kept even if training goes on or will go on.
+            whole: Whether to store the best checkpoint even if training continues or will continue.
         """
         facts = facts_.of(self._folder, whole=whole)
         kept = [(path, _digest(path)) for path in facts.files]
@@ -116,7 +116,7 @@ class Feed:
         return len(new)
 
     def close(self) -> None:
-        """Says how the run ended; all that was given has arrived when this returns."""
+        """Records how the run ended, and returns once all data have arrived."""
         if self._logger:
             self._logger.describe(facts_.of(self._folder, whole=False))
             logger, self._logger = self._logger, None
@@ -127,7 +127,7 @@ class Feed:
 
 
 class Tables:
-    """The same for CSV, which is written whole."""
+    """The equivalent of `Feed` for CSV files, which are rewritten completely."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -136,11 +136,11 @@ class Tables:
 
     @property
     def missing(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(rows.Reader(self._folder).take())
 
     def give(self, *, whole: bool) -> int:
-        """Writes the tables if anything is new; returns how many rows they have."""
+        """Writes the tables if there are new rows. Returns the number of rows."""
         del whole
         found = rows.Reader(self._folder).take()
         entries = [row.entry for row in found]
@@ -150,25 +150,25 @@ class Tables:
         return len(found)
 
     def close(self) -> None:
-        """Does nothing: the tables are whole."""
+        """Returns immediately, because the tables are complete."""
 
 
 def of(folder: Path, name: str) -> Feed | Tables:
-    """The feed for a logger."""
+    """Returns the feed for a logger."""
     return Tables(folder) if name == to_csv.NAME else Feed(folder, name)
 
 
 def all_of(folder: Path, name: str, *, whole: bool, rehearses: bool = False) -> dict[str, Any]:
-    """Logs a run, or a study: each trial, then what they say together.
+    """Logs a run, or a study with all its trials followed by its summary.
 
     Args:
-        folder: Its folder.
+        folder: Its directory.
         name: The logger's.
-        whole: As of `Feed.give`.
-        rehearses: Only count what would be logged.
+        whole: See `Feed.give`.
+        rehearses: Only count the rows that would be logged.
 
     Returns:
-        For JSON: how many `rows` were logged, and the `run`, or the table's folder.
+        For JSON: the number of logged `rows`, and the `run` or the directory of the tables.
     """
     is_study = facts_.is_study(folder)
     trials = [each for each in layout.trials(folder) if (each / layout.PARAMS).exists()]
@@ -188,7 +188,7 @@ def all_of(folder: Path, name: str, *, whole: bool, rehearses: bool = False) -> 
 
 
 def _digest(path: Path) -> str:
-    """Changes with a file, or with any of a folder."""
+    """Returns a digest of a file, or of all files in a directory."""
     if path.is_dir():
         return _sum("".join(_digest(each) for each in sorted(path.iterdir())).encode())
     return _sum(path.read_bytes())

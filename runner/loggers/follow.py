@@ -1,6 +1,6 @@
 """A process that logs a run while it trains: `python -m runner.loggers.follow NAME FOLDER`.
 
-It only reads what the run writes, and ends by itself soon after the run has. No TensorFlow.
+It only reads the run's files, and ends soon after the run. No TensorFlow.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _LONGEST_REASON = 300
 
 
 class Log:
-    """Lines in `loggers/<name>.log`; the same one is not said twice in a row."""
+    """Writes lines to `loggers/<name>.log`, without repeating a line."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / layout.LOGGERS / f"{name}.log"
@@ -44,7 +44,7 @@ class Log:
 
 
 def main() -> int:
-    """Logs until the run has ended and all is logged; the exit code."""
+    """Logs until the run has ended and all data are logged. Returns the exit code."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     with contextlib.suppress(OSError):
         os.nice(10)
@@ -90,14 +90,14 @@ def _followed(folder: Path, name: str, log: Log) -> int:
 
 
 def _turn(folder: Path, name: str) -> contextlib.AbstractContextManager[None]:
-    """Waits until the process of the start before has logged the rest; a study's takes turns."""
+    """Waits for the previous attempt's process to log the rest. A study is not locked here."""
     if facts.is_study(folder):
         return contextlib.nullcontext()
     return ledger.alone(folder, name)
 
 
 class _Run:
-    """The start of a run that holds the folder now, or whatever else is in it."""
+    """The attempt that has locked the directory, or a study."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -107,7 +107,7 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or shows no sign of life where locks cannot tell."""
+        """Whether it has ended, or gives no heartbeat if locks are unreliable."""
         if self._status.changed():
             self._seen = time.monotonic()
         silent = time.monotonic() - self._seen > _SILENT_SECONDS
@@ -115,7 +115,7 @@ class _Run:
 
 
 class _Alive:
-    """Ends the process if nothing comes of it for too long, as libraries that hang do."""
+    """Ends the process if it makes no progress for too long, for example when a library hangs."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -123,7 +123,7 @@ class _Alive:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def beat(self) -> None:
-        """Says that it goes on."""
+        """Signals progress."""
         self._beat = time.monotonic()
 
     def _watch(self) -> None:
@@ -144,4 +144,4 @@ def _later(folder: Path, name: str) -> str:
 
 
 if __name__ == "__main__":
-    os._exit(main())  # whatever threads a library has left
+    os._exit(main())  # regardless of threads that a library has left

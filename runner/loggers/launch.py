@@ -1,6 +1,6 @@
-"""Starts the processes that log a run; nothing they do reaches the one that trains.
+"""Starts the processes that log a run, isolated from the one that trains.
 
-They outlive it: what a server has not taken when the run ends, or is killed, is still sent.
+They outlive it. When the run ends or is killed, they still send the remaining data.
 """
 
 import sys

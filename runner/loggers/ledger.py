@@ -1,7 +1,7 @@
-"""What a logger has been given: `loggers/<name>.jsonl`, by which nothing is given twice.
+"""The record of data sent to a logger, `loggers/<name>.jsonl`, which prevents duplicates.
 
-Each line is one entry. It appears after what it is about has arrived, so whatever a kill leaves
-without one is given again.
+Each line is one entry. It is written after its data have arrived, so data without an entry after a
+kill are sent again.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ _PATIENCE_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 
 Entry = tuple[str, str, Any]
-"""What it is about, which one, and what was given of it."""
+"""The kind of data, the key, and the value that was sent."""
 
 
 class Ledger:
-    """The entries of one logger in one folder, for one target such as a server.
+    """The entries of one logger in one directory, for one target such as a server.
 
     Args:
         folder: The run's or the study's.
         name: The logger's.
-        target: Entries for other targets do not count here, and are kept.
+        target: The destination. Entries for other targets are ignored here, but not removed.
     """
 
     def __init__(self, folder: Path, name: str, target: str) -> None:
@@ -43,20 +43,20 @@ class Ledger:
             raise RunnerError(f"{self._path} is damaged ({error}): remove the line") from error
 
     def get(self, what: str, key: str = "") -> Any | None:
-        """What was given; None if nothing."""
+        """Returns the value that was sent, or None."""
         return self._entries.get((what, key))
 
     def has(self, entry: Entry) -> bool:
-        """Whether exactly this was given last."""
+        """Returns whether exactly this value was sent last."""
         what, key, value = entry
         return bool(self._entries.get((what, key)) == value)
 
     def of(self, what: str) -> dict[str, Any]:
-        """All entries about something, by key."""
+        """Returns all entries of a kind, by key."""
         return {key: value for (about, key), value in self._entries.items() if about == what}
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Adds entries, each in place of the one before it about the same."""
+        """Adds entries. Each replaces the earlier one of the same kind and key."""
         new = {(what, key): value for what, key, value in entries}
         self._entries.update(new)
         files.append_json_lines(
@@ -69,16 +69,16 @@ class Ledger:
 
 
 def path(folder: Path, name: str) -> Path:
-    """The ledger of a logger in a folder."""
+    """Returns the path of a logger's record in a directory."""
     return folder / layout.LOGGERS / f"{name}.jsonl"
 
 
 @contextlib.contextmanager
 def alone(folder: Path, name: str, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Within the block, no other process of this machine gives anything to this logger.
+    """Locks a logger within the block, so that no other local process sends data to it.
 
     Raises:
-        RunnerError: another one did for longer than `patience` seconds.
+        RunnerError: another process held the lock for longer than `patience` seconds.
     """
     place = path(folder, name)
     place.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`--mode=log`: what a run or a study has and a logger has not."""
+"""`--mode=log`: logs data of a run or a study that a logger does not have yet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from runner.loggers import facts, feed
 
 
 def names(given: str) -> list[str]:
-    """The loggers that `--to` names.
+    """Returns the loggers that `--to` names.
 
     Raises:
-        ConfigError: none, or an unknown one.
+        ConfigError: it names no logger, or an unknown one.
     """
     found = [each.strip() for each in given.split(",") if each.strip()]
     known = ", ".join(feed.names())
@@ -31,18 +31,18 @@ def names(given: str) -> list[str]:
 
 
 def log(folder: Path, to: Sequence[str], *, dry_run: bool = False) -> dict[str, Any]:
-    """Logs what is missing.
+    """Logs the missing data.
 
     Args:
         folder: The run's, or the study's.
         to: The loggers.
-        dry_run: Only count the rows that are missing.
+        dry_run: Only count the missing rows.
 
     Returns:
-        For JSON: of each logger how many rows were logged, and the run's id.
+        For JSON: for each logger the number of logged rows, and the run's id.
 
     Raises:
-        ConfigError: no run, or a library that is not installed.
+        ConfigError: there is no run, or a library is not installed.
         RunnerError: a logger failed.
     """
     if not (facts.is_study(folder) or (folder / layout.PARAMS).exists()):

@@ -1,4 +1,4 @@
-"""The rows of a run's folder, as loggers get them, read again and again while they grow."""
+"""Reads the rows of a run's directory for loggers, incrementally while the files grow."""
 
 import bisect
 import json
@@ -17,16 +17,16 @@ SYSTEM = "system"
 
 
 class Row(NamedTuple):
-    """Some numbers of one moment.
+    """Numbers of one point in time.
 
     Attributes:
-        source: Where they are from: `train`, `validation`, `test`, `test-last`, `system`, or an
-            evaluator's folder, `eval-<name>`.
-        key: Tells it from the source's other rows. A row of the same key takes its place.
+        source: Their origin: `train`, `validation`, `test`, `test-last`, `system`, or an
+            evaluator's directory, `eval-<name>`.
+        key: Identifies the row within its source. A later row with the same key replaces it.
         step: The training step.
-        time: In seconds since the epoch. Training rows have none of their own: theirs goes on from
-            the evaluation before, by their pace, and is the same whenever it is computed.
-        values: Names to numbers, which may not be finite.
+        time: In seconds since the epoch. Training rows do not store a time. It is computed from the
+            preceding evaluation and their throughput, always with the same result.
+        values: Numbers by name, which may not be finite.
     """
 
     source: str
@@ -37,12 +37,12 @@ class Row(NamedTuple):
 
     @property
     def named(self) -> dict[str, float]:
-        """The values with the source in front: `train/training_loss`."""
+        """The values with the source as a prefix: `train/training_loss`."""
         return {f"{self.source}/{name}": value for name, value in self.values.items()}
 
     @property
     def entry(self) -> tuple[str, str, int]:
-        """For a ledger: the source, the key, and a digest of the values but for their pace."""
+        """For the record of sent rows: source, key, and a digest of all values but throughput."""
         same = {name: x for name, x in self.values.items() if name not in records.PACE}
         return self.source, self.key, zlib.crc32(json.dumps(same, sort_keys=True).encode())
 
@@ -61,7 +61,7 @@ class Reader:
         self._clock = _Clock(_begin(folder))
 
     def take(self) -> list[Row]:
-        """Rows that are new or were not read before, by step; some may come again."""
+        """Returns new rows, by step. It may return some rows again."""
         training = _parsed(self._training)
         histories = {VALIDATION: self._folder, **_evaluators(self._folder)}
         found = {source: _history(folder) for source, folder in histories.items()}
@@ -86,7 +86,7 @@ class Reader:
 
 
 def _parsed(file: growing_file.GrowingFile) -> list[Any]:
-    """The new rows of a file of JSON lines."""
+    """Returns the new rows of a file of JSON lines."""
     try:
         lines = file.take()
         return files.parse_json_lines(lines, name=str(file.path), first=file.first)
@@ -95,22 +95,22 @@ def _parsed(file: growing_file.GrowingFile) -> list[Any]:
 
 
 class _Clock:
-    """When training steps were done, as far as the files tell."""
+    """Estimates the times of training steps from the files."""
 
     def __init__(self, begin: float) -> None:
         self._step, self._time = 0, begin
         self._steps: list[int] = []  # of the history's rows, in order
-        self._latest: list[float] = []  # of all up to each
+        self._latest: list[float] = []  # the latest time up to each row
 
     def set(self, rows: Iterable[records.Record]) -> None:
-        """Sets it by the rows of a history, which have a time."""
+        """Sets the known times from the rows of a history."""
         at = sorted((row.step, getattr(row, "time", 0.0)) for row in rows)
         self._steps, self._latest = [step for step, _ in at], []
         for _, time in at:
             self._latest.append(max(time, self._latest[-1] if self._latest else 0.0))
 
     def at(self, step: int, pace: float) -> float:
-        """The time of a row, after those before it."""
+        """Returns the time of a row. Call it in the order of rows."""
         before = bisect.bisect_left(self._steps, step) - 1
         taken = max(step - self._step, 0) / pace if pace > 0 else 0.0
         known = self._latest[before] if before >= 0 else 0.0
@@ -119,7 +119,7 @@ class _Clock:
 
 
 def _begin(folder: Path) -> float:
-    """When the run was first started."""
+    """Returns the time of the run's first start."""
     try:
         return float((files.read_json(folder / layout.RUN) or {})["starts"][0]["started"])
     except (IndexError, KeyError, TypeError, ValueError):
@@ -135,7 +135,7 @@ def _history(folder: Path) -> list[records.Record]:
 
 
 def _evaluated(source: str, rows: Iterable[records.Record]) -> Iterable[Row]:
-    """The evaluations and tests of a history."""
+    """Yields the evaluations and tests of a history."""
     for row in rows:
         if isinstance(row, records.Evaluation) and row.is_own:
             yield Row(source, _key(row.step, row.metrics), row.step, row.time, row.metrics)
@@ -148,7 +148,7 @@ def _evaluated(source: str, rows: Iterable[records.Record]) -> Iterable[Row]:
 
 
 def _key(step: int, metrics: Mapping[str, float]) -> str:
-    """Of an evaluation, of which there may be several at a step, of different sets."""
+    """Returns the key of an evaluation. One step may have evaluations of several sets."""
     return f"{step}-{zlib.crc32(json.dumps(sorted(metrics)).encode()):08x}"
 
 

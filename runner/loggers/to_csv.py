@@ -1,4 +1,4 @@
-"""CSV: `loggers/train.csv` and the like, written whole. The standard library's."""
+"""Writes complete CSV tables such as `loggers/train.csv`, with the standard library."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ EVALUATIONS = "evaluations"
 
 
 def write(folder: Path, rows: Iterable[Row]) -> None:
-    """Writes a table for the training rows, one for evaluations and tests, one for the machine's.
+    """Writes a table each for the training rows, for evaluations and tests, and for system metrics.
 
     Args:
         folder: The run's.
@@ -28,7 +28,7 @@ def write(folder: Path, rows: Iterable[Row]) -> None:
 
 
 def _table(kind: str, rows: Sequence[Row]) -> str:
-    """A header and a line for each row; of a metric that a row has not, nothing."""
+    """Returns a header and a line for each row. A missing metric leaves its cell empty."""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
     first = ["source", "step", "time"] if kind == EVALUATIONS else ["step", "time"]
     text = io.StringIO()

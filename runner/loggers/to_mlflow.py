@@ -1,7 +1,7 @@
-"""MLflow: a run of ours is one of its runs, a study a parent run. It dates and numbers as we do.
+"""MLflow: logs each run as an MLflow run, and a study as a parent run, with our times and steps.
 
-Where the server is and how it is asked is for MLflow's own environment to say
-(`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME` ...).
+MLflow's own environment variables configure the server and the requests (`MLFLOW_TRACKING_URI`,
+`MLFLOW_EXPERIMENT_NAME` ...).
 """
 
 import os
@@ -20,13 +20,13 @@ from runner.loggers.rows import Row
 from runner.run_folder.state import State
 
 NAME = "mlflow"
-_MOST_METRICS = 1000  # in a request, as MLflow limits them; the next two, too
+_MOST_METRICS = 1000  # per request, MLflow's limit, as are the next two
 _MOST_PARAMETERS = 100
 _LONGEST_NAME = 250
 _LONGEST_PARAMETER = 6000
 _LONGEST_TAG = 5000
-_IN_TURN = 200  # rows that are noted together
-_DEFAULTS = {  # so that a server that is gone is noticed within a minute, not within half an hour
+_IN_TURN = 200  # rows that are recorded together
+_DEFAULTS = {  # to notice a missing server within a minute instead of half an hour
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -45,7 +45,7 @@ _ID = "runner.id"
 
 
 def target() -> str:
-    """The server, without passwords."""
+    """Returns the server's URI without passwords."""
     _prepare()
     import mlflow
 
@@ -57,11 +57,11 @@ def target() -> str:
 
 
 class Logger:
-    """One run of MLflow's, new or as it was left.
+    """One MLflow run, new or continued.
 
     Args:
-        facts: What is known of our run.
-        ledger: What MLflow has of it.
+        facts: The facts about our run.
+        ledger: The record of sent rows.
     """
 
     def __init__(self, facts: facts_.Facts, ledger: ledger_.Ledger) -> None:
@@ -79,7 +79,7 @@ class Logger:
         return self._id
 
     def describe(self, facts: facts_.Facts) -> None:
-        """Logs parameters and tags that are new; MLflow's parameters never change."""
+        """Logs new parameters and tags. MLflow's parameters never change."""
         from mlflow.entities import Param, RunTag
 
         self._facts = facts
@@ -105,7 +105,7 @@ class Logger:
         self._ledger.put([facts.entry])
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Logs rows. MLflow itself drops a number that comes again with the same time and step."""
+        """Logs rows. MLflow itself drops a repeated number with the same time and step."""
         from mlflow.entities import Metric
 
         for part in _parts(rows, _IN_TURN):
@@ -119,11 +119,11 @@ class Logger:
             self._ledger.put(row.entry for row in part)
 
     def keep(self, path: Path, digest: str) -> None:
-        """Keeps a file, or the files of a folder, as artifacts, unless they are there.
+        """Stores a file, or the files of a directory, as artifacts, unless they are already there.
 
         Args:
-            path: The file or folder.
-            digest: Changes with the content.
+            path: The file or directory.
+            digest: A digest of its contents.
         """
         entry = ("artifact", path.name, digest)
         if self._ledger.has(entry):
@@ -135,7 +135,7 @@ class Logger:
         self._ledger.put([entry])
 
     def close(self) -> None:
-        """Says how our run ended."""
+        """Records how our run ended."""
         state = _STATES.get(self._facts.state, "FAILED")
         if state in ("RUNNING", "SCHEDULED"):
             self._client.update_run(self._id, status=state)
@@ -143,9 +143,9 @@ class Logger:
             self._client.set_terminated(self._id, status=state)
 
     def _found(self) -> str:
-        """The run that was made before; empty if there was none."""
+        """Returns the existing run, or an empty text if there is none."""
         key, found = self._ledger.get(_RUN, "key"), self._ledger.get(_RUN, "id")
-        if key and not found:  # killed while it was made
+        if key and not found:  # killed while it was created
             runs = self._client.search_runs([self._experiment()], f"tags.`{_ID}` = '{key}'")
             found = runs[0].info.run_id if runs else ""
             self._ledger.put([(_RUN, "id", found)] if found else [])
@@ -170,7 +170,7 @@ class Logger:
             raise RunnerError(f"run {run} was deleted there; to log it anew, remove {path}")
 
     def _made(self) -> str:
-        """A new run."""
+        """Creates a run."""
         key = self._ledger.get(_RUN, "key") or uuid.uuid4().hex
         self._ledger.put([(_RUN, "key", key)])
         facts = self._facts
@@ -183,7 +183,7 @@ class Logger:
         return found
 
     def _experiment(self) -> str:
-        """The id of the experiment: as the environment says, else by our folder's name."""
+        """Returns the experiment's id, set by the environment or by our directory's name."""
         from mlflow.exceptions import MlflowException
 
         if given := os.environ.get("MLFLOW_EXPERIMENT_ID"):
@@ -193,13 +193,13 @@ class Logger:
             return str(there.experiment_id)
         try:
             return str(self._client.create_experiment(name))
-        except MlflowException:  # made meanwhile
+        except MlflowException:  # created in the meantime
             if there := self._client.get_experiment_by_name(name):
                 return str(there.experiment_id)
             raise
 
     def _named(self, name: str) -> str:
-        """`name` as MLflow allows it: the same for good, and no other odd one's."""
+        """Returns `name` in MLflow's characters. The result is permanent and unique."""
         if known := self._ledger.get(_NAME, name):
             return str(known)
         plain = re.sub(r"[^\w./ :-]", "_", name)
@@ -217,7 +217,7 @@ class Logger:
 
 
 def _parent(study: Path) -> str:
-    """The id of the run that stands for a study; made if it is missing."""
+    """Returns the id of a study's run, and creates the run if it is missing."""
     with ledger_.alone(study, NAME):
         facts = facts_.of(study, whole=False)
         return Logger(facts, ledger_.Ledger(study, NAME, target())).place

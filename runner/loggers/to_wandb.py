@@ -1,8 +1,7 @@
-"""Weights & Biases: a run of ours is one of its runs; a study's trials are a group with a run more.
+"""Weights & Biases: logs each run as a W&B run. A study is a group: its trials and its own run.
 
-How and where it logs is for its own environment to say (`WANDB_MODE`, `WANDB_PROJECT`,
-`WANDB_ENTITY`, `WANDB_BASE_URL` ...); its files are in our run's folder unless `WANDB_DIR` says
-otherwise.
+W&B's own environment variables configure it (`WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`,
+`WANDB_BASE_URL` ...). Its files are in our run's directory unless `WANDB_DIR` is set.
 """
 
 import os
@@ -19,15 +18,15 @@ from runner.loggers import ledger as ledger_
 from runner.loggers.rows import Row
 from runner.run_folder.state import State
 
-_STEP = "step"  # the name of the training step, which all charts are over
+_STEP = "step"  # the training step's name, the x axis of all charts
 _RUN, _SESSION, _COUNT = "run", "session", "count"
 
 
 def target() -> str:
-    """The mode and the server.
+    """Returns the mode and the server.
 
     Raises:
-        RunnerError: nothing would be logged.
+        RunnerError: W&B is disabled, so no data would be logged.
     """
     mode = os.environ.get("WANDB_MODE", "online")
     if mode == "disabled" or os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1"):
@@ -36,15 +35,16 @@ def target() -> str:
 
 
 class Logger:
-    """One run of W&B's, new or as it was left.
+    """One W&B run, new or continued.
 
-    What a session was given is noted when it has been finished, since only then it is certain to
-    have arrived. After a kill it is given again, with the same numbers: W&B counts rows itself, and
-    a server leaves out those that it has. The unfinished files of an offline session are removed.
+    The data of a session are recorded when it has been finished, since only then they are certain
+    to have arrived. After a kill they are sent again with the same numbers. W&B counts rows itself,
+    and a server skips the rows that it already has. The unfinished files of an offline session are
+    removed.
 
     Args:
-        facts: What is known of our run.
-        ledger: What W&B has of it.
+        facts: The facts about our run.
+        ledger: The record of sent rows.
     """
 
     def __init__(self, facts: facts_.Facts, ledger: ledger_.Ledger) -> None:
@@ -102,13 +102,13 @@ class Logger:
         return os.environ.get("WANDB_MODE") in ("offline", "dryrun")
 
     def _remove_unfinished(self) -> None:
-        """Removes the files of an offline session that was killed: all in them comes again."""
+        """Removes the files of a killed offline session, whose data are sent again."""
         left = str(self._ledger.get(_SESSION, "open") or "")
         if left.startswith("offline-run-") and left.endswith(self._id):
             shutil.rmtree(self._folder / "wandb" / left, ignore_errors=True)
 
     def describe(self, facts: facts_.Facts) -> None:
-        """Sets the configuration, and the tags as a part of it."""
+        """Sets the configuration, including the tags."""
         self._facts = facts
         if facts.entry in self._given:
             return
@@ -125,7 +125,7 @@ class Logger:
             self._note(row.entry)
 
     def keep(self, path: Path, digest: str) -> None:
-        """Keeps a file, or the files of a folder, as an artifact, unless it is there."""
+        """Stores a file, or the files of a directory, as an artifact, unless it is there."""
         entry = ("artifact", path.name, digest)
         if self._ledger.has(entry) or entry in self._given:
             return
@@ -136,7 +136,7 @@ class Logger:
         self._note(entry)
 
     def close(self) -> None:
-        """Ends the session; W&B has all of it then."""
+        """Ends the session, after which W&B has all its data."""
         failed = self._facts.state in (State.FAILED, State.DIVERGED)
         self._made.finish(exit_code=1 if failed else 0)
         closed = (_SESSION, "open", "")

@@ -15,7 +15,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """Which runs, and where the differences are kept."""
+    """The runs to compare, and a file for their differences."""
 
     section = "Options of compare"
     runs: Sequence[Path] = option(

@@ -21,7 +21,7 @@ def _select(name: str, text: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The members, and what they are scored on."""
+    """The members, and the data to score them on."""
 
     section = "Options of ensemble"
     runs: Sequence[Path] = option(

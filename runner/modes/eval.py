@@ -10,7 +10,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Workers):
-    """What is evaluated, and on what."""
+    """The checkpoints to evaluate, and the data."""
 
     section = "Options of eval"
     checkpoint: str = option(

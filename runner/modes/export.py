@@ -11,7 +11,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """What is exported; `ExportConfig` says how."""
+    """The checkpoint to export. `ExportConfig` has the other settings."""
 
     section = "Options of export"
     checkpoint: str = option(

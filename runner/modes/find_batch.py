@@ -12,7 +12,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Experiment):
-    """Where the results are kept; `FindBatchConfig` says what is tried."""
+    """The file for the results. `FindBatchConfig` has the other settings."""
 
     section = "Options of find_batch"
     output: Path | None = option(

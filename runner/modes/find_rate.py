@@ -12,7 +12,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Experiment):
-    """Where the results are kept; `FindRateConfig` says what is tried."""
+    """The file for the results. `FindRateConfig` has the other settings."""
 
     section = "Options of find_rate"
     output: Path | None = option(

@@ -1,4 +1,4 @@
-"""Options that several modes have: their options classes inherit them."""
+"""Option groups that the options classes of several modes inherit."""
 
 import dataclasses
 import os
@@ -13,14 +13,14 @@ from runner.modes.option import option
 if TYPE_CHECKING:
     from runner.runs.call import Resuming
 
-# What checks values is imported when there are values: `--help` needs only their descriptions.
+# The modules that check values are imported on use: `--help` needs only the descriptions.
 
 RUN = "Options of the command"
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of every mode. A class that inherits them may check its values when it is made."""
+    """Options of every mode. A subclass may check its values when it is created."""
 
     section: ClassVar[str] = RUN
     alsologtostderr: bool = option(
@@ -37,7 +37,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Launch(Options):
-    """Where the command runs."""
+    """The executor of the command."""
 
     section: ClassVar[str] = RUN
     launch: str | None = option(
@@ -59,7 +59,7 @@ class Launch(Options):
 
 @dataclasses.dataclass(frozen=True)
 class OfRuns(Launch):
-    """Of a mode that looks at runs, which have their configuration."""
+    """Options of a mode that inspects runs, which have their own configuration."""
 
     section: ClassVar[str] = "Options of --launch"
     dry_run: bool = option(False, "print what would be submitted", shell=True)
@@ -83,7 +83,7 @@ class OfRuns(Launch):
 
 @dataclasses.dataclass(frozen=True)
 class Experiment(Launch):
-    """Of a mode that needs an experiment: what configures it, and what is tried before it runs."""
+    """Options of a mode that needs an experiment: its configuration, and a dry run."""
 
     section: ClassVar[str] = "Configuration"
     experiment: str | None = option(
@@ -185,12 +185,12 @@ INHERITED = (
     *("experiment", "gin_file", "gin_params", "config_file", "params_override"),
     *("tpu", "tf_data_service", "enable_async_checkpointing"),
 )
-"""The options of `Experiment` that a process needs to have the same configuration."""
+"""The options of `Experiment` that a child process needs for the same configuration."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InDirectory(Experiment):
-    """Of a mode that needs an experiment and works in a run's directory."""
+    """Options of a mode that needs an experiment and works in a run's directory."""
 
     section: ClassVar[str] = RUN
     runs_dir: str | None = option(
@@ -216,7 +216,7 @@ class InDirectory(Experiment):
 
 @dataclasses.dataclass(frozen=True)
 class Workers(InDirectory):
-    """Of a mode that several workers can run together."""
+    """Options of a mode that several workers can run together."""
 
     section: ClassVar[str] = "Workers"
     workers: str | None = option(
@@ -239,7 +239,7 @@ class Workers(InDirectory):
 
 @dataclasses.dataclass(frozen=True)
 class Training(Workers):
-    """Of a mode that trains a run."""
+    """Options of a mode that trains a run."""
 
     section: ClassVar[str] = "Training"
     overwrite: bool | str = option(
@@ -271,7 +271,7 @@ class Training(Workers):
             options.check_steps("profile_steps", self.profile_steps)
 
     def check(self, model_dir: str) -> None:
-        """Checks what is to be overwritten."""
+        """Checks that the run to overwrite may be overwritten."""
         super().check(model_dir)
         if not self.overwrite:
             return
@@ -297,7 +297,7 @@ class Training(Workers):
 
     @property
     def resuming(self) -> "Resuming":
-        """How the run starts."""
+        """The options for starting the run."""
         from runner.runs.call import Resuming
 
         return Resuming(
@@ -307,7 +307,7 @@ class Training(Workers):
 
 @dataclasses.dataclass(frozen=True)
 class Watching(OfRuns):
-    """Of a mode that can show runs again and again."""
+    """Options of a mode that can show runs repeatedly."""
 
     section: ClassVar[str] = "Watching"
     watch: float = option(

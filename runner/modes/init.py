@@ -10,7 +10,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Options):
-    """Which project."""
+    """The kind of project."""
 
     section = "Options of init"
     like: str = option(

@@ -13,7 +13,7 @@ _NAMES = plugins.names("runner.loggers", "to_")
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """Where it logs."""
+    """The loggers."""
 
     section = "Options of log"
     to: str = option(

@@ -1,4 +1,4 @@
-"""What a mode is. Each other module here, but for its options' groups, is one, named `MODE`."""
+"""Defines a mode. Each other module here, except `groups` and `option`, is a mode, named `MODE`."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,34 +11,36 @@ if TYPE_CHECKING:
 
 WRITES, LOOKS, READS = "writes", "looks", "reads"
 EVALUATES, FOLLOWS = "evaluates", "follows"
-"""What a mode does with a URL: it works there as a run does; it reads what tables and pages need,
-or all that the run has; it also evaluates in a directory of its own, once or while the run goes on.
-Another word is the name of the directory in it that the mode writes."""
+"""How a mode uses a URL. `writes` works there as in a run's directory. `looks` reads the files for
+tables and pages, `reads` all files of the run. `evaluates` and `follows` also evaluate, in a
+separate directory, once or while the run continues. Any other word is the subdirectory that the
+mode writes.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-    """A mode: what it does, with which options, and what has to be prepared for it.
+    """A mode: its function, its options, and its prerequisites.
 
     Attributes:
-        function: Does it. The first sentence of its docstring describes the mode.
-        options: The class of its options, which `function` gets.
-        heading: Under which it is listed.
-        trains: Whether it needs what training needs.
+        function: Runs the mode. The first sentence of its docstring describes the mode.
+        options: The class of the options passed to `function`.
+        heading: The heading under which it is listed.
+        trains: Whether it needs the prerequisites of training.
         evaluates: Whether it evaluates.
         is_training: Whether it trains the run in its directory, in this process.
-        dry_run: Its dry run; None for one of what it trains and evaluates.
-        takes_several: Whether it works with an experiment that trains several tasks.
-        directory: Whose its directory is; empty for a mode that has none. One that has none checks
-            itself what it trains.
-        positional: The option that arguments without a flag are for; empty if there is none.
+        dry_run: Its dry run, or None for one that follows from `trains` and `evaluates`.
+        takes_several: Whether it supports an experiment that trains several tasks.
+        directory: A description of its directory, or empty for a mode without one, which then
+            checks itself what it trains.
+        positional: The option for arguments without a flag, or empty if there is none.
         begin: Called with the command's flags while TensorFlow is loaded.
-        url: What it does with a URL as its directory; empty: it takes none.
+        url: How it uses a URL as its directory, or empty if it does not support URLs.
         url_needs: The option that it needs with a URL.
-        instead_of_mirror: What to do in place of `RunConfig.mirror`, for a mode that makes several
+        instead_of_mirror: The alternative to `RunConfig.mirror`, for a mode that makes several
             runs.
-        prints: Whether what it prints is its result, unless `output` keeps that: without stdout,
-            it was run for nothing.
+        prints: Whether its output is its result, unless `output` stores that. Without stdout, the
+            mode would then be useless.
         has_trials: Whether processes share its work, and configure the rest of the experiment.
     """
 
@@ -67,5 +69,5 @@ class Mode:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """The first line of its function's docstring."""
         return (self.function.__doc__ or "").splitlines()[0]

@@ -1,4 +1,4 @@
-"""Options of modes: fields of dataclasses that also say how they are typed and shown."""
+"""Options of modes: dataclass fields with metadata for parsing and help."""
 
 import dataclasses
 import re
@@ -10,21 +10,21 @@ from runner.errors import ConfigError
 
 
 class Option(NamedTuple):
-    """What is known of an option besides its type.
+    """The properties of an option in addition to its type.
 
     Attributes:
         name: Of the flag and of the argument in Python.
         default: Its value if it is left out.
-        help: What it does.
-        metavar: What its value is called; empty for a switch.
-        parse: Makes its value of the text that was typed; gets the option's name, too.
-        choices: The values that it may have; empty: any.
+        help: Its description.
+        metavar: The placeholder of its value, or empty for a switch.
+        parse: Parses its value from text. It gets the option's name and the text.
+        choices: The values that it may have, or empty for any.
         examples: Values that Tab offers.
-        bare: Its value, or the text of it, for a flag without one; None: it needs one.
-        repeated: Whether it may be given several times; its value is a tuple.
-        shell: Whether only the command line has it, as for what Python gives to `runner.load`.
-        sets: The values of the configuration that it sets, by path; None is its own value.
-        without: What leaving it out means, for a message about an empty value.
+        bare: The value, or its text, of a flag without one, or None if it needs a value.
+        repeated: Whether it may be given several times. Its value is a tuple.
+        shell: Whether only the command line has it, because `runner.load` covers it in Python.
+        sets: The values of the configuration that it sets, by path. None stands for its own value.
+        without: The effect of leaving it out, for a message about an empty value.
         section: The heading under which it is shown.
     """
 
@@ -53,10 +53,10 @@ class Option(NamedTuple):
         return self.metavar in ("FILE", "DIRECTORY", "DIRECTORIES", "WHICH")
 
     def value(self, text: Any) -> Any:
-        """The value of what was typed, or of what Python gives.
+        """Converts a value from the command line or from Python.
 
         Raises:
-            ConfigError: the option cannot have it.
+            ConfigError: the value is not valid for the option.
         """
         if self.repeated:
             return tuple(text)
@@ -78,19 +78,19 @@ class Option(NamedTuple):
 
 
 def option(default: Any, help: str, metavar: str = "", **facts: Any) -> Any:
-    """A field of an options class.
+    """Defines a field of an options class.
 
     Args:
         default: Its value if it is left out.
-        help: What it does.
-        metavar: What its value is called; empty for a switch, or for one with choices.
-        facts: Further ones of `Option`.
+        help: Its description.
+        metavar: The placeholder of its value, or empty for a switch or an option with choices.
+        facts: Further attributes of `Option`.
     """
     return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, **facts})
 
 
 def of(options: type) -> Iterator[Option]:
-    """The options of a class, its own first."""
+    """Yields the options of a class, its own first."""
     owners = {
         name: kind
         for kind in reversed(options.__mro__)
@@ -103,25 +103,25 @@ def of(options: type) -> Iterator[Option]:
         yield Option(field.name, field.default, section=section, **field.metadata)
 
 
-# What parses a value: each gets the option's name and the text.
+# Parsers of values. Each gets the option's name and the text.
 
 
 def truth(name: str, text: str) -> bool:
-    """What absl takes for a truth value."""
+    """Parses a truth value as absl does."""
     if text.lower() not in ("true", "t", "1", "false", "f", "0"):
         raise ConfigError(f"{{{name}}}: {text!r} is neither true nor false", **{name: text})
     return text.lower() in ("true", "t", "1")
 
 
 def number(name: str, text: str) -> int:
-    """A whole number."""
+    """Parses a whole number."""
     if not re.fullmatch(r"\d{1,9}", text):
         raise ConfigError(f"{{{name}}}: expected a number", **{name: text})
     return int(text)
 
 
 def steps(name: str, text: str) -> tuple[int, int]:
-    """The first and the last of a range of steps."""
+    """Parses the first and the last of a range of steps."""
     if not re.fullmatch(r"\d+:\d+", text):
         raise ConfigError(f"{{{name}}}: expected FIRST:LAST, as in 100:102", **{name: text})
     first, _, last = text.partition(":")
@@ -129,7 +129,7 @@ def steps(name: str, text: str) -> tuple[int, int]:
 
 
 def check_steps(name: str, steps: tuple[int, int]) -> None:
-    """Raises ConfigError if it is no range of steps."""
+    """Raises ConfigError if the range of steps is not valid."""
     first, last = steps
     if not 1 <= first <= last:
         raise ConfigError(
@@ -138,24 +138,24 @@ def check_steps(name: str, steps: tuple[int, int]) -> None:
 
 
 def seconds(name: str, text: str) -> float:
-    """A time."""
+    """Parses a time in seconds."""
     if not re.fullmatch(r"\d{1,6}", text) or not int(text):
         raise ConfigError(f"{{{name}}}: expected seconds, a whole number from 1", **{name: text})
     return float(text)
 
 
 def path(_: str, text: str) -> Path:
-    """A path, or a URL that takes the place of one."""
+    """Parses a path, or a URL in place of one."""
     return Path(text)
 
 
 def names(_: str, text: str) -> tuple[str, ...]:
-    """Names, separated by commas."""
+    """Parses names separated by commas."""
     return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 
 def directories(_: str, text: str) -> tuple[Path, ...]:
-    """Directories, whose names may have commas, as those of a study's trials have."""
+    """Parses directories separated by commas. Names may have commas, as those of trials do."""
     paths: list[Path] = []
     parts = [part for part in text.split(",") if part]
     while parts:

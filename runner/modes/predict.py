@@ -13,7 +13,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """What is predicted, with which weights, and where it is written."""
+    """The data to predict, the weights, and the output."""
 
     section = "Options of predict"
     checkpoint: str = option(

@@ -14,7 +14,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """Which steps, and where what they show is written."""
+    """The steps to replay, and the output."""
 
     section = "Options of replay"
     steps: tuple[int, int] | None = option(

@@ -14,7 +14,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Watching):
-    """What the page is about, and where it is written."""
+    """The runs on the page, and its file."""
 
     section = "Options of report"
     output: Path | None = option(

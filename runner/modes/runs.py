@@ -13,7 +13,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """Which runs and columns the table has."""
+    """The rows and the columns of the table."""
 
     section = "Options of runs"
     where: str = option(

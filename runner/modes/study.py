@@ -36,7 +36,7 @@ def _jobs(name: str, text: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """What varies; `StudyConfig` says the same, and more."""
+    """The varying parameters. `StudyConfig` has the same settings and more."""
 
     section = "Options of study"
     seeds: Sequence[int] | None = option(
@@ -80,7 +80,7 @@ class Options(groups.InDirectory):
             space.parse(self.vary)
 
     def check(self, model_dir: str) -> None:
-        """Checks that something varies, as far as gin files say."""
+        """Checks that the flags or the gin files vary a parameter."""
         super().check(model_dir)
         varies = self.seeds or self.folds or self.vary
         may_vary = self.experiment or self.config_file or self.params_override

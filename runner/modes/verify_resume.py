@@ -10,7 +10,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """What a dry run allows."""
+    """The options of its dry run."""
 
     section = "Options of verify_resume"
     allow_config_change: bool = option(

@@ -1,4 +1,4 @@
-"""What a file of predictions is made of: weights, data and configuration; and what has changed."""
+"""The provenance of predictions: weights, data and configuration, and how they have changed."""
 
 import glob
 import zlib
@@ -16,8 +16,8 @@ from runner.run_folder import config_change
 from runner.storage import display_names
 
 _SECTIONS = ("task", "runtime", "run")
-_COUNTS = ("task.", "runtime.", "run.evaluation_sets", "run.test")  # of these, what matters
-_FILES = ("path", "paths", "file", "files")  # how the names of fields end that name files
+_COUNTS = ("task.", "runtime.", "run.evaluation_sets", "run.test")  # affect predictions
+_FILES = ("path", "paths", "file", "files")  # the suffixes of fields that name files
 
 
 def describe(
@@ -27,12 +27,12 @@ def describe(
     name: str,
     data: cfg.DataConfig,
 ) -> dict[str, Any]:
-    """What predictions are made of, for JSON.
+    """Describes the provenance of predictions, for JSON.
 
     Args:
         config: The experiment.
         built: Its model holds the weights.
-        checkpoint: Where they come from.
+        checkpoint: The source of the weights.
         name: The name of the data.
         data: Their configuration.
     """
@@ -52,13 +52,13 @@ def describe(
 def differences(
     before: Mapping[str, Any], now: Mapping[str, Any], config: Experiment, *, begun: bool
 ) -> list[str]:
-    """In what predictions made of `before` would differ from those made of `now`, a line for each.
+    """Lists the differences in provenance that would change predictions, one line each.
 
     Args:
-        before: What `describe` returned, from JSON; empty where nothing was made yet.
-        now: What it returns.
+        before: The earlier result of `describe`, from JSON, or empty if there is none.
+        now: The current result.
         config: The experiment that `now` describes.
-        begun: Whether they are to go on from `before`, batch by batch.
+        begun: Whether predictions continue from `before`, batch by batch.
     """
     if not before:
         return []
@@ -83,7 +83,7 @@ def differences(
 
 
 def _checksum(built: evaluator.Evaluator) -> int:
-    """Of all weights as they are."""
+    """Returns a checksum of all current weights."""
     found = 0
     for variable in built.model.variables:
         found = zlib.crc32(variable.numpy().tobytes(), found)
@@ -91,7 +91,7 @@ def _checksum(built: evaluator.Evaluator) -> int:
 
 
 def stamps(data: Any, field: str = "") -> Iterator[tuple[str, list[int]]]:
-    """Size and time of each file that a configuration names; of a folder, of what is below it."""
+    """Yields size and time of each file in a configuration. A directory includes its contents."""
     if isinstance(data, Mapping):
         for name, value in data.items():
             yield from stamps(value, name)

@@ -1,8 +1,8 @@
-"""A file of predictions that is not complete yet: parts of it, and a record of how far they go.
+"""An incomplete file of predictions: its parts, and a record of their progress.
 
-They are in a folder beside the file, `<name>.partial`. A part is written before the record counts
-it, so whatever ends the process, the record stands for a state from which the same command goes on.
-What made the finished file is beside it, in `<name>.info.json`.
+They are in a directory next to the file, `<name>.partial`. Each part is written before the record
+includes it. Whenever the process ends, the record therefore describes a state from which the same
+command continues. The provenance of the finished file is in `<name>.info.json`.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ _MADE_OF = "made_of"
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far the parts go.
+    """The progress of the parts.
 
     Attributes:
         parts: Their number.
-        rows: How many rows they hold.
-        batch: The batch to go on with. The examples of those before it are all in the parts.
+        rows: The number of their rows.
+        batch: The batch to continue with. All examples of earlier batches are in the parts.
         first: The index of its first example.
         done: How many of its examples are in the parts, too.
         inputs: A checksum of its inputs.
-        strange: How many rows hold a number that is not finite.
+        strange: The number of rows with a number that is not finite.
         example: One of these.
     """
 
@@ -53,8 +53,8 @@ class Partial:
 
     Attributes:
         output: The file.
-        folder: Where the parts are.
-        info: Says what made the file, once it is complete.
+        folder: The directory of the parts.
+        info: Records the provenance of the file, once it is complete.
     """
 
     def __init__(self, output: Path) -> None:
@@ -70,21 +70,21 @@ class Partial:
 
     @property
     def made_of(self) -> Mapping[str, Any]:
-        """What the parts, or else the complete file, were made of; empty if there is neither."""
+        """The provenance of the parts, or else of the complete file, or empty without either."""
         return self._found.get(_MADE_OF, {})
 
     @property
     def results(self) -> dict[str, Any] | None:
-        """The results of the command that completed the file; None if none did."""
+        """The results of the command that completed the file, or None if none did."""
         return self._found.get("results")
 
     @property
     def progress(self) -> Progress:
-        """How far the parts go."""
+        """The progress of the parts."""
         return Progress(**self._found.get("progress", {}))
 
     def check(self, *, overwrite: bool) -> None:
-        """Raises ConfigError if something else is where the file should be."""
+        """Raises ConfigError if another file or directory is in the way."""
         if self.output.is_dir():
             raise ConfigError("{output} is a folder: name a file", output=str(self.output))
         parent = next(path for path in self.output.absolute().parents if path.exists())
@@ -107,14 +107,14 @@ class Partial:
             files.remove(path)
 
     def add(self, rows: pa.Table, progress: Progress, made_of: Mapping[str, Any]) -> None:
-        """Writes a part, then the record, which counts it."""
+        """Writes a part, then the record that includes it."""
         with files.whole(self._part(progress.parts - 1)) as file:
             writers.write_part(rows, file)
         record = {_MADE_OF: made_of, "progress": dataclasses.asdict(progress)}
         files.write_json(self._record, record)
 
     def join(self, writer: writers.Writer) -> None:
-        """Makes the file of all parts; they stay until `complete`."""
+        """Joins all parts to the file. They are kept until `complete`."""
         joined = self.folder / "joined"
         with files.whole(joined) as file:
             writer.write([self._part(number) for number in range(self.progress.parts)], file)
@@ -123,14 +123,14 @@ class Partial:
         files.flush_file(self.output.parent)
 
     def complete(self, results: Mapping[str, Any]) -> None:
-        """Says what the file was made of, and removes the parts."""
+        """Records the provenance of the file, and removes the parts."""
         files.check(self._record)
         files.write_json(self.info, {_MADE_OF: self.made_of, "results": results})
         self.clear()
 
     @property
     def _found(self) -> dict[str, Any]:
-        """The record of the parts or, without one, what is said about the complete file."""
+        """The record of the parts, or else the information about the complete file."""
         if self.is_begun:
             return files.read_json(self._record) or {}
         return (files.read_json(self.info) or {}) if self.output.exists() else {}
@@ -141,7 +141,7 @@ class Partial:
 
 @contextlib.contextmanager
 def removed_if_empty(folder: Path) -> Iterator[None]:
-    """Removes `folder` after the block, unless something is in it."""
+    """Removes `folder` after the block if it is empty."""
     try:
         yield
     finally:

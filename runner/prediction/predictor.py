@@ -1,4 +1,4 @@
-"""What a model gives for one batch after the other, on all replicas."""
+"""Computes a model's outputs batch by batch, on all replicas."""
 
 import itertools
 import math
@@ -19,15 +19,15 @@ from runner.prediction import rows
 
 _LABEL = "label"
 _HALF = (tf.float16, tf.bfloat16)
-_SECONDS = 0.1  # the time within which batches come that are handed on together,
-_BYTES = 2**22  # and their size, unless one has more
+_SECONDS = 0.1  # the maximum time to collect batches that are passed on together,
+_BYTES = 2**22  # and their maximum size, unless one is larger
 
 
 class Batch(NamedTuple):
-    """A batch of inputs and what was predicted for it; structures of tensors, one of each replica.
+    """A batch of inputs and its predictions, as structures of tensors for each replica.
 
     Attributes:
-        inputs: As the task's data have them.
+        inputs: In the form of the task's data.
         outputs: Columns.
     """
 
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
     @property
     def checksum(self) -> int:
-        """Of the inputs."""
+        """A checksum of the inputs."""
         found = 0
         for part in tf.nest.flatten(self.inputs, expand_composites=True):
             array = part.numpy()
@@ -47,15 +47,15 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         parts = tf.nest.flatten((self.inputs, self.outputs), expand_composites=True)
         return sum(math.prod(each.shape) * each.dtype.size for each in parts)
 
     def columns(self) -> Iterator[rows.Columns]:
-        """The columns of each replica that has examples, in order.
+        """Yields the columns of each replica that has examples, in order.
 
         Raises:
-            ConfigError: a column is not of these examples.
+            ConfigError: a column does not match these examples.
         """
         for inputs, outputs in zip(self.inputs, self.outputs, strict=True):
             if size := batches.size(inputs):
@@ -65,11 +65,11 @@ class Batch(NamedTuple):
 
 
 class Predictor:
-    """Predicts with an evaluator's present weights.
+    """Predicts with an evaluator's current weights.
 
     Args:
         built: The evaluator.
-        predict: From features and labels to columns; None: the task's predictions.
+        predict: Maps features and labels to columns, or None for the task's predictions.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Predictor:
         return inputs, self._strategy.run(evaluator.skip_empty(self._predict), args=(inputs,))
 
     def _predict(self, inputs: Any) -> dict[str, Any]:
-        """The columns of a replica's part of a batch."""
+        """Returns the columns of a replica's part of a batch."""
         return self._columns(*_split(inputs))
 
     def _predictions(self, features: Any, labels: Any) -> dict[str, Any]:
@@ -111,12 +111,12 @@ class Predictor:
         if hasattr(self._task, prediction_contract.PREDICTION):
             outputs = self._task.prediction(outputs)
         columns = prediction_contract.columns_of(self._task, outputs)
-        columns = {**columns, **_labels(labels), **columns}  # their own `label` counts
+        columns = {**columns, **_labels(labels), **columns}  # their own `label` takes precedence
         return tf.nest.map_structure(_whole_precision, columns)
 
 
 def of_replicas(strategy: tf.distribute.Strategy, structure: Any) -> tuple[Any, ...]:
-    """What each replica has of a distributed structure."""
+    """Returns each replica's part of a distributed structure."""
     local = strategy.experimental_local_results
     return tuple(
         tf.nest.map_structure(lambda each, number=number: local(each)[number], structure)
@@ -125,7 +125,7 @@ def of_replicas(strategy: tf.distribute.Strategy, structure: Any) -> tuple[Any, 
 
 
 def groups(each: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Successive batches together, as many as come in a moment: each alone would cost more time."""
+    """Groups successive batches that arrive within a short time, which is faster than singly."""
     group: list[Batch] = []
     size, begin = 0, time.monotonic()
     for batch in each:
@@ -139,7 +139,7 @@ def groups(each: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 def joined(parts: Iterable[rows.Columns]) -> Iterator[rows.Columns]:
-    """Successive columns as one, where their examples have the same shapes."""
+    """Concatenates successive columns whose examples have the same shapes."""
     for _, group in itertools.groupby(parts, _shapes):
         yield tf.nest.map_structure(lambda *each: np.concatenate(each), *group)
 
@@ -149,14 +149,14 @@ def _shapes(columns: rows.Columns) -> list[tuple[int, ...]]:
 
 
 def _split(inputs: Any) -> tuple[Any, Any]:
-    """Features and labels, of pairs and of triples with weights, as Keras has them."""
+    """Returns features and labels, from pairs or from Keras' triples with weights."""
     if isinstance(inputs, tuple) and len(inputs) in (2, 3):
         return inputs[0], inputs[1]
     return inputs, None
 
 
 def _labels(labels: Any) -> dict[str, Any]:
-    """The column of the labels; none where they are not of single examples."""
+    """Returns the column of the labels, unless they do not belong to single examples."""
     flat = tf.nest.flatten(labels)
     if labels is None or not all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat):
         return {}
@@ -164,7 +164,7 @@ def _labels(labels: Any) -> dict[str, Any]:
 
 
 def _misfit(features: Any, error: ValueError) -> ConfigError | None:
-    """What to say of an input that Keras finds incompatible with a layer."""
+    """Returns an error for an input that Keras finds incompatible with a layer."""
     said = keras_internals.misfit(error)
     if not said:
         return None

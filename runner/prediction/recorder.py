@@ -1,4 +1,4 @@
-"""Writes predictions as they come, a part every few seconds."""
+"""Writes predictions as they arrive, in a part every few seconds."""
 
 import collections
 import time
@@ -17,7 +17,7 @@ _BYTES = 2**26  # of rows in memory
 
 
 class _Read(NamedTuple):
-    """A batch that was read: its number, its first example, how many it has, and itself."""
+    """A batch that was read: its number, its first example, its size, and its contents."""
 
     number: int
     first: int
@@ -26,17 +26,17 @@ class _Read(NamedTuple):
 
 
 class Recorder:
-    """Makes rows of batches, and parts of rows.
+    """Turns batches into rows, and rows into parts.
 
     Args:
-        target: Where the parts go.
+        target: The destination of the parts.
         made: Makes the rows.
-        progress: Where the batches begin.
-        made_of: Recorded with the parts.
+        progress: The position of the first batch.
+        made_of: The provenance, recorded with the parts.
         clock: Seconds, for tests to inject.
 
     Attributes:
-        examples: How many examples came.
+        examples: The number of received examples.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Recorder:
         """Takes the next batches, and writes a part if it is time.
 
         Raises:
-            ConfigError: the first after a restart is not the one that it was.
+            ConfigError: the first batch after a restart differs from before.
             OSError: the part cannot be written.
         """
         if self._is_broken:
-            return  # the error is on its way to the thread that waits
+            return  # the waiting thread will receive the error
         self._is_broken = True
         self._take(group)
         now = self._clock()
@@ -93,7 +93,7 @@ class Recorder:
             self._read.popleft()
 
     def commit(self) -> None:
-        """Writes what has come as a part."""
+        """Writes the collected rows as a part."""
         if not self._tables:
             return
         table = pa.concat_tables(self._tables, promote_options="permissive")
@@ -114,11 +114,11 @@ class Recorder:
         self._committed = self._clock()
 
     def finish(self) -> partial.Progress:
-        """Writes the last part; how far they all go.
+        """Writes the last part. Returns the progress of all parts.
 
         Raises:
-            ConfigError: after a restart, no batch came; or the task has given another number of
-                keys.
+            ConfigError: no batch arrived after a restart, or the task has returned another number
+                of keys.
         """
         if self._progress.parts and not self._read:
             self._compare(None)
@@ -127,7 +127,7 @@ class Recorder:
         return self._progress
 
     def _add(self, columns: rows.Columns, skip: int) -> None:
-        """Adds examples, but not the first ones, which are in a part."""
+        """Adds examples, except the first ones, which are already in a part."""
         self._skip -= skip
         self.examples += _count(columns) - skip
         if skip:
@@ -149,5 +149,5 @@ class Recorder:
 
 
 def _count(columns: rows.Columns) -> int:
-    """How many examples they are of."""
+    """Returns the number of examples in columns."""
     return len(tf.nest.flatten(columns)[0])

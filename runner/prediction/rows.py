@@ -1,4 +1,4 @@
-"""The rows of a file of predictions, made of a model's outputs for examples that come in order."""
+"""Makes the rows of a file of predictions from a model's outputs for consecutive examples."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,23 +17,23 @@ KEY = "key"
 PATH = "path"
 
 Columns = Mapping[str, Any]
-"""By name: an array [examples, ...], a list, or further columns."""
+"""An array [examples, ...], a list, or further columns, by name."""
 
 
 class Rows:
-    """Turns examples into rows, each under its key.
+    """Turns examples into rows with their keys.
 
     Args:
-        task: Says what the keys are, and what makes a row; see `docs/guides/predicting.md`.
+        task: Defines the keys and the rows. See `docs/guides/predicting.md`.
         data: The configuration of the data.
-        begin: The index of the first example to come.
-        complete: Whether all of the data will come.
-        source: Where the examples are read by index; None if they are not.
+        begin: The index of the first example to arrive.
+        complete: Whether all of the data will arrive.
+        source: The source of indexed examples, or None if they are not indexed.
 
     Attributes:
         begin: The index of the first example that is in no row yet.
-        strange: How many rows hold a number that is not finite.
-        example: Key and field of the first of these; empty for none.
+        strange: The number of rows with a number that is not finite.
+        example: Key and field of the first of these, or empty if there is none.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Rows:
         return self._take(self.begin + int(ends[-1]) + 1) if len(ends) else None
 
     def finish(self) -> pa.Table | None:
-        """The last row, where only a part of the data has come."""
+        """Returns the last row, also if only a part of the data has arrived."""
         if self._complete and self._keys is not None and self._end != len(self._keys):
             raise self._miscounted(f"{self._end:,}")
         return self._take(self._end)
 
     def _take(self, end: int) -> pa.Table | None:
-        """The rows of the examples that wait, up to `end`."""
+        """Returns the rows of the waiting examples, up to `end`."""
         begin, self.begin = self.begin, end
         if begin == end:
             return None
@@ -118,7 +118,7 @@ class Rows:
 
 
 def check_length(columns: Columns, size: int) -> None:
-    """Raises ConfigError if one of the columns has not so many values."""
+    """Raises ConfigError if one of the columns has another number of values."""
     for name, values in _leaves(columns):
         if len(values) != size:
             raise ConfigError(
@@ -128,7 +128,7 @@ def check_length(columns: Columns, size: int) -> None:
 
 
 def _runs(keys: np.ndarray) -> np.ndarray:
-    """The keys without those that repeat the one before."""
+    """Returns the keys without consecutive repeats."""
     return keys[np.append(True, keys[1:] != keys[:-1])]
 
 
@@ -141,7 +141,7 @@ def _leaves(columns: Columns, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _column(values: Any) -> pa.Array:
-    """A column as Arrow has it: arrays of more than one axis as lists."""
+    """Returns a column for Arrow. Arrays with more than one axis become lists."""
     if isinstance(values, Mapping):
         parts = [_column(part) for part in values.values()]
         return pa.StructArray.from_arrays(parts, list(values))
@@ -151,7 +151,7 @@ def _column(values: Any) -> pa.Array:
         starts = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
         inner = values.reshape(len(values) * values.shape[1], *values.shape[2:])
         return pa.ListArray.from_arrays(pa.array(starts), _column(inner))
-    if values.dtype == object:  # strings of TensorFlow's
+    if values.dtype == object:  # TensorFlow strings
         return pa.array([_text(each) for each in values])
     return pa.array(values.astype(np.float32) if values.dtype == np.float16 else values)
 

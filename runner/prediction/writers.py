@@ -1,7 +1,7 @@
-"""The formats of predictions: each joins the parts of a file, a part at a time.
+"""The formats of predictions: each joins the parts of a file, one at a time.
 
-Parts are in Arrow's own format, and read from disk as they are needed. What is written depends on
-the rows alone, not on how they were cut into parts.
+Parts use Arrow's own format, and are read from disk as needed. The output depends only on the rows,
+not on how they were split into parts.
 """
 
 import json
@@ -17,9 +17,9 @@ from pyarrow import compute, parquet
 from runner.core import spelling
 from runner.errors import ConfigError
 
-_GROUP_ROWS = 2**16  # of Parquet's groups of rows, at most, and so many bytes
+_GROUP_ROWS = 2**16  # the limits of Parquet's row groups, in rows and in bytes
 _GROUP_BYTES = 2**26
-_TEXT_BYTES = 2**22  # of rows that become text at a time
+_TEXT_BYTES = 2**22  # of rows converted to text at a time
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -36,7 +36,7 @@ class Writer(Protocol):
 
 
 def of(path: Path) -> Writer:
-    """The writer for a file of this name.
+    """Returns the writer for a file of this name.
 
     Raises:
         ConfigError: there is no such format.
@@ -50,10 +50,10 @@ def of(path: Path) -> Writer:
 
 
 class JsonLines:
-    """A JSON object on each line; NaN and infinities, which JSON does not have, are null."""
+    """A JSON object on each line. NaN and infinities, which JSON does not have, are null."""
 
     def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
-        """Writes floats with as few digits as tell them from any other of their precision."""
+        """Writes floats with the fewest digits that identify them in their precision."""
         for table in _tables(parts):
             size = max(1, _TEXT_BYTES * len(table) // max(1, table.nbytes))
             for batch in table.to_batches(size):
@@ -63,10 +63,10 @@ class JsonLines:
 
 
 class Npz:
-    """An array for each field, with an example in each place of its first axis."""
+    """An array for each field, with examples along its first axis."""
 
     def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
-        """Writes one array after the other. A field within `a` called `b` is called `a/b`."""
+        """Writes one array after the other. A field `b` within `a` is called `a/b`."""
         with zipfile.ZipFile(file, "w") as archive:
             for name in [name for name, _ in _flat(next(_tables(parts)))]:
                 kind = _kind(name, parts)
@@ -82,10 +82,10 @@ class Npz:
 
 
 class Parquet:
-    """Apache Parquet; arrays are lists, and fields within a field a struct."""
+    """Apache Parquet. Arrays become lists, and nested fields a struct."""
 
     def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
-        """Writes groups of rows of about 64 MB, at most 65,536 rows each."""
+        """Writes row groups of about 64 MB and at most 65,536 rows."""
         first = next(_tables(parts))
         size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, first.slice(0, 1).nbytes)))
         with parquet.ParquetWriter(file, first.schema) as writer:
@@ -103,7 +103,7 @@ FORMATS: Mapping[str, Writer] = {".jsonl": JsonLines(), ".npz": Npz(), ".parquet
 
 
 class _Kind(NamedTuple):
-    """What the header of an array says."""
+    """The header of an array."""
 
     dtype: np.dtype
     rows: int
@@ -111,7 +111,7 @@ class _Kind(NamedTuple):
 
 
 def json_rows(rows: pa.RecordBatch) -> pa.StringArray:
-    """Each row as JSON."""
+    """Returns each row as JSON."""
     return _json(rows.to_struct_array())
 
 
@@ -123,7 +123,7 @@ def write_part(table: pa.Table, file: BinaryIO) -> None:
 
 
 def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
-    """The parts, with one schema for all: fields that are whole in one may be floats in another."""
+    """Yields the parts with a common schema. A field may be integer in some and float in others."""
     schemas = []
     for part in parts:
         with pa.memory_map(str(part)) as source:
@@ -138,7 +138,7 @@ def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
 
 
 def _json(array: pa.Array) -> pa.StringArray:
-    """Each value as JSON, a column at a time, which is several times as fast as row by row."""
+    """Returns each value as JSON, by columns, which is several times as fast as by rows."""
     if pa.types.is_struct(array.type):
         names = [f"{_quoted(field.name)}: " for field in array.type]
         fields = [_json(array.field(number)) for number in range(len(names))]
@@ -164,7 +164,7 @@ def _joined(*texts: pa.StringArray | str) -> pa.StringArray:
 
 
 def _flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """The columns, those within a column by its name and theirs."""
+    """Yields the columns. Nested columns have the outer name as a prefix."""
 
     def flat(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         if pa.types.is_struct(array.type):
@@ -178,7 +178,7 @@ def _flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _arrays(name: str, parts: Sequence[Path]) -> Iterator[np.ndarray]:
-    """A column's parts as arrays."""
+    """Yields a column's parts as arrays."""
     for table in _tables(parts):
         found = dict(_flat(table))[name]
         shape = [len(found)]

@@ -1,4 +1,4 @@
-"""One size of batch, tried in this process: whether it fits, and how fast it is."""
+"""Tries one batch size in this process: whether it fits, and how fast it is."""
 
 import dataclasses
 import tempfile
@@ -19,14 +19,14 @@ from runner.runs import build, compiled_model
 from runner.runs.call import Call
 from runner.training import trainer
 
-_UNTIMED_STEPS = 2  # the first ones compile and fill the input pipeline
+_UNTIMED_STEPS = 2  # the first steps compile and fill the input pipeline
 
 
 def measure(call: Call, size: int) -> dict[str, Any]:
     """Trains for a few steps in batches of `size`.
 
     Returns:
-        For JSON: `fits` and, if it does, its pace and the peak of memory, else the `reason`.
+        For JSON: `fits`, and either the throughput and the peak memory, or the `reason`.
 
     Raises:
         ConfigError: the training data have no such batches.
@@ -50,7 +50,7 @@ def measure(call: Call, size: int) -> dict[str, Any]:
 
 
 def _built(call: Call, size: int, folder: Path) -> trainer.Trainer:
-    """A trainer whose data give batches of `size`."""
+    """Returns a trainer whose data give batches of `size`."""
     compiled_model.bring_optimizer(call.config)
     inside = dataclasses.replace(call, config=_resized(call.config, size), model_dir=folder)
     rows = history.History(folder / layout.HISTORY)
@@ -75,7 +75,7 @@ def _resized(experiment: config.Experiment, size: int) -> config.Experiment:
 
 
 def _seconds_per_step(built: trainer.Trainer, least: float) -> float:
-    """The mean over steps that take `least` seconds or more together."""
+    """Returns the mean over steps that together take `least` seconds or more."""
     _train(built, _UNTIMED_STEPS)
     steps, count, start = 0, 1, time.perf_counter()
     while (taken := time.perf_counter() - start) < least:
@@ -85,6 +85,6 @@ def _seconds_per_step(built: trainer.Trainer, least: float) -> float:
 
 
 def _train(built: trainer.Trainer, steps: int) -> None:
-    """Trains so many steps, whatever their loss, and waits for them."""
+    """Trains this many steps, regardless of their loss, and waits for them."""
     built.brake.sound.assign(True)
     float(built.train(tf.constant(steps))["training_loss"])

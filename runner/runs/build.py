@@ -1,4 +1,4 @@
-"""Assembles what a mode drives from its configuration, inside the strategy's scope."""
+"""Builds the objects of a mode from its configuration, inside the strategy's scope."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ from runner.training import multitask as training_multitask
 
 
 class Skips(Protocol):
-    """What says which batches training leaves out."""
+    """A source of the batches that training skips."""
 
     @property
     def skipped(self) -> Sequence[windows.Window]:
@@ -46,13 +46,13 @@ class Skips(Protocol):
 def build_trainer(
     call: Call, rows: Skips, *, step: int, evaluates: bool
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
-    """A trainer with all variables created, and its inputs placed at `step`.
+    """Builds a trainer with all variables created, and its inputs positioned at `step`.
 
     Args:
-        call: The configuration, what the caller has made already, and where a task may log.
-        rows: The history, which says which batches are skipped.
+        call: The configuration, the caller's objects, and the directory where a task may log.
+        rows: The history, which lists the batches to skip.
         step: The step.
-        evaluates: Whether the run evaluates, too.
+        evaluates: Whether the run also evaluates.
 
     Returns:
         The trainer, and the scale of its learning rate.
@@ -94,7 +94,7 @@ def build_trainer(
 
 
 def _training_data(task: base_config.Config) -> list[tuple[str, cfg.DataConfig]]:
-    """What is trained on, with the names that messages use."""
+    """Returns the training data, with the names that messages use."""
     if not multitask.trains_several(task):
         return [("train_data", task.train_data)]
     return [
@@ -104,7 +104,7 @@ def _training_data(task: base_config.Config) -> list[tuple[str, cfg.DataConfig]]
 
 
 def _build_others(call: Call, folder: Path, built: evaluator.Evaluator) -> None:
-    """Gives an evaluator those of the sets that have a task of their own; in the scope."""
+    """Adds the sets with a separate task to an evaluator. Call it in the scope."""
     given, tasks = call.given, {}
     if isinstance(built.task, training_multitask.Together):
         tasks = dict(built.task.tasks)
@@ -118,11 +118,11 @@ def _build_others(call: Call, folder: Path, built: evaluator.Evaluator) -> None:
 
 
 def build_evaluator(call: Call, folder: Path, *, evaluates: bool = True) -> evaluator.Evaluator:
-    """An evaluator; it has an optimizer only if that holds the averages to evaluate.
+    """Builds an evaluator. It has an optimizer only if that holds the averages to evaluate.
 
     Args:
-        call: The configuration, and what the caller has made already.
-        folder: Where a task may log.
+        call: The configuration, and the caller's objects.
+        folder: The directory where a task may log.
         evaluates: Whether it has validation data.
     """
     config, given = call.config, call.given
@@ -158,7 +158,7 @@ def training_inputs(
     rows: Skips,
     determinism: Determinism,
 ) -> Any:
-    """The training inputs from `step` on, without the batches that decisions skip."""
+    """Returns the training inputs from `step` on, without the batches that decisions skip."""
     return pipeline.training(
         task,
         multitask.train_data(config.task),
@@ -176,7 +176,7 @@ def training_inputs(
 def build_pruning(
     config: Experiment, built: trainer.Trainer, folder: Path
 ) -> tuple[schedule.Action, ...]:
-    """Official's action after each loop if a task prunes its model; build it before a restore.
+    """Returns Model Garden's action for a task that prunes its model. Call it before a restore.
 
     Raises:
         ConfigError: the package that prunes is not installed.
@@ -198,7 +198,8 @@ class Costs(NamedTuple):
 
     Attributes:
         view: Parameters and FLOPs.
-        utilization: From a rate to the fraction of the devices' peak; None if that is unknown.
+        utilization: Converts a throughput to the fraction of the devices' peak, or None if the peak
+            is unknown.
     """
 
     view: overview.Overview
@@ -206,7 +207,7 @@ class Costs(NamedTuple):
 
 
 def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
-    """Parameters, and the FLOPs of an example's forward pass and of a training step."""
+    """Counts parameters, and the FLOPs of an example's forward pass and of a training step."""
     features, devices = built.features_spec, built.strategy
     forward = overview.forward(lambda x: built.task.inference_step(x, built.model), features)
     if built.training_graph is None:
@@ -219,20 +220,20 @@ def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
     variable, *_ = devices.experimental_local_results(built.model.variables[0])
     precision = config.runtime.mixed_precision_dtype or "float32"
     peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
-    replicas = devices.num_replicas_in_sync // team.current().size  # the step counted is theirs
+    replicas = devices.num_replicas_in_sync // team.current().size  # the counted step is theirs
     return Costs(view, mfu.Utilization(step.flops, replicas, peak) if peak else None)
 
 
 def _task(
     config: Experiment, logging_dir: Path, given: Given, run_folder: Path | None = None
 ) -> tuple[base_task.Task, tf_keras.Model]:
-    """The task and its model.
+    """Builds the task and its model.
 
-    Some of official's builders write into their own section, so a task that is made here has a copy
-    of it, and the experiment says what was given.
+    Some of Model Garden's builders write to their own config class. A task that is built here
+    therefore gets a copy, and the experiment keeps the configured values.
 
     Raises:
-        ConfigError: a builder has replaced a value that was given.
+        ConfigError: a builder has replaced a configured value.
     """
     if given.task is not None:
         return given.task, task_contract.build_model(given.task)
@@ -248,7 +249,7 @@ def _task(
 
 
 def _summaries(call: Call, kind: Literal["train", "validation"]) -> task_summaries.Summaries:
-    """Where a task's `tf.summary` goes while it trains, or evaluates."""
+    """Returns the destination of a task's `tf.summary` while it trains or evaluates."""
     given, run = call.given.summaries, call.config.run
     if given and (writer := getattr(given, kind)):
         return task_summaries.Summaries(writer)
@@ -261,10 +262,10 @@ def _summaries(call: Call, kind: Literal["train", "validation"]) -> task_summari
 def build_several(
     section: configs.MultiTaskConfig, config: Experiment, logging_dir: Path
 ) -> training_multitask.Together:
-    """The tasks of a multitask experiment as one, by the class that is registered for its section.
+    """Combines the tasks of a multitask experiment, with the class registered for its config class.
 
     Raises:
-        ConfigError: no class is registered that makes the model for all of them.
+        ConfigError: no registered class makes the model for all of them.
     """
     kind = section.__class__
     built = None
@@ -282,7 +283,7 @@ def build_several(
 
 
 def _announced_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
-    """The strategy; says so if it has fewer devices than the configuration asks for."""
+    """Builds the strategy, and reports if it has fewer devices than configured."""
     devices = build_devices(config, given)
     if given.strategy is None and (line := strategy.lacking(config.runtime)):
         console.say(line)
@@ -290,7 +291,7 @@ def _announced_devices(config: Experiment, given: Given) -> tf.distribute.Strate
 
 
 def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
-    """The strategy, on a process that is set up for the run."""
+    """Sets up the process for the run, and returns the strategy."""
     prepare(config)
     if given.strategy is not None:
         strategy.check_joined(given.strategy)
@@ -299,7 +300,7 @@ def build_devices(config: Experiment, given: Given) -> tf.distribute.Strategy:
 
 
 def prepare(config: Experiment) -> None:
-    """Sets the process up for the run."""
+    """Sets up the process for the run."""
     run = config.run
     strategy.set_threads(intra_op=run.intra_op_threads, inter_op=run.inter_op_threads)
     strategy.configure(config.runtime, seed=run.seed, deterministic=run.deterministic)

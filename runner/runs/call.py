@@ -1,4 +1,4 @@
-"""What a mode is called with besides its options, and its outcome. No TensorFlow."""
+"""The arguments of a mode in addition to its options, and its outcome. No TensorFlow."""
 
 import dataclasses
 import sys
@@ -21,11 +21,11 @@ Results = dict[str, Any]
 
 
 class OrbitSummaries(NamedTuple):
-    """The writers of a program's summary managers; values have Orbit's tags then.
+    """The writers of a program's summary managers. Values then have Orbit's tags.
 
     Attributes:
-        train: Takes the summaries of training steps; None: the run's own file does.
-        validation: The same for evaluations.
+        train: The writer for summaries of training steps. None uses the run's own file.
+        validation: The writer for summaries of evaluations. None uses the run's own file.
     """
 
     train: "tf.summary.SummaryWriter | None" = None
@@ -33,14 +33,14 @@ class OrbitSummaries(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Objects made by the caller, used instead of what the configuration describes.
+    """Objects made by the caller, which replace those described by the configuration.
 
     Attributes:
         strategy: Its scope is entered here.
-        task: Of `config.task`.
-        summaries: For a program of Orbit's, None for others.
-        official: Whether the configuration is Model Garden's own, without the section `run`.
-        eval_tasks: Of the evaluation sets that have a task of their own, by the set's name.
+        task: The task of `config.task`.
+        summaries: For an Orbit program, None for others.
+        official: Whether the configuration is Model Garden's own, without `run`.
+        eval_tasks: The tasks of the evaluation sets with a separate task, by the set's name.
     """
 
     strategy: "tf.distribute.Strategy | None" = None
@@ -51,7 +51,7 @@ class Given(NamedTuple):
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """TensorBoard's tags of values that do not have their own name."""
+        """TensorBoard's tags of values that do not use their own name."""
         from runner.reporting import tensorboard
 
         return tensorboard.SHARED_TAGS if self.summaries is None else {}
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         results: For JSON.
-        evaluator: Holds the weights; None where other processes did, or a dry run.
+        evaluator: Holds the weights, or None for a dry run, or if other processes held them.
     """
 
     results: Results
@@ -71,20 +71,21 @@ class Outcome(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a mode is called with, besides its options.
+    """The arguments of a mode, in addition to its options.
 
     Attributes:
         config: The experiment, locked.
-        model_dir: The training run's folder.
+        model_dir: The training run's directory.
         mode: The mode's name, for the record.
-        arguments: The command's flags that make `config`, for a mode that starts processes.
+        arguments: The command's flags that produce `config`, for a mode that starts processes.
         flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
         eval_actions: Called with the results of each evaluation.
-        stop: Whether a signal has come.
-        given: What a caller has made already.
-        launched: When the command was started, in seconds since the epoch; None: unknown.
-        place: Where the trials of a study run, a `runner.studies.places.Place`; None: here.
+        stop: Reports whether a signal has arrived.
+        given: Objects made by the caller.
+        launched: When the command was started, in seconds since the epoch, or None if unknown.
+        place: The executor of a study's trials, a `runner.studies.places.Place`. None uses this
+            machine.
     """
 
     config: "config.Experiment"
@@ -102,7 +103,7 @@ class Call:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits of `config`, for the results; empty if there are none."""
+        """The limits of `config`, for the results, or empty if there are none."""
         from runner.configuration import limits
 
         return limits.of(self.config)
@@ -121,7 +122,7 @@ class Call:
         return self.arguments
 
     def command(self) -> "provenance.Command":
-        """What run.json is to say was started."""
+        """Returns the command to record in run.json."""
         from runner.core import secrets
         from runner.run_folder import provenance
 
@@ -130,12 +131,12 @@ class Call:
 
 
 class Resuming(NamedTuple):
-    """How training starts.
+    """Controls how training starts.
 
     Attributes:
-        overwrite: The name of the run's folder, to remove the run in it and start over.
-        allow_config_change: Whether a run may go on with a changed configuration.
-        allow_lost_history: Whether a run may go on without rows that its history has lost.
+        overwrite: The name of the run's directory, to remove the run in it and start over.
+        allow_config_change: Whether a run may continue with a changed configuration.
+        allow_lost_history: Whether a run may continue without rows that its history has lost.
         profile_steps: The first and the last training step to profile, None for none.
     """
 

@@ -1,4 +1,4 @@
-"""Completes a configuration with the optimizer that a task's model is compiled with."""
+"""Completes a configuration with the optimizer of a task's compiled model."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ _PLACE = "compile() of the model"
 
 
 def bring_optimizer(experiment: Experiment) -> None:
-    """Sets the optimizer and the learning rate where the configuration names none.
+    """Sets the optimizer and the learning rate if the configuration names none.
 
-    A section of a task whose `brings_optimizer` is true says by that that its task has a method
-    `compiled_optimizer`. The model is built for that alone.
+    A task's config class sets `brings_optimizer` to declare that its task has a method
+    `compiled_optimizer`. The model is built only to call it.
 
     Raises:
-        ConfigError: the model brings none, or one that official's configuration cannot express; a
-            value was typed for another one; or there are several workers, which must be connected
-            before a model is built.
+        ConfigError: the model has no optimizer, or one that Model Garden's configuration cannot
+            express, or a value was set for another optimizer. It is also raised for several
+            workers, which must be connected before a model is built.
     """
     chosen = experiment.trainer.optimizer_config
     if not getattr(experiment.task, "brings_optimizer", False):
@@ -44,7 +44,7 @@ def bring_optimizer(experiment: Experiment) -> None:
         found |= compiled_optimizer.update(optimizer, averaged=chosen.ema is not None)
     for path, value in found.items():
         field = origins.field(experiment, f"trainer.optimizer_config.{path}")
-        if not field.place:  # bypasses the lock, as a schedule that follows the run's length does
+        if not field.place:  # bypasses the lock, like a schedule that follows the run's length
             vars(field.section)[field.name] = value
             origins.of(experiment)[field.origin] = _PLACE
     unchosen.check(experiment, within=unchosen.BROUGHT)

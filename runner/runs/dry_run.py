@@ -1,8 +1,8 @@
-"""`--dry_run`: does what a mode would do, once and small, in a temporary folder.
+"""`--dry_run`: does one small round of a mode's work in a temporary directory.
 
-Real data, one training step, one evaluation batch, a checkpoint saved and restored. What would
-fail hours later (a full disk, a folder that is not writable, a metric that does not exist, too
-little memory) fails within seconds.
+It uses real data: one training step, one evaluation batch, and a checkpoint saved and restored.
+Problems that would occur hours later (a full disk, a directory that is not writable, a metric that
+does not exist, too little memory) show up within seconds.
 """
 
 import dataclasses
@@ -42,20 +42,21 @@ def rehearse(
     checkpoint: str | None = None,
     allow_config_change: bool = False,
 ) -> dict[str, Any]:
-    """Does everything once; the run's folder is only read.
+    """Does everything once. The run's directory is only read.
 
     Args:
         call: The mode's call.
         trains: Whether the mode trains.
         evaluates: Whether it evaluates.
-        checkpoint: What a mode that only evaluates would evaluate; None: the newest, if any.
+        checkpoint: The checkpoint that a mode without training would evaluate. None selects the
+            newest, if any.
         allow_config_change: Whether the run may have another configuration.
 
     Returns:
-        For JSON: `seconds_per_step`, `peak_memory_bytes` and the like.
+        For JSON: `seconds_per_step`, `peak_memory_bytes` and similar values.
 
     Raises:
-        RunnerError: what would have gone wrong.
+        RunnerError: the problem that the mode would have had.
     """
     model_dir = call.model_dir
     _check_folder(model_dir)
@@ -94,7 +95,7 @@ def _training(call: Call, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
 
 
 def _chosen(experiment: config.Experiment, model_dir: Path, which: str | None) -> Path | None:
-    """The checkpoint that would be evaluated; of several, the newest."""
+    """Returns the checkpoint that would be evaluated, the newest if there are several."""
     if which is None:
         return checkpoint_files.latest(model_dir)
     paths = selection.select(model_dir, which, best=list(policies.of(experiment).best_folders))
@@ -121,7 +122,7 @@ def _evaluating(call: Call, scratch: Path, checkpoint: str | None) -> dict[str, 
 
 
 def _step(trainer: trainer.Trainer) -> float:
-    """One step, and a few more to time them; seconds of one."""
+    """Trains one step, and a few more to time them. Returns the seconds per step."""
     start = time.perf_counter()
     logs = trainer.train(tf.constant(1))
     loss = float(logs["training_loss"])
@@ -141,7 +142,7 @@ def _step(trainer: trainer.Trainer) -> float:
 
 
 def _save_and_restore(state: training_state.TrainingState) -> int:
-    """Saves and restores a checkpoint; its size in bytes."""
+    """Saves and restores a checkpoint. Returns its size in bytes."""
     before = [(v, v.numpy()) for v in state.trainer.model.variables]  # names may be shared
     start = time.perf_counter()
     path = state.save()
@@ -159,7 +160,7 @@ def _save_and_restore(state: training_state.TrainingState) -> int:
 
 
 def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict[str, Any]:
-    """One batch of each task's validation data; the other data give a batch, too."""
+    """Evaluates one batch of each task's validation data, and reads one of the other data."""
     metrics: dict[str, float] = {}
     with built.strategy.scope():
         sets = evaluation_sets.build(experiment, built)
@@ -193,12 +194,12 @@ def _say_shapes(what: str, dataset: Any) -> None:
 
 
 def _nearest(model_dir: Path) -> Path:
-    """The run's folder, or the nearest existing one above it."""
+    """Returns the run's directory, or its nearest existing parent."""
     return next(path for path in (model_dir, *model_dir.absolute().parents) if path.exists())
 
 
 def _check_folder(model_dir: Path) -> None:
-    """Raises if the run's folder could not be written."""
+    """Raises if the run's directory could not be written."""
     there = _nearest(model_dir)
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunnerError(f"{model_dir} cannot be written: no permission for {there}")

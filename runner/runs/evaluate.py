@@ -23,8 +23,8 @@ def evaluate(call: Call, checkpoint: str = "", data: str = "") -> Outcome:
 
     Args:
         call: Of the mode.
-        checkpoint: Which, see `runner.checkpoints.selection`; empty: the newest.
-        data: `test`; empty: what training evaluates.
+        checkpoint: See `runner.checkpoints.selection`. An empty text selects the newest.
+        data: `test`, or empty for the data that training evaluates.
     """
     with workers.joined(call, takes_mean=selection.is_mean(checkpoint)) as joined:
         if team.current().follows:
@@ -62,7 +62,7 @@ def _lead(call: Call, checkpoint: str) -> Outcome:
 
 
 def _tested(call: Call, checkpoint: str, data: str) -> Outcome:
-    """Tests a run's best weights, once, in the folder of an evaluator of its own."""
+    """Tests a run's best weights, once, in the directory of a separate evaluator."""
     model_dir = call.model_dir
     if data != layout.TEST:
         raise ConfigError(
@@ -121,7 +121,7 @@ def continuous_eval(call: Call) -> Outcome:
 def _evaluator(
     call: Call, plan: policies.Policies, name: str, *, keeps_best: bool = True
 ) -> Iterator[evaluator_run.EvaluatorRun]:
-    """An evaluator in a folder of its own, where no other process writes meanwhile."""
+    """Yields an evaluator in its own directory, which no other process writes meanwhile."""
     own = layout.evaluator(call.model_dir, call.config.run.evaluator.name or name)
     layout.check(own)
     with (
@@ -144,7 +144,7 @@ def _evaluator(
 def _evaluate_several(
     paths: Sequence[Path], run: evaluator_run.EvaluatorRun, rule: best_evaluation.BestRule
 ) -> None:
-    """Evaluates those of several checkpoints that can be, and prints a table of them."""
+    """Evaluates several checkpoints, skips those that fail, and prints a table."""
     before = len(run.history.evaluations), len(run.history.left_out)
     try:
         for path in paths:
@@ -159,5 +159,5 @@ def _evaluate_several(
 
 
 def _left_out(rows: Sequence[records.LeftOut]) -> Results:
-    """By the checkpoint's name, why it was not evaluated."""
+    """Returns why checkpoints were not evaluated, by their names."""
     return {row.checkpoint: row.reason for row in rows}

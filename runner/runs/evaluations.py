@@ -17,12 +17,12 @@ from runner.runs import user_actions
 
 
 class Outputs(NamedTuple):
-    """Where results go.
+    """The destinations of results.
 
     Attributes:
         folder: The run's, or the evaluator's own within it.
         rows: The history in `folder`.
-        boards: TensorBoard's folders.
+        boards: TensorBoard's directories.
         line: Shows progress to the user.
     """
 
@@ -42,15 +42,16 @@ def build_evaluation(
     grid: schedule.Grid | None = None,
     keeps_best: bool = True,
 ) -> evaluation.Evaluation:
-    """The evaluation of what `built` holds.
+    """Builds the evaluation of the weights of `built`.
 
     Args:
         config: The experiment.
         built: The evaluator.
-        plan: Which evaluations are the best.
-        outputs: Where results go.
+        plan: Decides which evaluations are the best.
+        outputs: The destinations of results.
         actions: Called with each result.
-        grid: When each set of data is due; None: always. If none ever is, no data are read.
+        grid: The schedule of each set of data, or None to evaluate all each time. If the schedule
+            has no evaluation, no data are read.
         keeps_best: Whether best checkpoints are kept.
     """
     folder, rows, boards, line = outputs
@@ -81,9 +82,9 @@ def build_evaluation(
 
 
 def of_each_task(config: Experiment, built: evaluator.Evaluator) -> evaluator.Logs:
-    """What Model Garden calls the results of an evaluation, of which nothing is recorded.
+    """Returns the results of an evaluation under Model Garden's names, without recording them.
 
-    Those of the validation data, or of each set that has a task of its own, by its name.
+    They are the results of the validation data, or of each set with a separate task, by its name.
     """
     with built.strategy.scope():
         sets = evaluation_sets.build(config, built)
@@ -106,7 +107,7 @@ def build_boards(
     purge_from: int | None = None,
     tags: Mapping[str, str] = tensorboard.SHARED_TAGS,
 ) -> tensorboard.Boards:
-    """TensorBoard's folders: `validation` in `folder` (empty: itself), and one for each set."""
+    """Returns TensorBoard's directories: `validation` in `folder`, or `folder`, and one per set."""
     sets = {each.name: folder / layout.SETS / each.name for each in config.run.evaluation_sets}
     folders = {"": folder / validation, **sets}
     draws = {True: config.run.draws("sets"), False: config.run.draws("validation")}

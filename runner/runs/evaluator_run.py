@@ -1,4 +1,4 @@
-"""A process that only evaluates, and writes only in its own folder."""
+"""A process that only evaluates, and writes only to its own directory."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,21 +28,21 @@ from runner.runs.call import Call
 from runner.storage import display_names
 
 _POLL_SECONDS = 0.2
-_NAMED = 8  # of so many steps, the name of their mean's folder has each
+_NAMED = 8  # the name of a mean's directory lists up to this many steps
 
 
 class EvaluatorRun:
-    """Evaluates checkpoints of a training run, and records the results in a folder of its own.
+    """Evaluates checkpoints of a training run, and records the results in its own directory.
 
     Args:
-        call: What the user asks for; the training run need not exist yet.
-        plan: Which evaluations are the best.
+        call: The user's request. The training run need not exist yet.
+        plan: Decides which evaluations are the best.
         folder: The evaluator's own.
         keeps_best: Whether the best checkpoints are kept in `folder`.
 
     Attributes:
         evaluator: Holds the weights.
-        history: The evaluations, and what could not be evaluated.
+        history: The evaluations, and the checkpoints that could not be evaluated.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class EvaluatorRun:
         self._boards = evaluations.build_boards(
             config, folder, writers.Writers(config.run.writers), tags=call.given.tags
         )
-        self._failures = 0  # in a row
+        self._failures = 0  # consecutive
         self._evaluation = evaluations.build_evaluation(
             config,
             self.evaluator,
@@ -95,9 +95,10 @@ class EvaluatorRun:
         self._evaluation.run(restore.step_of(path), path)
 
     def attempt(self, path: Path) -> str | None:
-        """Like `evaluate`, but records a checkpoint that cannot be evaluated, and goes on.
+        """Like `evaluate`, but records a checkpoint that cannot be evaluated, and continues.
 
-        So it does after an exception in an evaluation, or in an action: the next one may work.
+        It also continues after an exception in an evaluation or an action, because the next one may
+        succeed.
 
         Returns:
             The reason to stop that an action gave, or None.
@@ -126,11 +127,12 @@ class EvaluatorRun:
         return reason
 
     def evaluate_mean(self, paths: Sequence[Path]) -> None:
-        """Evaluates the mean of several checkpoints' weights, and keeps it in the own folder.
+        """Evaluates the mean of several checkpoints' weights, and keeps it in its own directory.
 
         Raises:
-            ConfigError: they do not hold the same weights.
-            RunnerError: the training data ended before the statistics of batch normalization.
+            ConfigError: the checkpoints do not hold the same weights.
+            RunnerError: the training data ended before the statistics of batch normalization were
+                computed.
         """
         steps = [restore.step_of(path) for path in paths]
         some = steps if len(steps) <= _NAMED else (steps[0], "to", steps[-1], len(steps))
@@ -155,7 +157,7 @@ class EvaluatorRun:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0.
 
         Raises:
-            ConfigError: it leaves weights as they were initialized.
+            ConfigError: it does not cover all weights.
         """
         try:
             with team.current().together("initialize"):
@@ -183,8 +185,8 @@ class EvaluatorRun:
             The reason to stop that an action gave, or None.
 
         Raises:
-            RunnerError: no sign of life for too long, too many failures, or training ended before
-                there was anything to evaluate.
+            RunnerError: no heartbeat for too long, too many failures, or training ended before
+                there was a checkpoint to evaluate.
             ConfigError: a checkpoint was written for another model.
         """
         self._catch_up()
@@ -208,14 +210,14 @@ class EvaluatorRun:
         return reason
 
     def test(self) -> dict[str, Any]:
-        """Tests weights as the configuration asks for, once training has ended."""
+        """Tests the configured weights, once training has ended."""
         last = checkpoint_files.latest(self._model_dir)
         if self._final_test is None or last is None:
             return {}
         return self._final_test.run(restore.step_of(last), last)
 
     def close(self) -> None:
-        """Flushes what is still in memory."""
+        """Flushes buffered data."""
         closing.close(self._line, self._boards)
 
     def _follow(
@@ -227,8 +229,8 @@ class EvaluatorRun:
     ) -> str | None:
         earliest = clock()
         while not self._enough():
-            files.check(self._folder)  # else one that waits would never hear of a move
-            state = training.look()  # first: the last checkpoint of a run that has ended is on disk
+            files.check(self._folder)  # otherwise a waiting evaluator would not notice a move
+            state = training.look()  # first, so that the last checkpoint of an ended run is on disk
             waits = state == "running" and clock() < earliest
             path = None if waits else todo.next()
             if path:
@@ -244,7 +246,7 @@ class EvaluatorRun:
         return None
 
     def _check_limit(self, limit: int) -> None:
-        """Refuses to compare evaluations of a few batches with those of others."""
+        """Raises ConfigError if earlier evaluations had another limit and are not comparable."""
         if before := {row.limited for row in self.history.evaluations} - {limit}:
             was = ", ".join(map(str, sorted(before)))
             raise ConfigError(
@@ -253,7 +255,7 @@ class EvaluatorRun:
             )
 
     def _why_nothing(self, training: watch.Watch) -> str:
-        """Why there is no evaluation, though training has ended."""
+        """Explains why there is no evaluation, although training has ended."""
         if failed := self.history.left_out:
             last = f"the last: {failed[-1].checkpoint}: {failed[-1].reason}"
             return f"not one of {len(failed)} checkpoints could be evaluated; {last}"
@@ -265,7 +267,7 @@ class EvaluatorRun:
         return f"{ended} at step {restore.step_of(newest):,}, before {first}"
 
     def _catch_up(self) -> None:
-        """Brings best/ up to date with the newest evaluation: a kill may have come in between."""
+        """Updates best/ with the newest evaluation, in case a kill came before that."""
         for row in [row for row in self.history.evaluations if row.is_own][-1:]:
             for folder in (self._folder, self._folder / layout.QUEUE, self._model_dir):
                 path = folder / row.checkpoint

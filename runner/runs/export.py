@@ -1,4 +1,4 @@
-"""The mode `export`: a checkpoint becomes models that serve, each scored before it is published."""
+"""The mode `export`: converts a checkpoint to servable models that are scored first."""
 
 import contextlib
 import dataclasses
@@ -30,7 +30,7 @@ class _Source(NamedTuple):
     Attributes:
         path: Without `.index`.
         step: Its step.
-        digest: Tells it from others.
+        digest: Identifies its contents.
     """
 
     path: Path
@@ -42,8 +42,8 @@ def export(call: Call, checkpoint: str) -> Outcome:
     """Exports a checkpoint.
 
     Raises:
-        ConfigError: a format cannot carry the model, or the step's version is of another one.
-        RejectedError: a file does not score what the checkpoint scores.
+        ConfigError: a format does not support the model, or the step's version is of another one.
+        RejectedError: the scores of an export differ from the checkpoint's.
     """
     formats = call.config.run.export.formats
     conversion.check_installed(formats)
@@ -63,14 +63,14 @@ def export(call: Call, checkpoint: str) -> Outcome:
 
 
 def rehearse(call: Call, checkpoint: str) -> Outcome:
-    """Restores the checkpoint and evaluates one batch; exports nothing."""
+    """Restores the checkpoint and evaluates one batch, without exporting."""
     conversion.check_installed(call.config.run.export.formats)
     path = str(choose(call, checkpoint))
     return Outcome(dry_run.rehearse(call, trains=False, evaluates=True, checkpoint=path))
 
 
 def choose(call: Call, which: str) -> Path:
-    """The checkpoint to export: the best one if there is one, unless `which` names another.
+    """Returns the checkpoint to export: the best one if there is one, unless `which` names another.
 
     Raises:
         ConfigError: there is none, or several are named.
@@ -91,7 +91,7 @@ def choose(call: Call, which: str) -> Path:
 
 
 def _make(call: Call, source: _Source, places: Sequence[versions.Version]) -> list[dict[str, Any]]:
-    """Makes, scores and publishes these versions; their facts."""
+    """Makes, scores and publishes these versions. Returns their facts."""
     options, formats = call.config.run.export, [place.format for place in places]
     with _scratch(places[0].root) as scratch, contextlib.ExitStack() as processes:
         console.announce("building the model ...")
@@ -129,7 +129,7 @@ def _make(call: Call, source: _Source, places: Sequence[versions.Version]) -> li
 def _candidates(
     call: Call, experiment: config.Experiment, source: _Source, scratch: Path
 ) -> candidates.Candidates:
-    """What the formats are made of."""
+    """Returns the candidates, from which the formats are made."""
     built = _restored(call, experiment, source, scratch)
     return candidates.Candidates(built, scratch, call.config.run.export, call.stop.check)
 
@@ -137,7 +137,7 @@ def _candidates(
 def _restored(
     call: Call, experiment: config.Experiment, source: _Source, scratch: Path
 ) -> evaluator.Evaluator:
-    """The checkpoint in memory; on one device, whatever it was trained on."""
+    """Restores the checkpoint on one device, regardless of how it was trained."""
     given = Given(tf.distribute.get_strategy(), call.given.task)
     alone = dataclasses.replace(call, config=experiment, given=given)
     built = build.build_evaluator(alone, scratch)
@@ -146,7 +146,7 @@ def _restored(
 
 
 def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[str, Any]:
-    """Publishes what other tasks may begin with; it answers nothing, so nothing is scored."""
+    """Publishes weights for other tasks to start from. They have no outputs to score."""
     with _scratch(place.root) as scratch:
         built = _restored(call, call.config, source, scratch)
         folder = scratch / place.format
@@ -170,7 +170,7 @@ def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[st
 
 
 def _in_float32(experiment: config.Experiment) -> config.Experiment:
-    """The same experiment, computing in float32: variables are float32 in any precision."""
+    """Returns the experiment in float32. Variables are float32 in any precision."""
     if experiment.runtime.mixed_precision_dtype in (None, "", "float32"):
         return experiment
     made = sections.unlocked(experiment)
@@ -188,7 +188,7 @@ def _training_data(
     made: candidates.Candidates,
     source: _Source,
 ) -> Iterable[Any]:
-    """The batches that training would go on with after the checkpoint."""
+    """Returns the batches that training would continue with after the checkpoint."""
     rows = history.History(call.model_dir / layout.HISTORY)
     data = build.training_inputs(experiment, made.task, source.step, rows, Determinism())
     return iter(data)
@@ -197,7 +197,7 @@ def _training_data(
 def _published(
     place: versions.Version, folder: Path, shared: card.Export, scored: Sequence[gate.Scored]
 ) -> dict[str, Any]:
-    """Writes a version's card, and makes it appear; its facts."""
+    """Writes a version's card and publishes the version. Returns its facts."""
     facts = card.write(folder, shared, place.format, scored)
     path = place.publish(folder, accepted=facts["accepted"])
     kept = "" if facts["accepted"] else "rejected, kept as "
@@ -206,7 +206,7 @@ def _published(
 
 
 def _kept(place: versions.Version) -> dict[str, Any]:
-    """The facts of a version that an earlier export has made."""
+    """Returns the facts of a version that an earlier export has made."""
     name = display_names.of(place.accepted)
     console.say(f"{place.format}: {name} exists already, of the same checkpoint")
     return {**(place.facts() or {}), "path": str(place.accepted)}
@@ -234,7 +234,7 @@ def _outcome(call: Call, source: _Source, exports: Sequence[dict[str, Any]]) -> 
 
 @contextlib.contextmanager
 def _scratch(root: Path) -> Iterator[Path]:
-    """An empty folder, removed at the end; what a kill has left of an earlier one is removed."""
+    """Yields an empty directory, and removes it at the end, as well as one that a kill left."""
     folder = root / layout.UNFINISHED
     files.remove_folder(folder)
     files.make_folder(folder)

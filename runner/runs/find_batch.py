@@ -1,7 +1,7 @@
-"""`--mode=find_batch`: which batch fits in memory, and how fast each size is.
+"""`--mode=find_batch`: finds the batch size that fits in memory, and the speed of each size.
 
-Each size is tried in a process of its own: only so is its memory known, and one that runs out of it
-ends nothing but itself.
+Each size is tried in a separate process, so that its memory can be measured. A size that runs out
+of memory ends only its own process.
 """
 
 import signal
@@ -20,25 +20,25 @@ from runner.runs.call import Call
 from runner.verification import child_run
 
 Trial = dict[str, Any]
-"""What `batch_trial.measure` returns."""
+"""The result of `batch_trial.measure`."""
 
-_AS_FAST = 0.95  # of the fastest: a larger batch is not worth its memory
+_AS_FAST = 0.95  # of the fastest, above which a larger batch is not worth its memory
 _PACE = "examples_per_second"
 
 
 def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False) -> dict[str, Any]:
     """Doubles the global batch until it does not fit, or is no faster.
 
-    One size alone (`first` = `largest`) is tried in this process.
+    If only one size is allowed (`first` = `largest`), it is tried in this process.
 
     Args:
         call: Of the mode.
-        output: A file for the results, .json; None: none is written.
+        output: A .json file for the results, or None.
         dry_run: Try the first size alone.
 
     Returns:
-        For JSON: the trials; of those that fit the `largest`, the `fastest` and, as `suggestion`,
-        the smallest that is about as fast; why the search `ended`.
+        For JSON: the trials, why the search `ended`, the `largest` and the `fastest` size that fit,
+        and as `suggestion` the smallest that is about as fast as the fastest.
 
     Raises:
         ConfigError: the training data have no batch size, or no batch of the first one.
@@ -59,7 +59,7 @@ def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False)
 
 
 def _search(call: Call, first: int) -> tuple[list[Trial], str]:
-    """The trials from the first size on, and why there is no further one."""
+    """Returns the trials from the first size on, and why the search ended."""
     options = call.config.run.find_batch
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
@@ -89,7 +89,7 @@ def _sizes(first: int) -> Iterator[int]:
 
 
 def _past(call: Call, size: int) -> str:
-    """Why a size is not tried; empty if it is."""
+    """Returns why a size is not tried, or an empty text if it is."""
     most = call.config.run.find_batch.largest
     if most and size > most:
         return f"FindBatchConfig.largest = {most:,}"
@@ -101,11 +101,11 @@ def _past(call: Call, size: int) -> str:
 
 
 def _try(call: Call, size: int, place: Path) -> Trial:
-    """Tries a size in a process of its own."""
+    """Tries a size in a separate process."""
     most = call.config.run.find_batch.memory_gb
     command = [sys.executable, "-m", "runner", "--mode=find_batch", *call.loaded_from()]
     command.append(f"--params_override=run.find_batch.first={size},run.find_batch.largest={size}")
-    temporary = {"TMPDIR": str(place.parent)}  # where a killed one may leave files
+    temporary = {"TMPDIR": str(place.parent)}  # a killed process may leave files there
     with child_run.start(command, place, environment=temporary) as child:
         if most and child.wait_until(lambda: memory.held(child.pid) > most * 1e9):
             reason = f"it takes more than FindBatchConfig.memory_gb = {most:g}"
@@ -127,7 +127,7 @@ def _try(call: Call, size: int, place: Path) -> Trial:
 
 
 def _stagnates(trials: list[Trial], gain: float, patience: int) -> bool:
-    """Whether none of the last sizes was faster than all before it, by `gain`."""
+    """Returns whether none of the last sizes was faster, by `gain`, than all before it."""
     paces = [trial[_PACE] for trial in trials]
     earlier = paces[:-patience]
     return bool(earlier) and max(paces[-patience:]) < (1 + gain) * max(earlier)

@@ -1,4 +1,4 @@
-"""`--mode=find_rate`: a learning-rate range test of the experiment, which leaves nothing behind."""
+"""`--mode=find_rate`: a learning-rate range test of the experiment, without lasting effects."""
 
 import dataclasses
 import tempfile
@@ -22,14 +22,14 @@ _REHEARSED_STEPS = 10
 
 
 def find_rate(call: Call, output: Path | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-    """Trains a few steps from the start, each at a higher rate than the one before.
+    """Trains a few steps from the start, each at a higher learning rate than the one before.
 
     Everything else is the experiment's own: model, data from the first batch on, optimizer, groups
     of variables. The rates replace its schedule and its warm-up.
 
     Args:
         call: Of the mode.
-        output: A file for the results; None: none is written.
+        output: A file for the results, or None.
         dry_run: Train a few steps only.
 
     Returns:
@@ -61,7 +61,7 @@ def find_rate(call: Call, output: Path | None = None, *, dry_run: bool = False) 
 
 
 def _swept(experiment: config.Experiment, steps: int) -> config.Experiment:
-    """The experiment with an exponential schedule from the lowest to the highest rate."""
+    """Returns the experiment with an exponential schedule from the lowest to the highest rate."""
     options = experiment.run.find_rate
     made = sections.unlocked(experiment)
     schedule = {
@@ -75,7 +75,7 @@ def _swept(experiment: config.Experiment, steps: int) -> config.Experiment:
         {
             "train_steps": steps,
             "summary_interval": 1,
-            "recovery_max_trials": -1,  # no bound on the loss but that of the sweep
+            "recovery_max_trials": -1,  # only the sweep limits the loss
             "optimizer_config": {
                 "learning_rate": {"type": "exponential", "exponential": schedule},
                 "warmup": {"type": None},
@@ -116,7 +116,7 @@ def _verdict(curve: rate_curve.RateCurve) -> str:
 
 
 def _write(output: Path, curve: rate_curve.RateCurve, found: dict[str, Any]) -> None:
-    """Writes the curve as JSON and, unless that alone was asked for, the picture beside it."""
+    """Writes the curve as JSON, and also as a plot unless `output` is a .json file."""
     if output.suffix != ".json":
         curve.draw(output)
         console.say(f"picture in {output}")

@@ -1,7 +1,7 @@
-"""A worker that follows: it builds what the chief builds, and does its part in what the chief does.
+"""A follower: a worker that builds the same objects as the chief and executes its commands.
 
-It decides nothing and writes nothing in the run's folder. Saving a checkpoint is work for all
-workers, so it saves, too, as TensorFlow has it: in a temporary folder, which is removed.
+It makes no decisions and does not write to the run's directory. TensorFlow needs all workers to
+save a checkpoint, so a follower saves to a temporary directory, which is removed.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def evaluate(call: Call) -> Outcome:
 
 
 def score(call: Call) -> evaluator.Logs:
-    """Follows a chief that evaluates one checkpoint and records nothing; returns the results."""
+    """Follows a chief that evaluates one checkpoint without recording it. Returns the results."""
     logs: evaluator.Logs = {}
     with _heard(call) as (folder, _):
         built = build.build_evaluator(call, folder)
@@ -73,7 +73,7 @@ def score(call: Call) -> evaluator.Logs:
 
 @contextlib.contextmanager
 def _opened(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
-    """What `_heard` yields, of a chief that has claimed the folder."""
+    """Yields the same as `_heard`, after checking that the chief has locked the directory."""
     with _heard(call) as heard:
         if not (call.model_dir / layout.CLAIM).exists() and not any(
             (path / layout.CLAIM).exists() for path in layout.evaluators(call.model_dir)
@@ -86,7 +86,7 @@ def _opened(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
 
 @contextlib.contextmanager
 def _heard(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
-    """A folder for what is thrown away, and what the chief opens the run with."""
+    """Yields a directory for temporary files, and the chief's arguments for opening the run."""
     with (
         call.stop.deferred(checks=False),
         tempfile.TemporaryDirectory(prefix="runner-") as scratch,
@@ -98,11 +98,11 @@ def _heard(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
 
 
 def _obey(work: Work, stop: signals.Stop) -> Mapping[str, Any]:
-    """Does what the chief says until it ends; returns how."""
+    """Executes the chief's commands until it ends. Returns how it ended."""
     mates, failed = team.current(), None
     while True:
         name, arguments = mates.hear()
-        if name == team.OPEN:  # the next part of what the chief does
+        if name == team.OPEN:  # the chief's next operation
             mates.put_back(name, arguments)
             return {"said": "done"}
         if name == team.END:
@@ -110,7 +110,7 @@ def _obey(work: Work, stop: signals.Stop) -> Mapping[str, Any]:
         failed = None
         try:
             work[name](*arguments)
-        except RunnerError as error:  # the chief has the same, and may go on with something else
+        except RunnerError as error:  # the chief, which has the same error, may continue
             failed = error
     ended: Mapping[str, Any] = arguments[0]
     stop.step = ended.get("step")
@@ -126,7 +126,7 @@ def _outcome(call: Call, ended: Mapping[str, Any], built: evaluator.Evaluator) -
 
 
 def _sets(call: Call, built: evaluator.Evaluator) -> Mapping[str, Any]:
-    """The data that `Evaluator.evaluate_on` is told of, by the names used there."""
+    """Returns the data of `Evaluator.evaluate_on`, by the names used there."""
     config, found = call.config, {}
     with built.strategy.scope():
         test = config.run.test.data
@@ -149,13 +149,13 @@ def _evaluating(built: evaluator.Evaluator, sets: Mapping[str, Any]) -> Work:
 
 
 class _Skipped(NamedTuple):
-    """The batches that training leaves out."""
+    """The batches that training skips."""
 
     skipped: Sequence[windows.Window]
 
 
 class _Trained(NamedTuple):
-    """What a follower trains."""
+    """The objects that a follower trains."""
 
     call: Call
     trainer: trainer.Trainer
@@ -166,7 +166,7 @@ class _Trained(NamedTuple):
     def build(
         cls, call: Call, folder: Path, skips: _Skipped, step: int, *, evaluates: bool
     ) -> "_Trained":
-        """The same, in the same order, as in the chief."""
+        """Builds the same objects as the chief, in the same order."""
         inside = dataclasses.replace(call, model_dir=folder)
         built, scale = build.build_trainer(inside, skips, step=step, evaluates=evaluates)
         build.build_costs(call.config, built)

@@ -1,8 +1,8 @@
-"""What a person hears of a run: a message to a webhook, or to a command, when it ends or improves.
+"""Notifies a webhook or a command when a run ends or improves.
 
-Each message is sent by a separate process, which gives up after some seconds: training waits for
-none, and a run that ends waits at most that long. The process outlives a run that is killed, so
-that the message still arrives. Why one could not be sent is in notify.log.
+A separate process sends each message, and gives up after some seconds. Training does not wait for
+it, and a run that ends waits at most that long. The process outlives a run that is killed, so that
+the message still arrives. Failures are recorded in notify.log.
 """
 
 import contextlib
@@ -24,27 +24,27 @@ from runner.run_folder import status
 from runner.storage import display_names
 
 SECONDS = 10.0
-"""How long a message may take."""
+"""The time limit of a message, in seconds."""
 
 _SENDER = "runner.runs.sender"
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 class Notifier:
-    """Tells a webhook or a command what becomes of a run.
+    """Notifies a webhook or a command about a run.
 
         with Notifier("https://...", ("failed", "best"), folder) as told:
             ...
             told.tell("done", "1,000 steps", step=1000)
 
-    An error that ends the block is told as what it makes of the run.
+    An error that ends the block is reported with the state that it causes.
 
     Args:
-        target: A URL, `$NAME` for one in the environment, or a command for the shell; empty: nobody
-            is told.
-        events: Which events are told.
-        folder: The run's folder.
-        seconds: How long a message may take.
+        target: A URL, `$NAME` for one in the environment, or a shell command. If it is empty, no
+            message is sent.
+        events: The events to notify about.
+        folder: The run's directory.
+        seconds: The time limit of a message.
 
     Raises:
         ConfigError: `target` names a variable that the environment does not have.
@@ -58,7 +58,7 @@ class Notifier:
         self._folder = folder
         self._seconds = seconds
         self._senders: list[Child] = []
-        self._best = 0  # the step of the best evaluation that was told
+        self._best = 0  # the step of the best evaluation reported so far
 
     def __enter__(self) -> Self:
         return self
@@ -70,12 +70,12 @@ class Notifier:
             sender.end(self._seconds + 1)  # it should end by itself before
 
     def tell(self, event: str, said: str, **facts: Any) -> None:
-        """Sends a message and does not wait.
+        """Sends a message without waiting.
 
         Args:
             event: `best`, or the state in which the run ended.
-            said: What happened, in a few words.
-            facts: Further ones for the message's JSON.
+            said: A short description of the event.
+            facts: Additional facts for the message's JSON.
         """
         if event not in self._events:
             return
@@ -89,7 +89,7 @@ class Notifier:
         }
         log = self._folder / layout.NOTIFY_LOG if self._folder.is_dir() else None
         job = {"target": self._target, "message": message, "log": log and str(log)}
-        with contextlib.suppress(OSError):  # no process, no pipe: the run is what matters
+        with contextlib.suppress(OSError):  # the run does not depend on the message
             self._send(json.dumps(job))
 
     def _send(self, job: str) -> None:
@@ -107,7 +107,7 @@ class Notifier:
     def when_best(
         self, rule: best_evaluation.BestRule | None, rows: Callable[[], history.History]
     ) -> Callable[[Mapping[str, Any]], None]:
-        """An action after evaluations, which tells of one that is better than all before it."""
+        """Returns an action for evaluations that reports one that is better than all before it."""
 
         def action(_: Mapping[str, Any]) -> None:
             newest = rows().evaluations[-1]
@@ -122,10 +122,10 @@ class Notifier:
 
 
 def _resolved(target: str) -> str:
-    """The target, with the value of a variable in its place.
+    """Returns the target, with a variable replaced by its value.
 
     Raises:
-        ConfigError: the environment has none of that name.
+        ConfigError: the environment has no variable of that name.
     """
     named = _NAME.fullmatch(target.strip())
     if not named:

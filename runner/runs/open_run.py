@@ -1,4 +1,4 @@
-"""Opens a training run: clears leftovers in its folder, restores its state, and checks it."""
+"""Opens a training run: clears leftovers in its directory, restores its state, and checks it."""
 
 import functools
 from collections.abc import Callable
@@ -37,15 +37,15 @@ def open_run(
     evaluators: Path | None = None,
     resuming: Resuming = Resuming(),  # noqa: B008, immutable
 ) -> training_run.TrainingRun:
-    """The run in `call.model_dir`, at its newest checkpoint or at the start.
+    """Opens the run in `call.model_dir`, at its newest checkpoint or at the start.
 
     Args:
         call: Of the mode.
-        plan: What the configuration means.
+        plan: The policies of the configuration.
         beat: Called with the step after each loop.
-        spent: Where the time of this start goes.
-        evaluators: The folder whose evaluators decide, if it is not the run's.
-        resuming: What a resume may change, and what is profiled.
+        spent: The time accounting of this attempt.
+        evaluators: The directory whose evaluators decide, if it is not the run's.
+        resuming: What a resume may change, and which steps are profiled.
 
     Raises:
         ConfigError: the configured run cannot be built.
@@ -80,7 +80,7 @@ def open_run(
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
     team.current().lead()
     if not state.source and config.trainer.recovery_max_trials > 0:
-        state.commit(0)  # something to roll back to
+        state.commit(0)  # a checkpoint to roll back to
     return training_run.TrainingRun(
         state=state,
         policies=plan,
@@ -104,7 +104,7 @@ def open_run(
 def _built(
     call: Call, plan: policies.Policies, named: writers.Writers, resuming: Resuming
 ) -> tuple[training_state.TrainingState, build.Costs]:
-    """The state, with all its variables and not yet restored, and its logs cut to its step."""
+    """Builds the state before its restore, with all variables, and truncates its logs."""
     config, folder = call.config, call.model_dir
     source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
     written = extra_state.LogState.read(source) if source else None
@@ -164,7 +164,7 @@ def _truncated_history(
     *,
     may_lose: bool,
 ) -> history.History:
-    """The rows up to the checkpoint to start from; none of them may be missing."""
+    """Returns the rows up to the checkpoint to start from, and checks that none is missing."""
     rows = history.History(folder / layout.HISTORY)
     if written and (lost := rows.lost(written.history)):
         said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
@@ -209,7 +209,7 @@ def _store(
 def _check_training_rows(
     log: training_log.TrainingLog, folder: Path, source: Path, newest: int
 ) -> None:
-    """Reports missing rows that existed when the checkpoint was committed."""
+    """Reports missing rows that existed when the checkpoint was saved."""
     if log.step < newest:
         name = display_names.of(folder / layout.TRAINING_ROWS)
         console.say(

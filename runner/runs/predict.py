@@ -1,4 +1,4 @@
-"""The mode `predict`: what one checkpoint gives for each example of a set of data, as a file."""
+"""The mode `predict`: writes one checkpoint's outputs for each example of a data set to a file."""
 
 import contextlib
 import functools
@@ -31,7 +31,7 @@ _AHEAD = 4  # groups of batches that wait to be written
 
 
 class NamedData(NamedTuple):
-    """What is predicted: its name, its configuration, and the set whose share it is, if any."""
+    """The data to predict: their name, their configuration, and their evaluation set, if any."""
 
     name: str
     config: cfg.DataConfig
@@ -39,12 +39,12 @@ class NamedData(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is asked for.
+    """A plan for predictions.
 
     Attributes:
-        data: What is predicted.
-        checkpoint: The weights' source.
-        step: Theirs.
+        data: The data to predict.
+        checkpoint: The source of the weights.
+        step: Their step.
         output: The file.
         writer: Its format.
     """
@@ -59,20 +59,21 @@ class _Plan(NamedTuple):
 def predict(
     call: Call, checkpoint: str, data: str, output: Path | None, *, overwrite: bool
 ) -> Outcome:
-    """Predicts each example once, and goes on where an earlier start of the same command ended.
+    """Predicts each example once. Continues where an earlier attempt of the same command ended.
 
     Args:
         call: Of the mode.
         checkpoint: See `runner.checkpoints.selection`.
-        data: `validation`, `train`, `test` or the name of an evaluation set; empty: `validation`.
-        output: The file to write; None: one in the run's folder.
+        data: `validation`, `train`, `test` or the name of an evaluation set. An empty text selects
+            `validation`.
+        output: The file to write. None selects one in the run's directory.
         overwrite: Whether the file is replaced, complete or not.
 
     Raises:
-        ConfigError: there is no such checkpoint or set of data; the output is in the way, or was
-            begun with something else.
+        ConfigError: there is no such checkpoint or data set. The output exists, or was started with
+            other inputs.
         RunnerError: there is no example.
-        Interrupted: a signal came; what was predicted is kept.
+        Interrupted: a signal arrived, and the predictions so far are kept.
     """
     plan = _plan(call, checkpoint, data, output)
     target = partial.Partial(plan.output)
@@ -98,7 +99,7 @@ def predict(
 def rehearse(
     call: Call, checkpoint: str, data: str, output: Path | None, *, overwrite: bool
 ) -> Outcome:
-    """Predicts one batch, shows its first row, and writes nothing."""
+    """Predicts one batch, shows its first row, and writes no file."""
     plan = _plan(call, checkpoint, data, output)
     partial.Partial(plan.output).check(overwrite=overwrite)
     built = _restored(call, plan)
@@ -133,7 +134,7 @@ def _plan(call: Call, checkpoint: str, name: str, output: Path | None) -> _Plan:
 
 
 def named_data(config: Experiment, name: str) -> NamedData:
-    """The data of this name.
+    """Returns the data of this name.
 
     Raises:
         ConfigError: there are none.
@@ -160,7 +161,7 @@ def named_data(config: Experiment, name: str) -> NamedData:
 
 
 def _once(data: cfg.DataConfig) -> cfg.DataConfig:
-    """Training data as data to evaluate; only they know what else depends on `is_training`."""
+    """Returns training data as evaluation data, which only their own method `once` can do."""
     if not hasattr(data, "once"):
         raise ConfigError(
             f"--data=train: {type(data).__name__} has no method once() that returns its "
@@ -171,7 +172,7 @@ def _once(data: cfg.DataConfig) -> cfg.DataConfig:
 
 
 def _restored(call: Call, plan: _Plan) -> evaluator.Evaluator:
-    """The model with the weights."""
+    """Builds the model and restores its weights."""
     console.announce("building the model ...")
     built = build.build_evaluator(call, plan.output.parent, evaluates=False)
     if plan.checkpoint == Path(call.config.task.init_checkpoint or ""):
@@ -185,7 +186,7 @@ def _restored(call: Call, plan: _Plan) -> evaluator.Evaluator:
 
 
 def _inputs(config: Experiment, built: evaluator.Evaluator, plan: _Plan, start: int = 0) -> Any:
-    """An iterator over the data from batch `start` on."""
+    """Returns an iterator over the data from batch `start` on."""
     name, data, part_of = plan.data
     evaluated = Determinism.of_evaluations()
     with built.strategy.scope():
@@ -213,7 +214,7 @@ def _made_of_something_else(target: partial.Partial, lines: list[str]) -> Config
 
 @contextlib.contextmanager
 def _claimed(target: partial.Partial) -> Iterator[None]:
-    """In the block, only this process writes the parts."""
+    """Locks the parts for this process within the block."""
     with (
         partial.removed_if_empty(target.folder),
         claim.claimed(target.folder, note=console.say, instead="--output"),
@@ -228,7 +229,7 @@ def _write(
     target: partial.Partial,
     origin: dict[str, Any],
 ) -> dict[str, Any]:
-    """Predicts what is left, and makes the file; the results."""
+    """Predicts the remaining examples, and writes the file. Returns the results."""
     begin, start = target.progress, time.perf_counter()
     if begin.parts:
         console.say(

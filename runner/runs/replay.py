@@ -1,9 +1,9 @@
-"""`--mode=replay`: steps of a run trained again and seen from inside, up to one that broke.
+"""`--mode=replay`: trains steps of a run again and inspects them, up to one that failed.
 
     runner --mode=replay --steps=1190:1201 --model_dir=runs/mine
 
-The run goes on from a checkpoint before them in a folder of its own, with the same batches in the
-same order, and stops before the last step, whose batch is saved.
+The replay starts from a checkpoint before these steps in a separate directory, with the same
+batches in the same order. It stops before the last step, whose batch is saved.
 """
 
 import dataclasses
@@ -41,15 +41,15 @@ def replay(
     Args:
         call: Of the mode.
         steps: The first and the last.
-        output: The folder to write; None: one in the run's folder.
-        overwrite: Whether what is in that folder is replaced.
+        output: The directory to write. None selects one in the run's directory.
+        overwrite: Whether the contents of that directory are replaced.
 
     Returns:
-        For JSON: the first tensor that is not finite, None if all are; whether the steps were the
-        run's own, as far as its checkpoints tell; what was written.
+        For JSON: the first tensor that is not finite, None if all are; whether the replay matched
+        the run, as far as its checkpoints show; the output path.
 
     Raises:
-        ConfigError: the folder holds no run, or not these steps.
+        ConfigError: the directory holds no run, or not these steps.
     """
     first, last = steps
     experiment = _as_it_was(call.model_dir, first, last)
@@ -88,11 +88,11 @@ def replay(
 
 
 class _Replay:
-    """A run's steps, trained again in a folder of its own.
+    """Trains a run's steps again in a separate directory.
 
     Attributes:
-        verdicts: How its weights compare with the run's own checkpoints, in words.
-        is_same: Whether they were all equal; None if there was nothing to compare with.
+        verdicts: The comparisons of its weights with the run's own checkpoints, in words.
+        is_same: Whether they were all equal, or None without any comparison.
     """
 
     def __init__(self, run: training_run.TrainingRun, model_dir: Path) -> None:
@@ -106,14 +106,14 @@ class _Replay:
         self.is_same: bool | None = None
 
     def train_to(self, step: int) -> None:
-        """Trains without looking, as the run did."""
+        """Trains without inspection, as the run did."""
         if left := step - self._trainer.step:
             self._trainer.brake.sound.assign(True)
             self._trainer.train(tf.constant(left))
         self._compare(step)
 
     def step(self, step: int, *, apply: bool) -> dict[str, Any]:
-        """Looks at a step; trains it only if `apply`."""
+        """Inspects a step. Trains it only if `apply`."""
         built = self._trainer
         self._batch = built.draw()
         rate = float(self._state.rates([step - 1])[0])
@@ -145,7 +145,7 @@ class _Replay:
         }
 
     def _losses(self, step: int) -> list[example_losses.ExampleLoss]:
-        """The loss of each example of the batch, the largest first; none if they are unknown."""
+        """Returns the losses of the batch's examples, largest first, or none if unknown."""
         skipped = list(self._state.history.skipped)
         identities = example_losses.examples_of(self._trainer, step, skipped)
         if not identities:
@@ -167,7 +167,7 @@ class _Replay:
             np.savez(output / f"batch-{step}{suffix}.npz", **arrays)
 
     def _compare(self, step: int) -> None:
-        """Compares the weights with the run's own checkpoint of this step, if it is there."""
+        """Compares the weights with the run's own checkpoint of this step, if it still exists."""
         own = self._own.get(step)
         if own is None:
             return
@@ -180,7 +180,7 @@ class _Replay:
 
 
 def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
-    """The run's experiment, without what it tells others, and as long as it has to be."""
+    """Returns the run's experiment without external outputs, as long as it needs to be."""
     written = model_dir / layout.GIN
     if not written.exists():
         raise ConfigError(f"{model_dir} has no {layout.GIN}, which says what was trained")
@@ -196,7 +196,7 @@ def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
 
 
 def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, before: int) -> int:
-    """Links the newest checkpoint before a step into `folder`, with the log up to it; its step."""
+    """Links the newest checkpoint before a step into `folder`, with its logs. Returns its step."""
     best = list(policies.of(experiment).best_folders)
     there = {step: path for path in _checkpoints(model_dir, best) if (step := _step(path)) < before}
     rows = [row for row in history.read(model_dir / layout.HISTORY) if _came_before(row, before)]
@@ -226,12 +226,12 @@ def _step(path: Path) -> int:
 
 
 def _came_before(row: records.Record, step: int) -> bool:
-    """Whether the run knew this row when it trained `step` for the first time."""
+    """Returns whether the run had this row when it first trained `step`."""
     return row.step < step and not (isinstance(row, records.Rollback) and row.found > step)
 
 
 def _named(batch: Any, *path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Each array of a nested batch, by the names and numbers that lead to it: `0.image`."""
+    """Yields each array of a nested batch, by the names and numbers that lead to it: `0.image`."""
     if isinstance(batch, Mapping):
         parts = [*batch.items()]
     elif isinstance(batch, (list, tuple)):
@@ -244,7 +244,7 @@ def _named(batch: Any, *path: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    """A line for each step."""
+    """Returns a line for each step."""
     lines: list[list[str]] = [
         ["step", "loss", "gradient norm", "largest output", "of", "not finite"]
     ]
@@ -258,7 +258,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _examples(row: Mapping[str, Any]) -> Iterator[str]:
-    """The examples of a step with the largest losses."""
+    """Yields the examples of a step with the largest losses."""
     examples = row["examples"]
     if examples:
         yield f"step {row['step']:,}: the examples of the batch with the largest losses"

@@ -1,4 +1,4 @@
-"""The results of a mode that trains or evaluates, as its last line has them. No TensorFlow."""
+"""The results of a mode that trains or evaluates, as printed at the end. No TensorFlow."""
 
 import collections
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def results(
     model_dir: Path,
     **more: Any,
 ) -> Results:
-    """The newest and the best of `rows`; of `more`, what is not empty."""
+    """Returns the newest and the best of `rows`, and the entries of `more` that are not empty."""
     step = rows[-1].step if rows else 0
     newest = collections.ChainMap(*(dict(row.metrics) for row in rows if row.step == step))
     best = rule.best(rows) if rule else None

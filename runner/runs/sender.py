@@ -1,6 +1,6 @@
-"""Sends one message, in a process of its own: `python -m runner.runs.sender SECONDS`.
+"""Sends one message in a separate process: `python -m runner.runs.sender SECONDS`.
 
-What to send to whom comes as JSON on stdin. Standard library only.
+The message and its target are read from stdin as JSON. Standard library only.
 """
 
 import json
@@ -16,12 +16,12 @@ from typing import Any
 
 
 def main() -> None:
-    """Sends what stdin says, and notes in the log why if that fails or takes too long."""
+    """Sends the message from stdin. Logs a failure or a timeout."""
     seconds, job = float(sys.argv[1]), json.load(sys.stdin)
 
     def too_long(*_: object) -> None:
         _note(job, f"no answer within {seconds:g} s")
-        os.killpg(0, signal.SIGKILL)  # a command and its children, too
+        os.killpg(0, signal.SIGKILL)  # also kills a command's children
 
     signal.signal(signal.SIGALRM, too_long)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -26,7 +26,7 @@ def train(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
 
 
 def _lead(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
-    """The same in the process that writes and decides."""
+    """Trains in the process that writes and decides."""
     run, folder = call.config.run, call.model_dir
     feed.check_installed(run.loggers, "RunConfig.loggers")
     if resuming.overwrite:
@@ -57,7 +57,7 @@ def _train(
     *,
     evaluates: bool,
 ) -> Outcome:
-    """The whole of a start that has its folder."""
+    """Runs an attempt that has locked its directory."""
     experiment = call.config
     places = printing.places_of_changes(experiment)
     matters = unused_values.concerned(experiment, evaluates=evaluates)
@@ -111,7 +111,7 @@ def _train(
 
 
 def _paused(experiment: config.Experiment, step: int) -> str:
-    """Why the run ends before its last step, if it is to pause."""
+    """Returns why the run ends before its last step, if it has to pause."""
     at = experiment.run.pause_at
     return f"paused at step {step:,}" if 0 < at <= step < experiment.trainer.train_steps else ""
 
@@ -119,7 +119,7 @@ def _paused(experiment: config.Experiment, step: int) -> str:
 def _drive(
     run: training_run.TrainingRun, call: Call, report: unused_values.Report
 ) -> controller.Controller:
-    """Trains, and prints why if that ended early; the controller knows at which step."""
+    """Trains, and prints the reason of an early end. The controller has the final step."""
     run.catch_up()
     grid = run.policies.grid
     own = user_actions.after_loops(call.config, grid, lambda: driver.step)

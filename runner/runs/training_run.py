@@ -1,4 +1,4 @@
-"""A run that trains: its state, what is evaluated and shown, driven by a controller."""
+"""A run that trains: its state, evaluations and displays, driven by a controller."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,25 +23,25 @@ from runner.training import divergence, profiling, reproducibility
 
 @dataclasses.dataclass
 class TrainingRun:
-    """A run that trains, at its newest checkpoint or at the start; see `runner.runs.open_run`.
+    """A run that trains, at its newest checkpoint or at the start. See `runner.runs.open_run`.
 
-    It is what `runner.training.controller` drives.
+    `runner.training.controller` drives it.
 
     Attributes:
-        state: What is committed and restored.
-        policies: What is due when, and which evaluation is the best.
-        guard: Finds what broke.
+        state: The state that is saved and restored.
+        policies: The schedules, and the rule for the best evaluation.
+        guard: Detects broken training.
         evaluation: Evaluates and records.
-        weight_mean: Takes the mean of several checkpoints at the end; None: nothing evaluates.
-        final_test: The test at the end, None where there is none.
-        boards: TensorBoard's folders of evaluations.
+        weight_mean: Takes the mean of several checkpoints at the end, or None without evaluations.
+        final_test: The test at the end, None if there is none.
+        boards: TensorBoard's directories of evaluations.
         line: The live line.
-        epoch_times: How long epochs take.
+        epoch_times: The durations of epochs.
         costs: Parameters, FLOPs, and how to compute the share of the devices' peak.
-        pruning: Official's actions for a task that prunes its model.
-        profiled: Trains and profiles, None where nothing is profiled.
+        pruning: Model Garden's actions for a task that prunes its model.
+        profiled: Trains and profiles, None without profiling.
         beat: Called with the step after each loop.
-        spent: Where the time of this start goes.
+        spent: The time accounting of this attempt.
     """
 
     state: training_state.TrainingState
@@ -61,7 +61,7 @@ class TrainingRun:
 
     @property
     def step(self) -> int:
-        """The number of steps done; waits for them."""
+        """The number of completed steps. Waits for them."""
         return self.state.trainer.step
 
     @property
@@ -77,7 +77,7 @@ class TrainingRun:
         return {**self.state.log.newest, **(evaluations[-1].metrics if evaluations else {})}
 
     def train(self, steps: int) -> Mapping[str, Any]:
-        """Runs `steps` steps, fewer where a signal or a broken loss ends them."""
+        """Runs `steps` steps, or fewer if a signal or a broken loss ends them."""
         trainer = self.profiled or self.state.trainer
         return trainer.train(tf.constant(steps, tf.int32))
 
@@ -101,11 +101,11 @@ class TrainingRun:
         self.beat(loop.step)
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke in training, None if nothing did."""
+        """Returns the reason if training broke, else None."""
         return self.guard.broken(loop, variables=variables)
 
     def recover(self, reason: str) -> int:
-        """Rolls back to the newest checkpoint of the grid and returns its step.
+        """Rolls back to the newest scheduled checkpoint and returns its step.
 
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.
@@ -121,7 +121,7 @@ class TrainingRun:
         return step
 
     def decide(self, step: int) -> str | None:
-        """Reads evaluators' evaluations, just before `step` is committed."""
+        """Reads evaluators' evaluations, just before the checkpoint of `step` is saved."""
         return self.state.decide(step)
 
     def commit(self, step: int) -> None:
@@ -130,16 +130,16 @@ class TrainingRun:
             self.state.commit(step)
 
     def wait(self) -> None:
-        """Returns when every commit is on disk."""
+        """Waits until every checkpoint is on disk."""
         with self.spent.on("checkpoint"):
             self.state.store.wait()
 
     def has_evaluated(self, step: int) -> bool:
-        """Whether the evaluation of `step` is in the history already."""
+        """Returns whether the evaluation of `step` is already in the history."""
         return self.state.history.has(step)
 
     def evaluate(self, step: int) -> str | None:
-        """Evaluates what is due and records it; returns a reason to stop, or None."""
+        """Runs and records the due evaluations. Returns a reason to stop, or None."""
         store = self.state.store
         with self.spent.on("evaluation"):
             reason = self.evaluation.run(
@@ -149,7 +149,7 @@ class TrainingRun:
         return reason or decided
 
     def finish(self, step: int) -> None:
-        """Evaluates what was not due at `step`, if the run has stopped early."""
+        """Runs the evaluations that were not due at `step`, if the run has stopped early."""
         with self.spent.on("evaluation"):
             path = self.state.store.path(step)
             self.evaluation.finish(step, path, before_record=self.wait)
@@ -162,14 +162,14 @@ class TrainingRun:
             return self.weight_mean.run(step)
 
     def test(self, step: int) -> dict[str, Any]:
-        """Tests weights as the configuration asks for, after the run has ended at `step`."""
+        """Tests the configured weights, after the run has ended at `step`."""
         if self.final_test is None or not self.state.config.run.test.at_end:
             return {}
         with self.spent.on("evaluation"):
             return self.final_test.run(step, self.state.store.path(step))
 
     def keep_best_alone(self) -> None:
-        """Removes the last checkpoints of a run that has ended, if it is to keep only the best."""
+        """Removes the last checkpoints of a run that has ended, if it keeps only the best."""
         keeps_best = self.state.config.run.retention.best > 0
         best = self.state.store.end(keeps_best=keeps_best)
         again = "the same command again, or a longer run, would train"
@@ -182,22 +182,22 @@ class TrainingRun:
             console.say(f"no checkpoint is kept (RetentionConfig.best = 0): {again} from the start")
 
     def _save(self) -> Path:
-        """Commits, and returns the checkpoint once it is on disk."""
+        """Saves a checkpoint, and returns it once it is on disk."""
         with self.spent.on("checkpoint"):
             return self.state.save()
 
     def catch_up(self) -> None:
-        """Shows earlier evaluations, and keeps the best if a kill came before that was done."""
+        """Shows earlier evaluations, and keeps the best if a kill came before that."""
         if self.state.source:
             best = self.evaluation.log.catch_up(self.state.source)
             for newest in self.state.history.evaluations[-1:]:
                 self.line.resumed(newest, best)
 
     def report(self, lost: str = "") -> None:
-        """Prints what will be trained, from which step, and whether a resume would be exact.
+        """Prints what will be trained, from which step, and whether a resume would be bit-exact.
 
         Args:
-            lost: How the start before ended, if it could not say so itself.
+            lost: How the previous attempt ended, if it could not record that itself.
         """
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
         console.say(overview.render(self.costs.view, width=console.STDERR.width))
@@ -259,7 +259,7 @@ class TrainingRun:
             yield "with another number of workers: the same batches, if not the same bits"
 
     def _left_to_evaluators(self) -> list[str]:
-        """What the configuration asks for, but a run that only trains does not do."""
+        """Lists the configured work that a run without evaluations does not do."""
         run = self.state.config.run
         left = [f"the set {each.name!r}" for each in run.evaluation_sets]
         left += [f"{folder}/" for folder in self.policies.best_folders]
@@ -268,12 +268,12 @@ class TrainingRun:
         return [*left, "the test"] if run.test.data is not None and run.test.at_end else left
 
     def close(self) -> None:
-        """Flushes what is still in memory, and releases it."""
+        """Flushes buffered data and releases resources."""
         closing.close(self.profiled, self.state.log, self.line, self.boards, self.state.store)
 
 
 def _kept(config: Experiment, *, decides: bool) -> str:
-    """Which checkpoints are kept beside the best; without evaluations that decide on one, too."""
+    """Describes which checkpoints are kept. `decides`: whether evaluations choose a best one."""
     if newest := config.trainer.max_to_keep:
         kept = f"the newest {newest} are kept"
     elif not decides:

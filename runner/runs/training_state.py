@@ -1,4 +1,4 @@
-"""What a training run commits, restores and goes back to: weights and logs together."""
+"""The weights and logs that a training run saves, restores and rolls back together."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from runner.training import decisions, trainer, training_log
 
 @dataclasses.dataclass
 class TrainingState:
-    """A trainer, its checkpoints and its logs, which are committed and restored together.
+    """A trainer, its checkpoints and its logs, which are saved and restored together.
 
     Attributes:
         config: The experiment.
@@ -28,7 +28,7 @@ class TrainingState:
         store: The checkpoints.
         history: Evaluations and decisions.
         log: The training rows.
-        decisions: What follows from the history.
+        decisions: The decisions that follow from the history.
     """
 
     config: Experiment
@@ -54,7 +54,7 @@ class TrainingState:
         """Saves everything as the checkpoint of `step`, unless it has been saved already.
 
         Raises:
-            LostError: another process has taken over the folder.
+            LostError: another process has taken over the directory.
         """
         files.check(self.store.path(step))
         self.log.flush()
@@ -65,14 +65,14 @@ class TrainingState:
             self.store.commit(step)
 
     def save(self) -> Path:
-        """Commits the current state and waits until it is on disk; returns the checkpoint."""
+        """Saves a checkpoint of the current state, waits until it is on disk, and returns it."""
         step = self.trainer.step
         self.commit(step)
         self.store.wait()
         return self.store.path(step)
 
     def go_back(self, step: int) -> bool:
-        """Restores the checkpoint of `step`; returns whether that dropped evaluations."""
+        """Restores the checkpoint of `step`. Returns whether that dropped evaluations."""
         dropped = self.history.drop_after(step)
         if dropped:
             self.decisions = self.decisions.again()
@@ -86,22 +86,22 @@ class TrainingState:
         return bool(dropped)
 
     def put_back(self, step: int) -> None:
-        """Restores the checkpoint of `step`, and nothing of logs and inputs."""
+        """Restores the checkpoint of `step`, but not the logs and inputs."""
         self._restore(self.store.path(step))
         self.trainer.put_back_extra_state()
 
     def decide(self, step: int) -> str | None:
-        """Reads evaluators' evaluations before a commit; returns a reason to stop, or None."""
+        """Reads evaluators' evaluations before a checkpoint. Returns a reason to stop, or None."""
         self.decisions.before_commit(step)
         return self._decided()
 
     def evaluated(self) -> str | None:
-        """Reads the run's own evaluations; returns a reason to stop, or None."""
+        """Reads the run's own evaluations. Returns a reason to stop, or None."""
         self.decisions.evaluated()
         return self._decided()
 
     def rates(self, steps: Sequence[int]) -> Sequence[float]:
-        """The scheduled learning rates at some steps."""
+        """Returns the scheduled learning rates at some steps."""
         return learning_rate.rates(self.trainer.optimizer, steps)
 
     def _decided(self) -> str | None:
@@ -119,7 +119,7 @@ class TrainingState:
         self.rate_scale.assign(self._scale)
 
     def inputs(self, step: int = 0) -> Any:
-        """The training inputs from `step` on."""
+        """Returns the training inputs from `step` on."""
         run = self.trainer
         with run.strategy.scope():
             return build.training_inputs(self.config, run.task, step, self.history, run.determinism)

@@ -1,4 +1,4 @@
-"""Actions that a configuration names: what to call, and when, like Orbit's ConditionalAction."""
+"""Builds the actions that a configuration names, like Orbit's ConditionalAction."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ class _Conditional:
 def after_loops(
     config: Experiment, grid: schedule.Grid, step: Callable[[], int]
 ) -> list[schedule.Action]:
-    """The actions after training loops; `step` returns the step at which the last one ended."""
+    """Returns the actions after training loops. `step` returns the last step of the last loop."""
 
     def conditional(each: ActionConfig) -> schedule.Action:
         return _Conditional(each, lambda: not each.every or grid.due(step(), each.every))
@@ -35,7 +35,7 @@ def after_loops(
 def after_evaluations(
     config: Experiment, rule: best_evaluation.BestRule | None, rows: history.History
 ) -> list[schedule.Action]:
-    """The actions after evaluations; the last evaluation is in `rows` by then."""
+    """Returns the actions after evaluations. The last evaluation is in `rows` by then."""
 
     def is_best() -> bool:
         return rule is not None and rule.best(rows.evaluations) == rows.evaluations[-1]
@@ -48,5 +48,5 @@ def after_evaluations(
 
 
 def at_end(config: Experiment) -> list[schedule.Action]:
-    """The actions at the end of training."""
+    """Returns the actions at the end of training."""
     return [_Conditional(each) for each in config.run.actions if each.at == "end"]

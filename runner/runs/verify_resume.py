@@ -1,7 +1,8 @@
-"""`--mode=verify_resume`: whether a stopped and killed experiment ends as if it had not been.
+"""`--mode=verify_resume`: checks that an interrupted experiment ends like an uninterrupted one.
 
-The user's own command trains for a few hundred steps in a scratch folder, once through; then again,
-with a SIGTERM and a SIGKILL in between. What the two leave behind is compared bit by bit.
+The user's command trains for a few hundred steps in a scratch directory, first without
+interruption, then with a SIGTERM and a SIGKILL in between. The results of the two runs are compared
+bit by bit.
 """
 
 import contextlib
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 _STEPS = 200
 _ATTEMPTS = 3
 
-# Fractions of the run at which things fall due. Some commits fall between two training rows, so the
-# metrics' partial sums have to survive, too.
+# Fractions of the run for each interval. Some checkpoints fall between two training rows, so the
+# metrics' partial sums must survive as well.
 _SHARES = {
     "train_steps": 1,
     "validation_interval": 2,
@@ -41,11 +42,11 @@ _IN_EPOCHS = ("train", "validation_interval", "checkpoint_interval", "summary_in
 
 @dataclasses.dataclass(frozen=True)
 class Interruption:
-    """A signal that ended a start of a run.
+    """A signal that ended an attempt of a run.
 
     Attributes:
         number: The signal.
-        resumed: The step at which the next start continued.
+        resumed: The step at which the next attempt continued.
     """
 
     number: signal.Signals
@@ -56,16 +57,16 @@ class Interruption:
 
 
 def verify_resume(call: Call) -> dict[str, Any]:
-    """Trains once through and once interrupted, and compares.
+    """Trains once without and once with interruptions, and compares.
 
-    SIGTERM or SIGINT ends the child processes, too, and leaves nothing behind.
+    SIGTERM or SIGINT also ends the child processes, and removes all files.
 
     Returns:
         The results of the run that was not interrupted, and a `verdict`.
 
     Raises:
-        RunnerError: it does not resume exactly (the message names the first difference and its
-            usual cause), or there was no way to tell.
+        RunnerError: the resume is not bit-exact (the message names the first difference and its
+            usual cause), or this could not be determined.
     """
     mode = "train_and_eval" if _evaluates(call.config) else "train"
     command = [sys.executable, "-m", "runner", f"--mode={mode}", *call.loaded_from()]
@@ -96,10 +97,10 @@ def verify_resume(call: Call) -> dict[str, Any]:
 
 
 def shortening(train_steps: int) -> list[str]:
-    """Flags that make a run short and let everything happen in it.
+    """Returns flags that make a run short but exercise everything.
 
     Args:
-        train_steps: The run's own length; it is not made longer.
+        train_steps: The run's own length, which is not increased.
     """
     steps = min(_STEPS, train_steps)
     values = [f"trainer.{name}={max(1, steps // n)}" for name, n in _SHARES.items()]
@@ -109,7 +110,7 @@ def shortening(train_steps: int) -> list[str]:
 
 
 def _hosts(experiment: "config.Experiment") -> Sequence[str]:
-    """The workers to start; they are all started on this machine."""
+    """Returns the workers to start, all of them on this machine."""
     hosts = experiment.runtime.worker_hosts
     return [each.strip() for each in hosts.split(",")] if hosts else ()
 
@@ -117,7 +118,7 @@ def _hosts(experiment: "config.Experiment") -> Sequence[str]:
 def _interrupted(
     command: Sequence[str], folder: Path, hosts: Sequence[str]
 ) -> tuple[Path, list[Interruption]]:
-    """A run that finished after two interruptions, and these."""
+    """Returns a run that finished after two interruptions, and the interruptions."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
         console.say("training again, with a SIGTERM and a SIGKILL in between")
@@ -137,7 +138,7 @@ def _interrupted(
 
 
 def _with_one_worker(command: Sequence[str], folder: Path, hosts: Sequence[str], once: Path) -> str:
-    """How far weights are apart, in words, if one worker goes on where several have stopped."""
+    """Describes how much weights differ if one worker continues where several have stopped."""
     run = folder / "one-worker"
     console.say(f"training again, with one worker instead of {len(hosts)} after a SIGTERM")
     with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
@@ -158,24 +159,24 @@ def _too_short(times: int) -> RunnerError:
 
 
 def _begun(run: Path) -> Callable[[], bool]:
-    """Whether there is a training row."""
+    """Returns a check for a training row."""
     return lambda: child_run.last_row(run) > 0
 
 
 def _past_a_commit(run: Path) -> Callable[[], bool]:
-    """Whether a checkpoint has been committed since now, and training has gone on."""
+    """Returns a check for a new checkpoint that training has continued from."""
     before = child_run.committed(run)
     return lambda: before < child_run.committed(run) < child_run.last_row(run)
 
 
 def _evaluates(experiment: "config.Experiment") -> bool:
-    """Whether there are validation data; official's default has a batch size of 0."""
+    """Returns whether there are validation data. Model Garden's default has a batch size of 0."""
     data = getattr(experiment.task, "validation_data", None)
     return data is not None and getattr(data, "global_batch_size", 1) > 0
 
 
 def _counts(parts: Sequence[tensors.Part]) -> str:
-    """`45 tensors, 10 training rows, 2 evaluations, not one bit differs`."""
+    """Returns `45 tensors, 10 training rows, 2 evaluations, not one bit differs`."""
     rows = (comparison.TRAINING_ROWS, comparison.EVALUATIONS, comparison.DECISIONS)
     counts = [f"{part.compared} {part.kind}" for part in parts if part.kind in rows]
     held = sum(part.compared for part in parts if part.kind not in rows)
@@ -184,9 +185,9 @@ def _counts(parts: Sequence[tensors.Part]) -> str:
 
 @contextlib.contextmanager
 def _scratch(model_dir: Path) -> Iterator[Path]:
-    """A folder beside `model_dir`, kept if something goes wrong in it.
+    """Yields a directory next to `model_dir`, which is kept after an error.
 
-    Those that earlier processes left when they were killed are removed.
+    Removes such directories that killed processes left behind.
     """
     beside = model_dir.absolute().parent
     prefix = f"{model_dir.name}-verify_resume-"

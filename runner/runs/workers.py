@@ -1,4 +1,4 @@
-"""The workers of a run: they meet, TensorFlow connects them, and they end together."""
+"""Connects the workers of a run, from the rendezvous to their common end."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ from runner.runs.call import Call
 from runner.storage import display_names
 
 _OWN = ("runtime.worker_hosts", "runtime.task_index", "run.workers_timeout")  # may differ
-_TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow looks every second, on a busy machine later
+_TAKEN_SECONDS, _TAKEN_LOOKS = 2.0, 3  # TensorFlow polls every second, or later on a busy machine
 _ENDS = {2: ConfigError, 3: DivergedError}  # by exit code
 
 
@@ -47,9 +47,9 @@ class GoneError(RunnerError):
 
 @contextlib.contextmanager
 def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
-    """Within the block, this process is connected with the other workers of its run, if any.
+    """Connects this process with the other workers of its run, if any, within the block.
 
-    Their team is the current one then, and the call has their strategy.
+    Their worker group is then the current one, and the call has their strategy.
 
     Args:
         call: Of the mode.
@@ -57,7 +57,7 @@ def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
 
     Raises:
         ConfigError: the workers do not belong together.
-        RunnerError: one did not come, or has gone.
+        RunnerError: a worker never joined, or has gone.
     """
     devices = call.given.strategy
     own = strategy.connected(devices) if devices else strategy.workers(call.config.runtime)
@@ -66,7 +66,7 @@ def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
         return
     _check_alone(call, own, takes_mean=takes_mean)
     with contextlib.ExitStack() as stack:
-        with call.stop.deferred():  # the others are told of a signal, whenever it comes
+        with call.stop.deferred():  # a signal must reach the others at any time
             if devices is None:
                 mates = _formed(call, own)
             else:
@@ -76,26 +76,26 @@ def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
             stack.enter_context(_ending(mates, call.stop))
             stack.enter_context(plainly(call.stop))
         if own.is_chief:
-            call.stop.check()  # a signal to another is told to the chief, as in training
+            call.stop.check()  # the chief learns of a signal to another worker, as in training
         yield dataclasses.replace(call, given=call.given._replace(strategy=mates.strategy))
 
 
 @contextlib.contextmanager
 def plainly(stop: signals.Stop) -> Iterator[None]:
-    """Within the block, an error because another worker has gone becomes one that says so."""
+    """Translates an error caused by a lost worker into a clear one, within the block."""
     try:
         yield
     except (tf.errors.OpError, RunnerError) as error:
-        lost = error.__cause__ if isinstance(error, RunnerError) else error  # as by a commit
+        lost = error.__cause__ if isinstance(error, RunnerError) else error  # as when saving
         if team.current().size == 1 or lost is None or not tf_internals.has_lost_worker(lost):
             raise
-        if stop.number and team.current().follows:  # it came to all, and the chief has ended first
+        if stop.number and team.current().follows:  # all got it, the chief ended first
             raise signals.Interrupted(stop.number, saved=False) from error
         raise GoneError(_names(lost)) from error
 
 
 def as_chief(facts: Mapping[str, Any]) -> None:
-    """Raises what has ended the chief; returns if it has finished."""
+    """Raises the error that has ended the chief. Returns if the chief has finished."""
     code = int(facts["code"])
     if code > 128:
         raise signals.Interrupted(code - 128, saved=facts["saved"])
@@ -104,7 +104,7 @@ def as_chief(facts: Mapping[str, Any]) -> None:
 
 
 def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy) -> team.Team:
-    """The team of workers that the caller's strategy has connected, once they agree."""
+    """Returns the worker group of the caller's connected strategy, once the workers agree."""
     console.say(f"{own}: connected by the strategy of the caller")
     mates = team.Team(own, devices, on_stop=call.stop.hear)
     with team.formed(mates), plainly(call.stop):
@@ -114,10 +114,10 @@ def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy) -> tea
 
 
 def _compare(mates: team.Team, facts: meeting.Facts) -> None:
-    """Compares what has to be the same for all workers, over the strategy's collectives.
+    """Compares the settings that all workers must share, over the strategy's collectives.
 
     Raises:
-        ConfigError: a worker differs from the chief; all workers raise the same.
+        ConfigError: a worker differs from the chief. All workers raise the same error.
     """
     chief = json.loads(mates.said_by(0, json.dumps(facts).encode()))
     own = meeting.difference(mates.cluster, mates.index, chief, facts)
@@ -127,7 +127,7 @@ def _compare(mates: team.Team, facts: meeting.Facts) -> None:
 
 
 def _formed(call: Call, own: Cluster) -> team.Team:
-    """The team, once all workers are there and connected."""
+    """Returns the worker group, once all workers are present and connected."""
     config, seconds = call.config, call.config.run.workers_timeout
     console.say(f"{own}: waiting for the others")
     facts, stop = _facts(config, call.mode), call.stop
@@ -136,7 +136,7 @@ def _formed(call: Call, own: Cluster) -> team.Team:
         stop.check(saved=False)
 
     def serve() -> None:
-        stop.serve_again()  # TensorFlow takes SIGTERM for itself while it connects
+        stop.serve_again()  # TensorFlow handles SIGTERM itself while it connects
         check()
 
     with meeting.met(own, facts, seconds=seconds, check=check) as lines:
@@ -147,7 +147,7 @@ def _formed(call: Call, own: Cluster) -> team.Team:
 
 
 def _check_alone(call: Call, own: Cluster, *, takes_mean: bool) -> None:
-    """Raises ConfigError if the call has something that only a single process does."""
+    """Raises ConfigError if the call needs a feature that only a single process has."""
     config = call.config
     if getattr(config.task, "pruning", None):
         raise ConfigError(f"task.pruning is done by one process, but this is {own}")
@@ -156,13 +156,13 @@ def _check_alone(call: Call, own: Cluster, *, takes_mean: bool) -> None:
 
 
 def _hear_taken_later(own: Cluster, stop: signals.Stop) -> None:
-    """Starts the thread that hears a SIGTERM which TensorFlow has taken, in the chief."""
+    """Starts a thread in the chief that detects a SIGTERM which TensorFlow has taken."""
     if own.is_chief:
         threading.Thread(target=_hear_taken, args=[stop], daemon=True).start()
 
 
 def _hear_taken(stop: signals.Stop) -> None:
-    """Hears a SIGTERM that TensorFlow took before it was served here again, to whichever worker."""
+    """Handles a SIGTERM to any worker that TensorFlow took while it connected."""
     for _ in range(_TAKEN_LOOKS):
         time.sleep(_TAKEN_SECONDS)
         if tf_internals.has_taken_sigterm():
@@ -172,14 +172,14 @@ def _hear_taken(stop: signals.Stop) -> None:
 
 @contextlib.contextmanager
 def _ending(mates: team.Team, stop: signals.Stop) -> Iterator[None]:
-    """Within the block, the chief's end ends the others."""
+    """Ends the other workers when the chief's block ends."""
     if mates.follows:
         yield
         return
     try:
         yield
     except GoneError:
-        raise  # nobody listens
+        raise  # no worker listens
     except BaseException as error:
         saved = getattr(error, "saved", False)
         facts = {
@@ -194,7 +194,7 @@ def _ending(mates: team.Team, stop: signals.Stop) -> Iterator[None]:
 
 
 def _facts(config: Experiment, mode: str) -> meeting.Facts:
-    """What has to be the same for all workers. Values are digests: some are secret."""
+    """Returns the settings that all workers must share. Values are digests, as some are secret."""
     values = printing.plain(config)
     return {
         "flags": {"--mode": mode},
@@ -206,7 +206,7 @@ def _facts(config: Experiment, mode: str) -> meeting.Facts:
 
 
 def _digests(values: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """A digest of each single value, by its path."""
+    """Yields a digest of each single value, by its path."""
     if isinstance(values, Mapping):
         for name, value in values.items():
             yield from _digests(value, f"{path}.{name}" if path else str(name))
@@ -216,7 +216,7 @@ def _digests(values: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _quiet(model_dir: Path, own: Cluster) -> Iterator[None]:
-    """Within the block, what others than the chief print goes to a file of their own."""
+    """Redirects the output of a worker other than the chief to a file within the block."""
     if own.is_chief:
         yield
         return
@@ -241,7 +241,7 @@ def _redirect(targets: Mapping[int, int]) -> None:
 
 
 def _names(lost: tf.errors.OpError) -> list[str]:
-    """The workers that an error of TensorFlow's names, other than this one."""
+    """Returns the workers that a TensorFlow error names, other than this one."""
     own = team.current().cluster
     others = tf_internals.lost_workers(lost) - {own.index}
     return [own.name(number) for number in sorted(others) if number < own.size]

@@ -1,16 +1,15 @@
-"""One quantity over several data sets: the interquartile mean and performance profiles.
+"""The interquartile mean and performance profiles of one metric over several data sets.
 
 After Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, 2021
-(arXiv:2108.13264). The metric must mean the same on each data set, as an accuracy does; a loss does
+(arXiv:2108.13264). The metric must mean the same on each data set. An accuracy does, a loss does
 not.
 
     found = summary.of(trial.all_of(folder))
     for each in across.of(found, "AspectData.source"):  # the parameter that names the data set
         print(each.name, each.middle)
 
-The intervals are those of a stratified bootstrap: each data set's runs are drawn from that data
-set, so what is left is the chance of the runs, not that of which data sets were taken. No
-TensorFlow.
+The intervals come from a stratified bootstrap, which resamples each data set's runs separately.
+They reflect the randomness of the runs, but not the choice of data sets. No TensorFlow.
 """
 
 import dataclasses
@@ -36,8 +35,8 @@ class Estimate:
 
     Attributes:
         value: The number.
-        low: Where its interval begins; NaN if a data set has one run only.
-        high: Where it ends.
+        low: The lower end of the interval, or NaN if a data set has only one run.
+        high: The upper end.
     """
 
     value: float
@@ -50,9 +49,9 @@ class Across:
     """A configuration on several data sets.
 
     Attributes:
-        name: Its values that vary in the study, without the data set.
-        scores: The objective of each data set's runs.
-        middle: Their interquartile mean.
+        name: The values that vary in the study, without the data set.
+        scores: The objective of the runs, by data set.
+        middle: The interquartile mean of the scores.
     """
 
     name: str
@@ -61,17 +60,17 @@ class Across:
 
     @property
     def interval(self) -> list[float] | None:
-        """That of the mean; None if a data set has one run only."""
+        """The interval of the mean, or None if a data set has only one run."""
         return None if math.isnan(self.middle.low) else [self.middle.low, self.middle.high]
 
 
 def of(found: Summary, parameter: str) -> list[Across]:
-    """A study's configurations over its data sets, the best interquartile mean first.
+    """Returns a study's configurations over its data sets, the best interquartile mean first.
 
     Args:
         found: The summary of a study.
-        parameter: What chooses the data set, by its full name. Configurations that differ by
-            nothing else are one here.
+        parameter: The full name of the parameter that selects the data set. Configurations that
+            differ only in this parameter are merged.
 
     Raises:
         ConfigError: no trial has this parameter.
@@ -98,7 +97,7 @@ def of(found: Summary, parameter: str) -> list[Across]:
 
 
 def render(rows: Sequence[Across], metric: str) -> str:
-    """A line for each configuration, the best first."""
+    """Returns a line for each configuration, the best first."""
     cells = [["over all data sets", "n", "interquartile mean", "95 % interval"]]
     for each in rows:
         count = sum(map(len, each.scores.values()))
@@ -109,7 +108,7 @@ def render(rows: Sequence[Across], metric: str) -> str:
 
 
 def as_dict(rows: Sequence[Across]) -> list[dict[str, Any]]:
-    """The configurations for JSON, the best first."""
+    """Returns the configurations for JSON, the best first."""
     return [
         {
             "name": each.name,
@@ -122,14 +121,14 @@ def as_dict(rows: Sequence[Across]) -> list[dict[str, Any]]:
 
 
 def interquartile_mean(scores: Mapping[str, Sequence[float]]) -> Estimate:
-    """The mean of the middle half of all runs on all data sets.
+    """Returns the mean of the middle half of all runs on all data sets.
 
-    It depends less on single runs than the mean does, and on more of them than the median.
+    It is less sensitive to single runs than the mean, and uses more runs than the median.
 
     Args:
         scores: The values of each data set's runs, at least one.
     """
-    from scipy import stats  # which takes more than a second to load
+    from scipy import stats  # takes more than a second to load
 
     runs = [np.asarray(values, float) for values in scores.values()]
     value = stats.trim_mean(np.concatenate(runs), 0.25)
@@ -139,14 +138,14 @@ def interquartile_mean(scores: Mapping[str, Sequence[float]]) -> Estimate:
 
 
 def profile(scores: Mapping[str, Sequence[float]], thresholds: Sequence[float]) -> list[Estimate]:
-    """For each threshold, the share of runs that score more, averaged over data sets.
+    """Returns the share of runs that score above each threshold, averaged over data sets.
 
-    Where one configuration's profile is above another's at every threshold, it is better in
-    distribution (stochastic dominance), whatever mean is taken.
+    If one configuration's profile is above another's at every threshold, it is better in
+    distribution (stochastic dominance), for any choice of mean.
 
     Args:
         scores: The values of each data set's runs, at least one.
-        thresholds: Scores; any number.
+        thresholds: Any number of scores.
     """
     runs = [np.asarray(values, float) for values in scores.values()]
     drawn = _resampled(runs)
@@ -160,14 +159,14 @@ def profile(scores: Mapping[str, Sequence[float]], thresholds: Sequence[float]) 
 
 
 def _resampled(runs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Runs drawn with replacement, each data set's from itself. Shapes [RESAMPLES, runs]."""
-    generator = np.random.default_rng(0)  # so that the same runs have the same interval
+    """Resamples each data set's runs with replacement. Shapes [RESAMPLES, runs]."""
+    generator = np.random.default_rng(0)  # fixed seed, for reproducible intervals
     picks = [generator.integers(len(each), size=(RESAMPLES, len(each))) for each in runs]
     return [each[pick] for each, pick in zip(runs, picks, strict=True)]
 
 
 def _interval(drawn: np.ndarray, runs: Sequence[np.ndarray]) -> np.ndarray:
-    """The middle `CONFIDENCE` of what was drawn."""
+    """Returns the middle `CONFIDENCE` of the resampled values."""
     if any(len(each) < 2 for each in runs):
         return np.full(2, np.nan)
     return np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

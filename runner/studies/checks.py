@@ -1,4 +1,4 @@
-"""Whether every trial of a study can be configured, before any of them starts."""
+"""Checks that every trial of a study can be configured, before any of them starts."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,19 +12,19 @@ from runner.runs.call import Call
 from runner.studies import plan, space, worker
 from runner.studies.population import Population
 
-_ALL = 50  # combinations; of more, each value is tried once
+_ALL = 50  # combinations (with more, each value is tried once)
 
 
 def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
-    """Configures trials so that each value occurs, by the code that a trial uses.
+    """Configures trials that together cover each value, with the code that a trial uses.
 
     Args:
         call: The study's.
         planned: Its plan.
-        reads: Whether to read the data of a fold, too: there may be too few examples to divide.
+        reads: Also read the data of a fold, because there may be too few examples to divide.
 
     Raises:
-        ConfigError: all that is wrong with any of them, one line each.
+        ConfigError: the problems of all these trials, one line each.
     """
     problems: dict[str, None] = {}
     seen: dict[str, set[str]] = {}
@@ -61,7 +61,7 @@ def _read(experiment: config.Experiment) -> None:
     """Reads the validation data.
 
     Raises:
-        RunnerError: they cannot be read. What else fails is for a trial to say.
+        RunnerError: the data cannot be read. Other errors are left for a trial to report.
     """
     from runner.configuration import sections, task_contract
 
@@ -71,12 +71,12 @@ def _read(experiment: config.Experiment) -> None:
             task.build_inputs(experiment.task.validation_data)
         except RunnerError:
             raise
-        except Exception:  # such as that of a task that wants its model first
+        except Exception:  # such as an error of a task that needs its model first
             return
 
 
 def divided(call: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a trial's fold validate, by path; empty without folds.
+    """Returns the overrides, by path, that make a trial validate on its fold, if there are folds.
 
     Raises:
         ConfigError: the data cannot be divided.
@@ -90,7 +90,7 @@ def divided(call: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
-    """Why what varies cannot change in a run that goes on."""
+    """Yields an error for each varying value that cannot change while a run continues."""
     for each in changes:
         kinds = {type(each.old), type(each.new)}
         optimizes = each.path.startswith("trainer.optimizer_config.") and kinds <= {int, float}
@@ -105,7 +105,7 @@ def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
 
 
 def load(call: Call, arguments: list[str]) -> config.Experiment:
-    """The experiment of a trial with these flags beside those of the study."""
+    """Returns the experiment of a trial with these flags in addition to those of the study."""
     own: dict[str, list[str]] = {"--gin_params": [], "--params_override": []}
     for argument in arguments:
         name, _, value = argument.partition("=")

@@ -1,4 +1,4 @@
-"""A new trial's folder: with trial.json alone, or as a copy of another trial that has paused."""
+"""Creates a trial's directory, either new or as a copy of another trial that has paused."""
 
 import shutil
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ _OWN = shutil.ignore_patterns(
     *(layout.TRIAL, layout.CLAIM, layout.ATTEMPTS, layout.TRACEBACK, "*output.txt", ".*"),
     *(layout.DAMAGED, layout.EXPORT, layout.PREDICTIONS, layout.evaluator(Path(), "*").name),
 )
-"""What is a trial's own, and no part of what it has trained."""
+"""Files that belong to the trial itself rather than to its training state."""
 
 
 def create(call: Call, facts: Mapping[str, Any]) -> Path:
-    """Creates the folder of a trial, which is there whole or not at all.
+    """Creates the directory of a trial atomically.
 
     Args:
         call: The study's.
-        facts: For trial.json. With a lineage, the trial goes on from its parent's newest checkpoint
-            with other values, and the parent's rows of history are its own.
+        facts: For trial.json. A trial with a lineage continues from its parent's newest
+            checkpoint with other values, and takes over the parent's history.
 
     Returns:
-        The folder.
+        The directory.
     """
     lineage = trial.Lineage(*facts["lineage"]) if facts.get("lineage") else None
     what = trial.described(facts["parameters"], facts["seed"], facts["fold"])
@@ -45,7 +45,7 @@ def create(call: Call, facts: Mapping[str, Any]) -> Path:
 def _copy(
     parent: Path, folder: Path, facts: Mapping[str, Any], configuration: session.Configuration
 ) -> None:
-    """Makes a run's folder of another, with its own configuration, beside its place."""
+    """Copies a run's directory with a new configuration, then renames it into place."""
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(parent, part, ignore=_OWN, copy_function=_place)
@@ -56,7 +56,7 @@ def _copy(
 
 
 def _place(source: str, target: str) -> str:
-    """Links a file of a checkpoint, which never changes; copies any other."""
+    """Links a checkpoint file, which never changes, and copies any other file."""
     is_checkpoint = Path(source).name.startswith("ckpt-")
     (files.link if is_checkpoint else files.copy)(Path(source), Path(target))
     return target

@@ -1,4 +1,7 @@
-"""What a summary says in sentences: what differs, and what a reader must know. No TensorFlow."""
+"""Describes a summary in sentences: the differences between configurations, and notes.
+
+No TensorFlow.
+"""
 
 import collections
 import math
@@ -15,7 +18,7 @@ _MOST = 5
 
 
 def comparisons(found: Summary) -> list[str]:
-    """A sentence for each of the configurations that come next after the chosen one."""
+    """Compares the chosen configuration with each of the next best ones, in a sentence each."""
     chosen = found.chosen
     if chosen is None or len(found.configurations) == 1:
         return []
@@ -40,7 +43,7 @@ def comparisons(found: Summary) -> list[str]:
 
 
 def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Difference) -> str:
-    """What a difference says, such as `0.02 and 0.005 cannot be told apart with 5 seeds: ...`."""
+    """Describes a difference: `0.02 and 0.005 cannot be told apart with 5 seeds: ...`."""
     unit = _unit(found.trials)
     names = f"{ours.name} and {theirs.name}"
     how = _compared(len(ours.scores), len(theirs.scores), gap, unit)
@@ -61,7 +64,7 @@ def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Di
 
 
 def _compared(ours: int, theirs: int, gap: Difference, unit: str) -> str:
-    """What two configurations were compared by: `5 seeds`, `4 and 6 seeds, not paired`."""
+    """Describes the basis of a comparison: `5 seeds`, `4 and 6 seeds, not paired`."""
     if gap.paired:
         return counted(gap.n, unit if ours == theirs == gap.n else f"shared {unit}")
     if ours == theirs:
@@ -70,8 +73,8 @@ def _compared(ours: int, theirs: int, gap: Difference, unit: str) -> str:
 
 
 def _needed(gap: Difference, unit: str) -> str:
-    """How many seeds would do, as the end of a sentence."""
-    if unit != "seed":  # further folds are smaller, not more of the same
+    """Returns how many seeds would be enough, as the end of a sentence."""
+    if unit != "seed":  # more folds would be smaller, not more of the same size
         return ""
     if gap.needed is None:
         return f": more than {statistics.MOST:,} would be needed"
@@ -87,7 +90,7 @@ def _unit(trials: Iterable[Trial]) -> str:
 
 
 def notes(found: Summary) -> list[str]:
-    """What a reader must know: what is missing, counts otherwise, or was looked at too often."""
+    """Returns notes on missing results, replaced values and repeated tests."""
     return [
         *_nothing_chosen(found),
         *_worst(found),
@@ -114,7 +117,7 @@ def _nothing_chosen(found: Summary) -> Iterator[str]:
 
 
 def _worst(found: Summary) -> Iterator[str]:
-    """Trials that count as the worst."""
+    """Reports trials that are scored as the worst."""
     objective, metric = found.objective, found.objective.metric
     ended = [each for each in found.trials if each.state in (*FINISHED, State.DIVERGED)]
     diverged = [each for each in ended if each.state == State.DIVERGED]
@@ -139,7 +142,7 @@ def _worst(found: Summary) -> Iterator[str]:
 
 
 def _counts_as(found: Summary) -> str:
-    """What a trial counts as that has no result of its own, as the end of a sentence."""
+    """Returns how a trial without its own result is scored, as the end of a sentence."""
     metric, best, last = found.objective.metric, found.worst["best"], found.worst["last"]
     if not metric:
         return ""
@@ -152,7 +155,7 @@ def _counts_as(found: Summary) -> str:
 
 
 def _not_counted(found: Summary) -> Iterator[str]:
-    """Trials that do not count, or not yet."""
+    """Reports trials that are excluded, or have not finished yet."""
     for state in (State.FAILED, State.REJECTED):
         these = [each for each in found.trials if each.state == state]
         if these:
@@ -169,7 +172,7 @@ def _not_counted(found: Summary) -> Iterator[str]:
 
 
 def _budgets(found: Summary) -> Iterator[str]:
-    """How many trials trained how long, where that differs."""
+    """Reports how many trials trained for how many steps, if that differs."""
     steps = collections.Counter(
         (each.step, each.state) for each in found.trials if each.state in (*FINISHED, State.PAUSED)
     )
@@ -192,7 +195,7 @@ def _budgets(found: Summary) -> Iterator[str]:
 
 
 def _population(found: Summary) -> Iterator[str]:
-    """How many copies were made, what all that took, and which the chosen one goes back to."""
+    """Reports the number of copies, the total steps, and the lineage of the chosen trial."""
     copies = [each for each in found.trials if each.lineage]
     if not copies:
         return
@@ -218,7 +221,7 @@ def _part(one: Trial) -> str:
 
 
 def ancestry(one: Trial, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials whose checkpoints a trial goes back to, the first one first, and itself."""
+    """Returns the trials that a trial descends from, oldest first, and the trial itself."""
     by_number, chain = {each.number: each for each in trials}, [one]
     while (lineage := chain[0].lineage) and lineage.parent in by_number:
         chain.insert(0, by_number[lineage.parent])
@@ -231,7 +234,7 @@ def _folds(found: Summary) -> Iterator[str]:
 
 
 def _missing_metrics(found: Summary) -> Iterator[str]:
-    """Metrics that are means of fewer trials than have finished."""
+    """Reports metrics whose means cover only some of the finished trials."""
     at: At = "best" if found.objective.metric else "last"
     ended = [each for each in found.trials if each.state in FINISHED and each.last]
     for name in found.metrics:
@@ -253,7 +256,7 @@ def _doubles(found: Summary) -> Iterator[str]:
 
 
 def _tests(found: Summary) -> Iterator[str]:
-    """How often the test was looked at."""
+    """Reports how often the test data was used."""
     tested = [one for one in found.configurations if any(each.tests for each in one.trials)]
     others = [one for one in tested if one is not found.to_test]
     if others or any(each.tests > 1 for each in found.trials):

@@ -1,4 +1,4 @@
-"""Which metrics lie between 0 and 1, or between 0 and 100. No TensorFlow."""
+"""Finds metrics that lie between 0 and 1, or between 0 and 100. No TensorFlow."""
 
 import math
 import re
@@ -20,21 +20,21 @@ SHARES = (
     "expected_calibration_error",
     "ece",
 )
-"""A metric whose name is one of these, or ends in `_` and one of these, is a share."""
+"""A metric is a share if its name is one of these, or ends in `_` and one of these."""
 
 _IS_SHARE = re.compile(rf"(.*_)?({'|'.join(SHARES)})", re.IGNORECASE)
 
 
 def of(name: str, values: Iterable[float]) -> Bounds:
-    """The lowest and the highest value that a metric can have.
+    """Returns the lowest and the highest value that a metric can have.
 
     Args:
-        name: The metric's name. A set's name before a slash, as in `test/accuracy`, is ignored.
+        name: The metric's name. The part before a slash, as in `test/accuracy`, is ignored.
         values: Its values in a study. Values that are not finite are ignored.
 
     Returns:
-        0 and 1 for a share; 0 and 100 if a value is above 1, as in percent. A metric of another
-        name, or with a value outside of these bounds, is unbounded.
+        0 and 1 for a share. 0 and 100 if a value is above 1, as in percent. A metric with another
+        name, or with a value outside these bounds, is unbounded.
     """
     if not _IS_SHARE.fullmatch(name.rpartition("/")[2]):
         return UNBOUNDED

@@ -1,7 +1,7 @@
-"""Pictures of a study, a set for each metric: box, violin, bar and trajectory, as SVG and PNG.
+"""Plots a study: for each metric a box, violin, bar and trajectory plot, as SVG and PNG.
 
-The same trials give the same SVG, byte for byte. The kinds are those of PyABSA's metric plots; here
-every run is a point on them, since a box around five values hides more than it shows. No
+The same trials produce the same SVG, byte for byte. The kinds follow PyABSA's metric plots. Here
+every run is also drawn as a point, because a box around five values hides more than it shows. No
 TensorFlow.
 """
 
@@ -24,9 +24,9 @@ from runner.studies.statistics import Spread
 from runner.studies.summary import At, Configuration, Summary
 
 MOST = 20
-"""How many configurations are drawn, the best ones."""
+"""The number of configurations to draw, the best first."""
 
-_MARGIN = 0.1  # inches, as is the next
+_MARGIN = 0.1  # inches, like the next constant
 _LEFT = 0.9  # for the axis of any metric
 _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "svg": {"Date": None, "Creator": None},
@@ -35,19 +35,19 @@ _FORMATS: Mapping[str, Mapping[str, str | None]] = {
 
 
 def draw(folder: Path, found: Summary, metrics: Sequence[str] = ()) -> list[Path]:
-    """Draws each metric at the trials' best evaluations, and over the steps.
+    """Plots each metric at the trials' best evaluations, and over the steps.
 
     Args:
-        folder: Where to: `<metric>-<kind>.svg` and `.png`, a slash in a metric's name becoming a
-            dash.
+        folder: The target directory of `<metric>-<kind>.svg` and `.png`. A slash in a metric's name
+            becomes a dash.
         found: The summary of the study.
-        metrics: Which ones; all if empty.
+        metrics: The metrics to plot, or all if empty.
 
     Returns:
         The files.
     """
     paths = []
-    boxes: dict[Any, Bbox] = {}  # finding one takes as long as drawing; no metric needs its own
+    boxes: dict[Any, Bbox] = {}  # computing a box takes as long as drawing; all metrics share it
     for metric in metrics or found.metrics:
         data = _data(found, metric)
         shown = data.shown
@@ -72,7 +72,7 @@ def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> lis
     """Draws the performance profiles of configurations over several data sets, with their bands.
 
     Args:
-        path: Where to, without `.svg` and `.png`.
+        path: The target path without `.svg` and `.png`.
         rows: The configurations.
         metric: Its name, for the axis.
 
@@ -95,7 +95,7 @@ def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> lis
 
 
 def _box_around(drawn: figure.Figure) -> Bbox:
-    """What a file shows, in inches: all that is drawn, and the room for the axis of any metric."""
+    """Returns the area to save, in inches: the drawing, and room for the axis of any metric."""
     box = drawn.get_tightbbox()
     return Bbox.union([box, Bbox.from_extents(_MARGIN, box.y0, box.x1, box.y1)]).padded(_MARGIN)
 
@@ -113,7 +113,7 @@ def _save(drawn: figure.Figure, path: Path, box: Bbox) -> list[Path]:
 
 
 class _Data(NamedTuple):
-    """What the pictures of a metric show: configurations with their values and means."""
+    """The data of a metric's plots: configurations with their values and means."""
 
     metric: str
     shown: Sequence[Configuration]
@@ -122,7 +122,7 @@ class _Data(NamedTuple):
 
 
 def _data(found: Summary, metric: str) -> _Data:
-    """The metric at the best evaluations, or the last ones if nothing decides.
+    """Returns the metric at the best evaluations, or at the last ones if no metric decides.
 
     The values are those whose means the tables show.
     """
@@ -142,7 +142,7 @@ def _box(axes: Axes, data: _Data) -> None:
 
 def _violin(axes: Axes, data: _Data) -> None:
     rows = data.rows
-    wide = [n for n, row in enumerate(rows) if np.ptp(row)]  # others have no density
+    wide = [n for n, row in enumerate(rows) if np.ptp(row)]  # the others have no density
     if wide:
         axes.violinplot([rows[n] for n in wide], positions=[n + 1 for n in wide], showmedians=True)
     _points(axes, rows)
@@ -150,7 +150,7 @@ def _violin(axes: Axes, data: _Data) -> None:
 
 
 def _bar(axes: Axes, data: _Data) -> None:
-    """Means with their intervals. The axis does not begin at zero, where no run is near it."""
+    """Draws means with their intervals. The axis starts at zero only if runs are near it."""
     rows, spreads = data.rows, data.spreads
     places = np.arange(1, len(rows) + 1)
     means = [spread.mean for spread in spreads]
@@ -170,7 +170,7 @@ def _bar(axes: Axes, data: _Data) -> None:
 
 
 def _trajectory(axes: Axes, data: _Data) -> None:
-    """Means over the steps that all runs of a configuration evaluated, from lowest to highest."""
+    """Plots a metric's mean and range at the steps that all runs of a configuration share."""
     metric = data.metric
     for each in data.shown:
         runs = [
@@ -196,7 +196,7 @@ def _trajectory(axes: Axes, data: _Data) -> None:
 
 
 def _points(axes: Axes, rows: Sequence[np.ndarray]) -> None:
-    """Each run, beside its neighbours rather than on them."""
+    """Draws each run as a point, spread horizontally so that points do not overlap."""
     for place, row in enumerate(rows, start=1):
         aside = np.linspace(-0.08, 0.08, len(row)) if len(row) > 1 else [0.0]
         axes.plot(place + np.asarray(aside), row, "o", color="0.25", markersize=3, zorder=3)

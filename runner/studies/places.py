@@ -1,4 +1,4 @@
-"""Where the processes of trials run: this machine; `runner.launch` has others. No TensorFlow."""
+"""Executors of trials: this machine here, others in `runner.launch`. No TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ from runner.studies import warm
 _FEW_BEFORE_ANY_TRAINS = 2
 
 LOST = 76
-"""The exit code of a process whose machine is gone, or is out of reach."""
+"""The exit code of a process whose machine is gone or unreachable."""
 
 
 class Job(Protocol):
@@ -34,12 +34,12 @@ class Job(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What this machine has room for.
+    """The capacity of this machine.
 
     Attributes:
-        jobs: How many trials run side by side.
-        threads: How many threads an op of each may use; 0: as configured.
-        gpus: The GPUs that they take turns with; empty if there are none.
+        jobs: How many trials run in parallel.
+        threads: How many threads an op of each may use. 0 uses the configured number.
+        gpus: The GPUs that the trials share, one per trial, or empty if there are none.
     """
 
     jobs: int
@@ -52,7 +52,7 @@ class Room:
 
 
 class Place(Protocol):
-    """Where the processes of trials run.
+    """An executor for the processes of trials.
 
     Attributes:
         forks: Whether they are forked from a process of this machine.
@@ -61,26 +61,26 @@ class Place(Protocol):
     forks: bool
 
     def room(self, jobs: int, trials: int) -> Room:
-        """What there is room for now; `jobs`: what the user wants, 0 for as many as fit."""
+        """Returns the current capacity. `jobs` is the user's limit. 0 runs as many as fit."""
 
     def has_memory(self, jobs: Sequence[Job]) -> bool:
-        """Whether another trial fits beside these."""
+        """Returns whether another trial fits in memory."""
 
     def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Child:
-        """Starts the command with these arguments; it ends with this process.
+        """Starts the command with these arguments. It ends when this process ends.
 
         Args:
             arguments: Its flags.
-            output: The file for all that it prints.
-            gpu: Which GPU it has for itself; None: as the place says.
+            output: The file for its output.
+            gpu: The GPU reserved for it. None leaves the choice to the executor.
         """
 
 
 class Here:
-    """The machine itself: forks of a process that has imported all, as long as that works.
+    """The local machine: forks a process that has imported everything, as long as forking works.
 
     Attributes:
-        forks: Whether it still works.
+        forks: Whether forking still works.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class Here:
         self._room: Room | None = None
 
     def room(self, jobs: int, trials: int) -> Room:
-        """What there is room for."""
+        """Returns the capacity."""
         self._room = self._room or room(jobs, trials)
         return self._room
 
     def has_memory(self, jobs: Sequence[Job]) -> bool:
-        """Whether another trial fits beside these."""
+        """Returns whether another trial fits in memory."""
         return has_memory(jobs)
 
     def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Child:
@@ -108,14 +108,14 @@ class Here:
 
 
 def room(jobs: int, trials: int) -> Room:
-    """What this machine has room for; `jobs`: what the user wants, 0 for as many as fit."""
+    """Returns this machine's capacity. `jobs` is the user's limit. 0 runs as many as fit."""
     found, cores = gpus(), len(os.sched_getaffinity(0))
     count = min(jobs or len(found) or cores, max(trials, 1))
     return Room(count, max(cores // count, 1) if count > 1 else 0, found)
 
 
 def gpus() -> list[str]:
-    """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. TensorFlow is not asked."""
+    """Lists the usable GPUs as CUDA_VISIBLE_DEVICES names them, without loading TensorFlow."""
     if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [each for each in given.split(",") if each.strip() not in ("", "-1")]
     try:
@@ -127,9 +127,10 @@ def gpus() -> list[str]:
 
 
 def has_memory(jobs: Sequence[Job]) -> bool:
-    """Whether another trial fits, if it needs as much as the largest that runs; the first does.
+    """Returns whether another trial fits if it needs as much memory as the largest running one.
 
-    What a trial needs is not known before one trains: until then there are no more than two.
+    The first trial always fits. The memory that a trial needs is unknown until one trains, so at
+    most two run until then.
     """
     if not jobs:
         return True
@@ -142,7 +143,7 @@ def has_memory(jobs: Sequence[Job]) -> bool:
 
 
 def _kilobytes(process: int | str, name: str) -> int:
-    """A line of /proc; 0 where it is missing, as when the process has just ended."""
+    """Returns a value from /proc, or 0 if it is missing because the process just ended."""
     path = Path(f"/proc/{process}/status" if isinstance(process, int) else f"/proc/{process}")
     with contextlib.suppress(OSError):
         if found := re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE):

@@ -1,4 +1,4 @@
-"""Which trials a study is to have: pure functions of its configuration and of the trials there."""
+"""Plans a study's trials, with pure functions of its configuration and of the existing trials."""
 
 import collections
 import dataclasses
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from runner import config, run_config
 
 CHOICE = "choice"
-"""In trial.json: which choice of the strategy the trial belongs to."""
+"""In trial.json: the number of the strategy's choice that the trial belongs to."""
 
 
 @dataclasses.dataclass
 class Plan:
-    """What a study consists of.
+    """The plan of a study.
 
     Attributes:
-        options: Its section of the configuration.
-        parameters: What varies.
+        options: The study's config class.
+        parameters: The parameters that vary.
         seeds: The seeds of each configuration.
-        folds: The folds of each; (None,) without.
-        objective: What decides which trial is better.
-        rungs: Where trials pause; None: nowhere.
+        folds: The folds of each configuration, or (None,) without folds.
+        objective: Decides which trial is better.
+        rungs: The steps at which trials pause, or None if they do not pause.
     """
 
     options: "run_config.StudyConfig"
@@ -46,11 +46,11 @@ class Plan:
         self._before: dict[int, Trial] = {}
 
     def begin(self, there: Sequence[Trial]) -> None:
-        """Starts to count: what failed before may have had a cause that is gone, as a full disk."""
+        """Starts to count failures. Earlier ones may have a resolved cause, such as a full disk."""
         self._before = {each.number: each for each in there}
 
     def is_final(self, one: Trial) -> bool:
-        """Whether a trial is not started again."""
+        """Returns whether a trial will not be retried."""
         if one.state in (*FINISHED, State.DIVERGED, State.REJECTED):
             return True
         before = self._before.get(one.number)
@@ -61,18 +61,18 @@ class Plan:
 
     @property
     def is_grid(self) -> bool:
-        """Whether the configurations follow from the values alone."""
+        """Whether the values alone determine the configurations."""
         return self.options.strategy == "grid"
 
     @property
     def size(self) -> int:
-        """How many trials there will be at most."""
+        """The maximum number of trials."""
         again = min(self.options.best, self._choices) * len(self._further)
         return (self._choices * len(self.seeds) + again) * len(self.folds)
 
     @property
     def _further(self) -> Sequence[int]:
-        """The seeds that only the best configurations are trained with."""
+        """The additional seeds for the best configurations."""
         return [int(each) for each in self.options.seeds_of_best if each not in self.seeds]
 
     @property
@@ -81,7 +81,7 @@ class Plan:
         return min(count, self.options.trials or count)
 
     def wanted(self, there: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-        """The facts of the trials that are to be, as far as they can be known now."""
+        """Yields the facts of the trials to create, as far as they can be known now."""
         chosen = [*self._configurations(there)]
         for number, each in enumerate(chosen):
             yield from self._trials(number, each, self.seeds)
@@ -100,7 +100,7 @@ class Plan:
                 yield facts if self.is_grid else {**facts, CHOICE: number}
 
     def _best(self, chosen: Sequence[Mapping[str, Any]], there: Sequence[Trial]) -> list[int]:
-        """The numbers of the best configurations; none while one of all may still change."""
+        """Returns the numbers of the best configurations, or none while results may change."""
         trials = self._by_configuration(there)
         values = []
         for number, each in enumerate(chosen):
@@ -141,7 +141,10 @@ class Plan:
         results: list[suggest.Result],
         by_configuration: Mapping[str, Sequence[Trial]],
     ) -> Sequence[suggest.Result] | None:
-        """What choice `number` may know; None while that is not there. Extends `results`."""
+        """Returns the results that choice `number` may use, or None while they are missing.
+
+        Extends `results`.
+        """
         if self.options.strategy in ("random", "quasi_random"):
             return ()
         needed = max(number - self.options.lag + 1, 0)
@@ -154,7 +157,7 @@ class Plan:
         return results[:needed]
 
     def _by_configuration(self, there: Sequence[Trial]) -> Mapping[str, Sequence[Trial]]:
-        """The trials that each configuration is judged by."""
+        """Returns the trials that each configuration is judged by."""
         found = collections.defaultdict(list)
         for each in there:
             if each.seed in self.seeds and each.fold in self.folds:
@@ -162,19 +165,22 @@ class Plan:
         return found
 
     def _has_ended(self, trials: Sequence[Trial]) -> bool:
-        """Whether these are all of a configuration, and none is started again."""
+        """Returns whether these are all trials of a configuration and none will be retried."""
         ended = sum(map(self.is_final, trials))
         return ended == len(trials) >= len(self.seeds) * len(self.folds)
 
     def _value(self, trials: Sequence[Trial]) -> float | None:
-        """The mean over seeds and folds, lower being better; diverged trials are the worst."""
+        """Returns the mean over seeds and folds. Lower is better, and diverged trials are worst."""
         values = [worth(each) for each in trials]
         known = [each for each in values if each is not None]
         return sum(known) / len(known) if known else None
 
 
 def worth(one: Trial) -> float | None:
-    """What a trial has reached, lower being better, NaN being the worst; None if unknown."""
+    """Returns a trial's best value, where lower is better, or None if unknown.
+
+    A diverged trial and a NaN are infinite, the worst value.
+    """
     if one.state == State.DIVERGED:
         return math.inf
     name = one.objective.metric
@@ -185,10 +191,10 @@ def worth(one: Trial) -> float | None:
 
 
 def of(experiment: "config.Experiment") -> Plan:
-    """The plan of an experiment's study.
+    """Returns the plan of an experiment's study.
 
     Raises:
-        ConfigError: nothing varies, or what varies makes no sense.
+        ConfigError: no parameter varies, or a parameter is not valid.
     """
     options, trainer = experiment.run.study, experiment.trainer
     if options is None or not (options.vary or options.seeds or options.folds):
@@ -258,7 +264,7 @@ def _check_across(options: "run_config.StudyConfig", varying: Sequence[str], met
 
 
 def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | None:
-    """Where trials pause.
+    """Returns the steps at which trials pause.
 
     Raises:
         ConfigError: they cannot pause there.
@@ -301,7 +307,7 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
 def _check_population(
     options: "run_config.StudyConfig", parameters: Sequence[space.Parameter]
 ) -> None:
-    """Raises ConfigError if these cannot be the members of a population."""
+    """Raises ConfigError if the configurations cannot be the members of a population."""
     rule = "StudyConfig.stopping = 'pbt'"
     if not parameters:
         raise ConfigError(f"{rule} changes values as members go on: give --vary")

@@ -1,9 +1,10 @@
-"""Population based training (Jaderberg et al. 2017): the worst copy the best, and go on changed.
+"""Population based training (Jaderberg et al. 2017): the worst members copy the best and mutate.
 
-All members pause at the end of each generation. Of those whose metric is worst there, each is
-replaced by a copy of one of the best, which goes on from its checkpoint with other values. That is
-decided when all have paused, so it is a function of the study's seed, the generation and the
-results of its members: neither kills nor the number of workers change it. No TensorFlow.
+All members pause at the end of each generation. A copy of one of the best members replaces each of
+those with the worst metric, and continues from its checkpoint with other values. The replacement is
+decided once all members have paused. It is therefore a function of the study's seed, the generation
+and the results of its members, and does not depend on kills or on the number of workers. No
+TensorFlow.
 """
 
 import dataclasses
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from runner import run_config
 
 Members = Mapping[int, Trial]
-"""The trial that a member is now, by the number of the one that it began as."""
+"""The current trial of each member, by the number of the trial that it started as."""
 
 _FACTORS = (0.8, 1.2)
 
 
 class _Front(NamedTuple):
-    """How far a population has come: the generation that it trains for, and what it waits for."""
+    """The state of a population: the generation that it trains for, and the copies it waits for."""
 
     generation: int
     members: Members
@@ -36,13 +37,14 @@ class _Front(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-    """Where members pause, and which of them are replaced.
+    """Decides where members pause, and which of them are replaced.
 
     Attributes:
-        parameters: What varies.
-        steps: Where generations end, ascending; the last is the length of a whole run.
-        options: The study's section of the configuration: `factor`, `resample` and `seed`.
-        is_final: Whether a trial is not started again.
+        parameters: The parameters that vary.
+        steps: The last steps of the generations, ascending. The final one is the length of a full
+            run.
+        options: The study's config class: `factor`, `resample` and `seed`.
+        is_final: Returns whether a trial will not be retried.
     """
 
     parameters: Sequence[space.Parameter]
@@ -51,21 +53,21 @@ class Population:
     is_final: Callable[[Trial], bool]
 
     def target(self, one: Trial, trials: Sequence[Trial]) -> int | None:
-        """The step that a trial is to train to now; None while, or because, it is to wait."""
+        """Returns the step that a trial trains to now, or None if it waits or was replaced."""
         front = self._front(trials)
         step = self.steps[front.generation]
         is_member = one.number in [each.number for each in front.members.values()]
         return step if is_member and not self._has_arrived(one, step) else None
 
     def left(self, trials: Sequence[Trial]) -> None:
-        """Nothing: whoever pauses waits for the others, or was replaced."""
+        """Returns None: a paused member either waits for the others or was replaced."""
 
     def after(self, one: Trial) -> int:
-        """The step after the last that a trial has reached."""
+        """Returns the next generation's step after the last step that a trial has reached."""
         return next((step for step in self.steps if step > one.step), self.steps[-1])
 
     def copies(self, trials: Sequence[Trial]) -> Sequence[dict[str, Any]]:
-        """The facts of the copies that are to be made before anyone goes on."""
+        """Returns the facts of the copies to create before any member continues."""
         return self._front(trials).copies
 
     def _front(self, trials: Sequence[Trial]) -> _Front:
@@ -89,15 +91,15 @@ class Population:
         return _Front(len(self.steps) - 1, members, ())
 
     def _has_arrived(self, one: Trial, step: int) -> bool:
-        """Whether a member has paused there, or will not come any further."""
+        """Returns whether a member has paused at the step, or will never reach it."""
         return (one.state == State.PAUSED and one.step >= step) or self.is_final(one)
 
     def _has_result(self, one: Trial, step: int) -> bool:
-        """Whether it was evaluated there, or will not be."""
+        """Returns whether a member was evaluated at the step, or never will be."""
         return any(at == step for at, _ in one.evaluations) or self.is_final(one)
 
     def _decided(self, generation: int, members: Members) -> Iterator[dict[str, Any]]:
-        """The facts of each copy, by member. Whoever has ended by its own rules takes no part."""
+        """Yields the facts of each copy, by member, except for members that ended early."""
         import numpy as np
 
         step = self.steps[generation]
@@ -138,20 +140,23 @@ class Population:
 
 
 def _is_past(generation: int, step: int, now: Members, trials: Sequence[Trial]) -> bool:
-    """Whether anyone has gone on from the end of a generation, after which nothing is copied."""
+    """Returns whether a member has continued past a generation, after which no copies are made."""
     later = (each.lineage and each.lineage.generation > generation for each in trials)
     return any(later) or any(each.step > step for each in now.values())
 
 
 def _value(one: Trial, step: int) -> float:
-    """What a member has reached at the end of a generation, lower being better."""
+    """Returns a member's value at the end of a generation, where lower is better."""
     values = [metrics.get(one.objective.metric) for at, metrics in one.evaluations if at == step]
     known = [one.objective.worse(each) for each in values if each is not None]
     return known[-1] if known and not math.isnan(known[-1]) else math.inf
 
 
 def _beside(parameter: space.Parameter, value: Any, *, up: bool) -> Any:
-    """The neighbour in a list; in a range a fifth more or less. At an end, the other way."""
+    """Returns the neighbour in a list, or a fifth more or less in a range.
+
+    At an end, it moves in the other direction.
+    """
     moved = _moved(parameter, value, up=up)
     return _moved(parameter, value, up=not up) if moved == value else moved
 

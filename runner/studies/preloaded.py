@@ -1,6 +1,6 @@
-"""Imports what the trials of a study need, in the process that they are forked from.
+"""Imports the modules that a study's trials need, in the process that they are forked from.
 
-Whatever fails here fails again in a trial, which says so.
+Failures are ignored here, because the trial fails the same way and reports the error.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ def _load() -> None:
         from runner.runs import compiled_model, train
 
         del compiled_model, train
-        made = config.load(**json.loads(os.environ[ARGUMENTS]), menus=True)  # for what it imports
+        made = config.load(**json.loads(os.environ[ARGUMENTS]), menus=True)  # for its imports
         for _, section in sections.walk(made):
-            printing.default_of(section)  # is kept
+            printing.default_of(section)  # is cached
         with contextlib.suppress(LookupError):
             task = task_factory.get_task_cls(type(made.task))
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))

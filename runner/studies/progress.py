@@ -1,4 +1,4 @@
-"""What a study shows while it works: what runs, what has ended, and how long it will take."""
+"""The live display of a study: running trials, ended trials, and the remaining time."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ _MOST = 20  # trials shown
 
 
 class Board:
-    """The live lines: on a terminal a table of what runs, and below it a line for the whole.
+    """The live lines: on a terminal a table of running trials, and below it a line for the study.
 
     Args:
         size: How many trials there will be.
@@ -39,7 +39,7 @@ class Board:
         self._starts: dict[tuple[int, int], tuple[float, int]] = {}
 
     def ended(self, one: Trial) -> None:
-        """Says how a trial has ended."""
+        """Prints how a trial has ended."""
         self._ended += one.state in _ENDED
         metric = one.objective.metric
         value = f", best {metric} {one.best[metric]:.4g}" if metric in one.best else ""
@@ -47,12 +47,12 @@ class Board:
         self._screen.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
 
     def show(self, trials: Sequence[Trial], running: Mapping[int, int]) -> None:
-        """Redraws what is live, now and then.
+        """Redraws the live lines at intervals.
 
         Args:
             trials: All trials, as far as they are known.
-            running: The numbers of those that run here, and the steps that they train to; 0 for one
-                that is tested.
+            running: The numbers of the trials that run here, and the steps that they train to
+                (0 for a trial that is being tested).
         """
         if self._clock() - self._shown < max(self._screen.pause, _PAUSE):
             return

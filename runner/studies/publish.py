@@ -1,4 +1,4 @@
-"""What a study leaves behind and says when it ends: files, pictures and the table."""
+"""Publishes the results of a study when it ends: files, plots and the table."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from runner.studies.trial import Trial
 
 
 def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[str, Any]:
-    """Writes study.json, the tables and plots/ of a study, and shows a person what they say.
+    """Writes study.json, the tables and plots/ of a study, and prints its results.
 
     Args:
         folder: The study's.
@@ -25,7 +25,7 @@ def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[s
     found = summary.of(trials)
     rows = across.of(found, data_set) if data_set and found.chosen else []
     if files.read_json(folder / layout.STUDY) != tables.as_dict(found, rows):
-        from runner.studies import pictures  # which take seconds: only where something is new
+        from runner.studies import pictures  # takes seconds, so only if the summary is new
 
         pictures.draw(folder / layout.PLOTS, found)
         if rows:

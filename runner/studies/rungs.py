@@ -1,8 +1,8 @@
-"""Stopping early without losing anything: a trial pauses at a rung, and is resumed if promoted.
+"""Lossless early stopping: a trial pauses at a rung and resumes if it is promoted.
 
-Which trial goes on is a fold over the evaluations in the trials' folders: asynchronous successive
-halving (Li et al. 2020), Hyperband (Li et al. 2018) as brackets of it, median stopping (Golovin et
-al. 2017). No TensorFlow.
+Promotion depends only on the evaluations in the trials' directories: asynchronous successive
+halving (Li et al. 2020), Hyperband (Li et al. 2018) as brackets of it, or median stopping (Golovin
+et al. 2017). No TensorFlow.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from runner.studies.trial import Trial
 
 @dataclasses.dataclass(frozen=True)
 class Rungs:
-    """Where trials pause, and which of them go on.
+    """Decides where trials pause, and which of them continue.
 
     Attributes:
         rule: `asha`, `hyperband` or `median`.
-        steps: The steps of the rungs, ascending; the last is the length of a whole run.
-        factor: Of the trials that reach a rung, one of this many goes on.
+        steps: The steps of the rungs, ascending. The last one is the length of a full run.
+        factor: One in this many of the trials that reach a rung continues.
     """
 
     rule: str
@@ -29,7 +29,7 @@ class Rungs:
     factor: int
 
     def target(self, one: Trial, trials: Sequence[Trial]) -> int | None:
-        """The step that a trial is to train to now; None while it is to wait."""
+        """Returns the step that a trial trains to now, or None while it waits."""
         first = self._bracket(one)
         reached = [n for n in range(first, len(self.steps)) if self._value(one, n) is not None]
         if not reached:
@@ -38,13 +38,13 @@ class Rungs:
         if one.state != State.PAUSED and one.step > self.steps[rung]:
             return self.steps[min(rung + 1, len(self.steps) - 1)]
         if one.state != State.PAUSED:
-            return self.steps[rung]  # killed on the way out, or to be resumed just there
+            return self.steps[rung]  # killed before it paused, or resumed at the rung
         if one.number in self._promoted(rung, first, trials):
             return self.steps[rung + 1]
         return None
 
     def left(self, trials: Sequence[Trial]) -> Trial | None:
-        """The best paused trial of the highest rung if none has ended, else None."""
+        """Returns the best paused trial of the highest rung if no trial has ended, else None."""
         if any(each.state in FINISHED for each in trials):
             return None
         for rung in reversed(range(len(self.steps) - 1)):
@@ -58,12 +58,12 @@ class Rungs:
         return None
 
     def after(self, one: Trial) -> int:
-        """The rung after the last that a trial has reached."""
+        """Returns the rung after the last one that a trial has reached."""
         reached = [n for n in range(len(self.steps)) if self._value(one, n) is not None]
         return self.steps[min((reached[-1] if reached else -1) + 1, len(self.steps) - 1)]
 
     def _promoted(self, rung: int, first: int, trials: Sequence[Trial]) -> set[int]:
-        """The numbers of the trials at a rung that go on."""
+        """Returns the numbers of the trials at a rung that continue."""
         values = [
             (value, each.number)
             for each in trials
@@ -75,7 +75,7 @@ class Rungs:
         return {number for _, number in sorted(values)[:count]}
 
     def _bracket(self, one: Trial) -> int:
-        """The first rung at which a trial pauses."""
+        """Returns the first rung at which a trial pauses."""
         if self.rule != "hyperband":
             return 0
         last = len(self.steps) - 1
@@ -87,7 +87,7 @@ class Rungs:
         return next(n for n in range(len(sizes)) if place < sum(sizes[: n + 1]))
 
     def _value(self, one: Trial, rung: int) -> float | None:
-        """The best value up to a rung that was reached, lower being better; None before."""
+        """Returns the best value up to a rung, where lower is better, or None before the rung."""
         step = self.steps[rung]
         if one.state == State.DIVERGED:
             before = self.steps[rung - 1] if rung > self._bracket(one) else -1
@@ -110,7 +110,10 @@ def _best(one: Trial, step: int) -> float:
 def steps(
     first: int, factor: int, end: int, *, rule: str, every: schedule.Interval = 1
 ) -> list[int]:
-    """The steps of rungs from `first` on, all multiples of `every`: by a factor, or evenly."""
+    """Returns the steps of the rungs from `first` to `end`, by a factor or evenly spaced.
+
+    All but the last are multiples of `every`.
+    """
     number = schedule.passed(first, every)
     found = [number]
     while schedule.multiple(found[-1], every) < end:

@@ -1,4 +1,4 @@
-"""What varies in a study: `CosineLrConfig.initial_learning_rate=log(1e-4, 0.1)`. No TensorFlow."""
+"""Search spaces: `CosineLrConfig.initial_learning_rate=log(1e-4, 0.1)`. No TensorFlow."""
 
 import ast
 import dataclasses
@@ -13,9 +13,9 @@ from runner.core import sizes
 from runner.core import text as words
 from runner.errors import ConfigError
 
-_BEYOND = 2**63  # what an int of a configuration cannot be
+_BEYOND = 2**63  # too large for an int in a configuration
 MOST = 10_000
-"""A study has at most this many trials."""
+"""The largest number of trials in a study."""
 
 NOTHING_VARIES = (
     "nothing varies: give --seeds or --vary, or in a gin file RunConfig.study = @StudyConfig()"
@@ -28,13 +28,13 @@ _EXAMPLE = '--vary="CosineLrConfig.initial_learning_rate=0.001,0.01" or "...=log
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """Something that varies.
+    """A parameter that varies.
 
     Attributes:
         name: As for `--gin`: `AdamConfig.beta_1`.
         kind: `list`, `uniform`, `log` or `int`.
         values: The list, or the two ends.
-        when: It varies only where this other parameter has this value; None: always.
+        when: Another parameter and the value at which this one varies, or None if it always varies.
         text: As it was written.
     """
 
@@ -46,39 +46,39 @@ class Parameter:
 
     @property
     def examples(self) -> tuple[Any, ...]:
-        """Values that are valid if all are: the list, or the ends."""
+        """Values that are all valid if the parameter is: the list, or the ends."""
         return self.values
 
     def applies(self, chosen: Mapping[str, Any]) -> bool:
-        """Whether it varies where these values were chosen."""
+        """Returns whether the parameter varies given these chosen values."""
         return self.when is None or chosen.get(self.when[0]) == self.when[1]
 
 
 def gin(name: str, value: Any) -> str:
-    """The binding that gives a parameter a value."""
+    """Returns the gin binding that sets a parameter to a value."""
     return f"{name} = {value if is_reference(value) else repr(_tuples(value))}"
 
 
 def _tuples(value: Any) -> Any:
-    """A value from JSON, which has no tuples, as it was written."""
+    """Restores the tuples of a value from JSON, which has none."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def plain(value: Any) -> str:
-    """A value as JSON, to compare with others."""
+    """Returns a value as JSON, for comparisons."""
     return json.dumps(value)
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value is gin's reference to a section or a macro."""
+    """Returns whether a value is a gin reference to a config class or a macro."""
     return isinstance(value, str) and value[:1] in ("@", "%")
 
 
 def parse(texts: Sequence[str]) -> list[Parameter]:
-    """The parameters that these describe.
+    """Parses parameters.
 
     Raises:
-        ConfigError: all that is wrong with them, one line each.
+        ConfigError: all problems, one line each.
     """
     found, problems = [], []
     for text in texts:
@@ -94,10 +94,10 @@ def parse(texts: Sequence[str]) -> list[Parameter]:
 
 
 def grid(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
-    """All combinations, the last parameter varying fastest.
+    """Returns all combinations. The last parameter varies fastest.
 
     Raises:
-        ConfigError: a parameter has a range instead of a list, or there are too many.
+        ConfigError: a parameter has a range instead of a list, or there are too many combinations.
     """
     for each in parameters:
         if each.kind != "list":
@@ -120,7 +120,7 @@ def grid(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
 def only_applying(
     parameters: Sequence[Parameter], names: Sequence[str], values: Sequence[Any]
 ) -> dict[str, Any]:
-    """The chosen values without those of parameters that do not vary there."""
+    """Drops the values of parameters that do not vary given the other values."""
     given = dict(zip(names, values, strict=True))
     chosen: dict[str, Any] = {}
     for each in parameters:
@@ -130,7 +130,7 @@ def only_applying(
 
 
 def probes(parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
-    """Choices in which each value of a list, and each end of a range, occurs at least once."""
+    """Yields choices that cover each value of a list, and each end of a range, at least once."""
     first = {each.name: each.values[0] for each in parameters}
     for each in parameters:
         for value in each.values:
@@ -141,7 +141,7 @@ def probes(parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
 
 
 def described(chosen: Mapping[str, Any]) -> str:
-    """A few words for a folder's name: `initial_learning_rate=0.01,hidden=128`."""
+    """Returns a short text for a directory's name: `initial_learning_rate=0.01,hidden=128`."""
     words = []
     for name, value in chosen.items():
         said = f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -175,7 +175,7 @@ def _condition(text: str) -> tuple[str, Any]:
 
 
 def _range(text: str) -> tuple[str, tuple[Any, ...]]:
-    """The kind and the ends of a range; an empty kind for anything else."""
+    """Returns the kind and the ends of a range, or an empty kind for anything else."""
     match = re.fullmatch(r"(\w+)\((.*)\)", text)
     if not match:
         return "", ()
@@ -201,7 +201,7 @@ def _value(text: str) -> Any:
     try:
         value = ast.literal_eval(text)
         sizes.check(value)
-        json.dumps(value)  # which trial.json holds: neither bytes nor sets
+        json.dumps(value)  # trial.json cannot hold bytes or sets
         return value
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         hint = f" (text needs quotes: '{text}')" if re.fullmatch(r"[\w-]+", text) else ""

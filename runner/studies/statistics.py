@@ -1,14 +1,14 @@
-"""How sure some numbers make us: intervals, differences, what to expect of more seeds.
+"""Statistics of scores: intervals, differences, and the number of seeds needed.
 
     spread([0.91, 0.93, 0.92])        # mean 0.92, 95 % interval 0.8952 to 0.9448
     difference({0: 0.91, 1: 0.93}, {0: 0.90, 1: 0.92}).mean
 
-All functions take and return finite numbers; NaN stands for what cannot be told, such as the
-standard deviation of one value.
+All functions take and return finite numbers. NaN marks an undefined result, such as the standard
+deviation of one value.
 
-A mean has the interval of Student's t. Studies have three to ten seeds, where a bootstrap of the
-mean, which draws from so few values, covers far less than it claims, and the normal interval does
-too. The t interval keeps its 95 % for values that are about normal, however few they are.
+The interval of a mean is Student's t interval. Studies have three to ten seeds. For so few values,
+a bootstrap of the mean and the normal interval cover far less than their nominal level. The t
+interval keeps its 95 % for roughly normal values, however few there are.
 
 No TensorFlow.
 """
@@ -29,7 +29,7 @@ UNBOUNDED: Bounds = (-math.inf, math.inf)
 CONFIDENCE = 0.95
 POWER = 0.8
 MOST = 1000
-"""Where `needed` ends its search."""
+"""The largest result of `needed`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Spread:
     """Some values of one quantity.
 
     Attributes:
-        n: How many.
+        n: The number of values.
         mean: Their mean.
-        std: The standard deviation, of n - 1 degrees of freedom.
-        low: Where the interval of the mean begins, within the metric's bounds.
-        high: Where it ends.
-        minimum: The lowest.
-        maximum: The highest.
+        std: The standard deviation, with n - 1 degrees of freedom.
+        low: The lower end of the mean's interval, within the metric's bounds.
+        high: The upper end.
+        minimum: The lowest value.
+        maximum: The highest value.
     """
 
     n: int
@@ -62,17 +62,17 @@ def spread(
     confidence: float = CONFIDENCE,
     bounds: Bounds = UNBOUNDED,
 ) -> Spread:
-    """The mean of some values with the interval of Student's t, their deviation and extremes.
+    """Returns the mean of some values with Student's t interval, their deviation and extremes.
 
     Args:
         values: Finite numbers.
-        overlap: For values that are not independent because their training data overlap: the test
-            data's size over the training data's, `1 / (k - 1)` for k folds. The variance of the
-            mean becomes `std**2 * (1 / n + overlap)`, after Nadeau and Bengio, Inference for the
-            Generalization Error, 2003.
-        confidence: How often the interval is to contain the true mean.
+        overlap: The size of the test data divided by that of the training data, if values are
+            not independent because their training data overlap: `1 / (k - 1)` for k folds. The
+            variance of the mean becomes `std**2 * (1 / n + overlap)`, after Nadeau and Bengio,
+            Inference for the Generalization Error, 2003.
+        confidence: The probability that the interval contains the true mean.
         bounds: The lowest and the highest value that the quantity can have. The true mean lies
-            between them, so cutting the interval there does not change how often it is right.
+            between them, so clipping the interval does not change its coverage.
     """
     n = len(values)
     if not n:
@@ -88,22 +88,22 @@ def spread(
 
 
 def without_interval(values: Spread) -> Spread:
-    """The same without what values that are not the quantity's own say nothing about."""
+    """Removes the deviation and the interval, for values that include replaced scores."""
     return dataclasses.replace(values, std=math.nan, low=math.nan, high=math.nan)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more one configuration scores than another.
+    """The difference between the scores of two configurations.
 
     Attributes:
-        n: The number of pairs; unpaired, of values on the side with fewer.
+        n: The number of pairs, or without pairs the number of values on the smaller side.
         mean: The mean difference.
-        low: Where its interval begins.
-        high: Where it ends.
+        low: The lower end of its interval.
+        high: The upper end.
         paired: Whether values of the same seed were compared.
-        needed: About how many seeds show a true difference of this size with a probability of
-            `POWER`; None if that is unknown, or more than `MOST`.
+        needed: About how many seeds are needed to detect a true difference of this size with a
+            probability of `POWER`, or None if that is unknown, or more than `MOST`.
     """
 
     n: int
@@ -115,7 +115,7 @@ class Difference:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -127,18 +127,18 @@ def difference(
     comparisons: int = 1,
     bounds: Bounds = UNBOUNDED,
 ) -> Difference:
-    """The difference of two means: paired by what both have, else by Welch's interval.
+    """Returns the difference of two means, paired by shared keys or else with Welch's interval.
 
-    Pairing takes out what a seed does to both sides, such as an easy split of the data.
+    Pairing removes the effects that a seed has on both sides, such as an easy split of the data.
 
     Args:
-        ours: Values by what is shared, such as the seed.
-        theirs: The same of the other side.
-        overlap: As of `spread`.
-        comparisons: How many differences are looked at. Each interval is widened (Bonferroni) so
-            that all of them hold together with a probability of `CONFIDENCE`; otherwise one of
+        ours: Values by the shared key, such as the seed.
+        theirs: Those of the other side.
+        overlap: See `spread`.
+        comparisons: The number of differences in the report. Each interval is widened (Bonferroni)
+            so that all of them hold together with a probability of `CONFIDENCE`. Otherwise one of
             twenty equal configurations would seem worse.
-        bounds: As of `spread`, for the values. No difference is larger than their distance.
+        bounds: See `spread`, for the values. No difference exceeds their distance.
     """
     confidence = 1 - (1 - CONFIDENCE) / comparisons
     most = bounds[1] - bounds[0]
@@ -155,7 +155,7 @@ def difference(
 def _unpaired(
     ours: Sequence[float], theirs: Sequence[float], overlap: float, confidence: float
 ) -> Difference:
-    """The interval of Welch, whose sides may differ in variance, with Satterthwaite's degrees."""
+    """Returns Welch's interval for sides of unequal variance, with Satterthwaite's degrees."""
     sides = [spread(ours), spread(theirs)]
     gap = sides[0].mean - sides[1].mean
     parts = [side.std**2 * (1 / side.n + overlap) for side in sides]
@@ -174,18 +174,18 @@ def _unpaired(
 def needed(
     gap: float, std: float, *, confidence: float = CONFIDENCE, groups: int = 1
 ) -> int | None:
-    """How many values a t test needs to find a true difference with a probability of `POWER`.
+    """Returns how many values a t test needs to detect a difference with a probability of `POWER`.
 
     The power is that of the noncentral t distribution (Cohen, Statistical Power Analysis, 1988).
 
     Args:
         gap: The true difference.
-        std: The standard deviation of the differences; for two groups, of the values.
+        std: The standard deviation of the differences, or of the values for two groups.
         confidence: One minus the test's level.
-        groups: 1 for pairs, 2 for independent groups; then the number is for each group.
+        groups: 1 for pairs. 2 for independent groups, where the result is the size of each group.
 
     Returns:
-        At least 2; None if it is more than `MOST`, or if there is no spread to tell it from.
+        At least 2, or None if it is more than `MOST`, or if the deviation or difference is zero.
     """
     if not (std > 0 and gap) or _power(gap / std, MOST, confidence, groups) < POWER:
         return None
@@ -200,24 +200,24 @@ def needed(
 
 
 def _power(effect: float, n: int, confidence: float, groups: int) -> float:
-    """How probably n values (of each group) show an effect, given in standard deviations."""
+    """Returns the power of n values (per group) for an effect in standard deviations."""
     degrees, shift = groups * (n - 1), abs(effect) * math.sqrt(n / groups)
     edge = _quantile(degrees, confidence)
-    if shift > edge + 10:  # where the series of the noncentral distribution need not converge
+    if shift > edge + 10:  # the noncentral distribution's series may not converge here
         return 1.0
-    return float(1 - special.nctdtr(degrees, shift, edge))  # the far side adds nothing to see
+    return float(1 - special.nctdtr(degrees, shift, edge))  # the far side is negligible
 
 
 def _quantile(degrees: float, confidence: float) -> float:
-    """How many standard errors the interval of Student's t reaches to each side."""
+    """Returns the half-width of Student's t interval in standard errors."""
     return float(special.stdtrit(degrees, (1 + confidence) / 2))
 
 
 def share(count: int, n: int) -> tuple[float, float]:
-    """The interval of a share, such as that of the trials which diverged, after Wilson (1927).
+    """Returns the interval of a proportion, such as the share of diverged trials (Wilson, 1927).
 
-    It stays within 0 and 1 and keeps its promise for few trials and for shares of 0 and 1, where
-    the normal interval has no width.
+    It stays within 0 and 1, and keeps its coverage for few trials and for proportions of 0 and 1,
+    where the normal interval has no width.
     """
     z = float(special.ndtri((1 + CONFIDENCE) / 2))
     rate, extra = count / n, z**2 / n

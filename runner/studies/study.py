@@ -1,8 +1,9 @@
-"""`--mode=study`: many runs of one experiment. The trials' folders are all that it knows.
+"""`--mode=study`: a sweep over one experiment. All state is in the trials' directories.
 
     runner --mode=study --gin_file=digits.gin --model_dir=studies/digits --seeds=5
 
-The same command goes on, as a second worker if the first is still there.
+Rerun the command to continue the study. While the first process still runs, the new one joins it as
+a second worker.
 """
 
 import socket
@@ -40,7 +41,7 @@ _LENGTH = "TrainerConfig.train_steps"
 
 
 def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
-    """Trains what is not trained yet.
+    """Trains the trials that are not finished yet.
 
     Args:
         call: Of the mode.
@@ -50,8 +51,8 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
         For JSON: how many trials are in which state, and the best.
 
     Raises:
-        ConfigError: what varies cannot be configured.
-        signals.Interrupted: a signal came; every trial has saved what it had.
+        ConfigError: the varying parameters cannot be configured.
+        signals.Interrupted: a signal arrived, and every trial has saved its state.
     """
     call.loaded_from()
     folder = call.model_dir
@@ -87,19 +88,19 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
 
 
 class Workshop:
-    """The share of this process of a study's trials.
+    """The share of this process in a study's trials.
 
     Args:
         call: Of the mode.
         planned: The study's plan.
         there: Its trials so far.
-        place: Where they run.
+        place: The executor of its trials.
 
     Attributes:
         trials: All trials, by number.
-        why_set_aside: Why this machine takes no more trials; empty while it does.
-        data_set: The parameter that names the data set; empty if there is one only.
-        untested: Why a trial could not be tested, by its folder's name.
+        why_set_aside: Why this machine takes no more trials, or empty while it does.
+        data_set: The parameter that names the data set, or empty if there is only one.
+        untested: Why a trial could not be tested, by the name of its directory.
     """
 
     def __init__(
@@ -117,8 +118,8 @@ class Workshop:
         self._place = place
         self._room = place.room(planned.options.jobs, planned.size)
         self._threads = 0 if call.config.run.intra_op_threads else self._room.threads
-        self._failures = 0  # in a row
-        self._is_planned = False  # whether all trials are there that are wanted now
+        self._failures = 0  # consecutive
+        self._is_planned = False  # whether all trials wanted now exist
         self._is_begun_elsewhere = False
         self._is_tested_elsewhere = False
         self._looked = 0.0
@@ -126,7 +127,7 @@ class Workshop:
         self._board = progress.Board(planned.size)
 
     def run(self) -> None:
-        """Works until nothing is left to do, or a signal comes."""
+        """Works until all trials are done, or a signal arrives."""
         self._extend()
         if any(self._is_open(each) for each in self.trials):
             console.say(f"{self._room}")
@@ -142,10 +143,10 @@ class Workshop:
             console.end()
 
     def _step(self) -> bool:
-        """Ends what has ended, and starts what there is room for; False if nothing is left.
+        """Collects ended trials and starts new ones. Returns False if no work is left.
 
         Raises:
-            LostError: the study's folder was moved or deleted.
+            LostError: the study's directory was moved or deleted.
         """
         files.check(self._folder)
         for job in self._jobs:
@@ -165,7 +166,7 @@ class Workshop:
 
     @property
     def left(self) -> int:
-        """How many trials are still to be started or resumed."""
+        """The number of trials still to be started or resumed."""
         return sum(map(self._is_open, self.trials))
 
     @property
@@ -177,7 +178,7 @@ class Workshop:
         return len(self._jobs) >= self._room.jobs
 
     def _look(self) -> None:
-        """Reads again what may have changed, and creates the trials that are now known."""
+        """Rereads the trials that may have changed, and creates the trials that are now known."""
         final = {each.number: each for each in self.trials if self._is_final(each)}
         numbers = {path: _number(path) for path in layout.trials(self._folder)}
         self.trials = sorted(
@@ -191,14 +192,14 @@ class Workshop:
         self._extend()
 
     def _extend(self) -> None:
-        """Creates the folders of trials that are wanted and not there."""
+        """Creates the directories of wanted trials that do not exist yet."""
         there = {each.key for each in self.trials}
         missing = [each for each in self._plan.wanted(self.trials) if _key(each) not in there]
         self._is_planned = not missing
         if not missing:
             return
         with worker.alone(self._folder / _LOCK) as first:
-            if not first:  # another worker is at it
+            if not first:  # another worker is doing it
                 return
             self.trials = trial.all_of(self._folder)
             there = {each.key for each in self.trials}
@@ -213,7 +214,7 @@ class Workshop:
         self._is_planned = True
 
     def _fill(self) -> None:
-        """Starts trials: those that were promoted first."""
+        """Starts trials, promoted ones first."""
         self._is_begun_elsewhere = False
         mine = {job.one.number for job in self._jobs}
         waiting = [each for each in self.trials if each.number not in mine and self._is_open(each)]
@@ -221,7 +222,7 @@ class Workshop:
             if self._is_full or self._is_set_aside or not self._place.has_memory(self._jobs):
                 return
             if (step := self._target(one)) is not None and not self._start(one, step):
-                self._is_begun_elsewhere = True  # its run has not claimed its folder yet
+                self._is_begun_elsewhere = True  # its run has not locked its directory yet
         rungs, running = self._plan.rungs, any(each.state in ACTIVE for each in self.trials)
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))
@@ -229,7 +230,7 @@ class Workshop:
             self._test()
 
     def _test(self) -> None:
-        """Tests what was chosen, now that nothing is left to train."""
+        """Tests the chosen configuration once all training is done."""
         self._is_tested_elsewhere = False
         no_data = self._call.config.run.test.data is None
         if not self._is_planned or self._is_set_aside or no_data or self.data_set:
@@ -245,12 +246,12 @@ class Workshop:
                 self._is_tested_elsewhere = True
 
     def _target(self, one: Trial) -> int | None:
-        """The step that a trial is to go to, 0 for its end; None while it is to wait."""
+        """Returns the step that a trial trains to, 0 for its end, or None while it waits."""
         rungs = self._plan.rungs
         return rungs.target(one, self.trials) if rungs else 0
 
     def _start(self, one: Trial, step: int, *, tests: bool = False) -> bool:
-        """Starts a trial, to pause at a step, or its test; False if another worker is at it."""
+        """Starts a trial up to a step, or its test. Returns False if another worker has it."""
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
         divided = checks.divided(self._call, facts)
         own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
@@ -274,7 +275,7 @@ class Workshop:
                 )
             self._place.forks = False
             if not job.is_stuck:
-                self._threads = 0  # which cannot be set where TensorFlow has been used
+                self._threads = 0  # cannot be set once TensorFlow has been used
             return
         now = trial.read(job.one.folder)
         self._replace(now)
@@ -318,7 +319,7 @@ def _number(path: Path) -> int:
 
 
 def _results(folder: Path, workshop: Workshop) -> dict[str, Any]:
-    """What the command prints; the files that say what the trials say together are written."""
+    """Writes the files of the study's results, and returns the output of the command."""
     counts: dict[str, int] = {}
     for each in workshop.trials:
         counts[each.state] = counts.get(each.state, 0) + 1

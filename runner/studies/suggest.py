@@ -1,8 +1,8 @@
-"""How a study chooses values: at random, evenly, or from the results so far. No TensorFlow.
+"""Strategies that choose a study's values: random, quasi-random, TPE, CMA-ES. No TensorFlow.
 
-Each choice is a pure function of the study's seed, its number, and the results it may know, so it
-is the same however many workers there are and whatever was killed in between. Tree-structured
-Parzen estimators (Bergstra et al. 2011) and CMA-ES (Hansen and Ostermeier 2001) are Optuna's.
+Each choice is a pure function of the study's seed, its number, and the results available to it. It
+does not depend on the number of workers or on kills. Tree-structured Parzen estimators (Bergstra et
+al. 2011) and CMA-ES (Hansen and Ostermeier 2001) come from Optuna.
 """
 
 import math
@@ -17,12 +17,11 @@ Chosen = dict[str, Any]
 
 
 class Result(NamedTuple):
-    """What became of a choice.
+    """The result of a choice.
 
     Attributes:
         chosen: The values.
-        value: What they reached, lower being better; None if nothing is known of it, infinite for
-            the worst.
+        value: The score, where lower is better, or None if unknown, infinite for the worst.
     """
 
     chosen: Mapping[str, Any]
@@ -30,7 +29,7 @@ class Result(NamedTuple):
 
 
 def check(strategy: str, parameters: Sequence[space.Parameter]) -> None:
-    """Raises ConfigError if a strategy cannot choose these."""
+    """Raises ConfigError if a strategy cannot choose values of these parameters."""
     if strategy == "grid":
         space.grid(parameters)
     elif not parameters:
@@ -53,15 +52,15 @@ def choose(
     seed: int,
     lag: int,
 ) -> Chosen:
-    """Choice `number`.
+    """Makes choice `number`.
 
     Args:
         strategy: `random`, `quasi_random`, `tpe` or `cma_es`.
-        parameters: What varies.
+        parameters: The parameters that vary.
         number: From 0.
-        results: Of the choices from 0 up to `number - lag`, in order.
+        results: Those of choices 0 to `number - lag`, in order.
         seed: The study's.
-        lag: How far results may be behind.
+        lag: How many choices the results may lag behind.
     """
     if strategy == "random":
         import numpy as np
@@ -76,25 +75,25 @@ def choose(
 
 
 def _sobol(dimensions: int, seed: int, number: int) -> list[float]:
-    """Point `number` of a scrambled Sobol' sequence."""
+    """Returns point `number` of a scrambled Sobol' sequence."""
     from scipy.stats import qmc
 
     points = qmc.Sobol(dimensions, seed=seed)
     if number:
         points.fast_forward(number)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # one point is no power of two
+        warnings.simplefilter("ignore", UserWarning)  # one point is not a power of two
         return [float(each) for each in points.random(1)[0]]
 
 
 def _placed(parameters: Sequence[space.Parameter], shares: Sequence[float]) -> Chosen:
-    """The values at these places, each from 0 to below 1."""
+    """Returns the values at these positions, each from 0 to below 1."""
     values = [at(each, share) for each, share in zip(parameters, shares, strict=True)]
     return space.only_applying(parameters, [each.name for each in parameters], values)
 
 
 def at(parameter: space.Parameter, share: float) -> Any:
-    """The value at a place, from 0 to below 1, in the list or the range of a parameter."""
+    """Returns the value at a position from 0 to below 1 in a parameter's list or range."""
     values = parameter.values
     if parameter.kind == "list":
         return values[int(share * len(values))]
@@ -136,7 +135,7 @@ def _cma_es(
     seed: int,
     lag: int,
 ) -> Chosen:
-    """Asks and tells again in the same order: the sampler's state is in what it was told."""
+    """Replays all asks and tells in the same order, which restores the sampler's state."""
     import optuna
 
     study = _optuna(optuna.samplers.CmaEsSampler(seed=seed))
@@ -159,7 +158,7 @@ def _optuna(sampler: Any) -> Any:
 
 
 def _asked(study: Any, parameters: Sequence[space.Parameter]) -> tuple[Any, Chosen]:
-    """Optuna's next trial, and its values."""
+    """Returns Optuna's next trial, and its values."""
     asked = study.ask()
     chosen: Chosen = {}
     for each in parameters:
@@ -191,14 +190,14 @@ def _distribution(parameter: space.Parameter) -> Any:
 
 
 def _inner(parameter: space.Parameter, value: Any) -> Any:
-    """A value as Optuna knows it."""
+    """Returns a value as Optuna represents it."""
     if parameter.kind != "list":
         return value
     return [space.plain(each) for each in parameter.values].index(space.plain(value))
 
 
 def _fits(parameters: Sequence[space.Parameter], chosen: Mapping[str, Any]) -> bool:
-    """Whether these values could be chosen now: what varies may have changed."""
+    """Returns whether these values can still be chosen: the parameters may have changed."""
     wanted = {each.name: each for each in parameters}
     if not chosen.keys() <= wanted.keys():
         return False
@@ -213,7 +212,7 @@ def _fits(parameters: Sequence[space.Parameter], chosen: Mapping[str, Any]) -> b
 
 
 def _finite(results: Sequence[Result]) -> list[float | None]:
-    """The values, the worst finite one in place of infinite ones; None where there is none."""
+    """Returns the values, None if unknown, with infinite ones replaced by the worst finite one."""
     finite = [each.value for each in results if each.value is not None]
     finite = [each for each in finite if math.isfinite(each)]
     worst = max(finite, default=None)

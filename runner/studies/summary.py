@@ -1,13 +1,13 @@
-"""What the trials of a study say together: each configuration, which is best, and how surely.
+"""Summarizes a study's trials: each configuration, the best one, and the uncertainty.
 
     found = summary.of(trial.all_of(study))
     found.chosen.best["accuracy"].mean
 
-A configuration is what trials share that differ only by seed and fold. Its finished trials count.
-In the objective, a trial that diverged, or whose value is not finite, counts as the worst value of
-all trials. The best and the last evaluations each have their own worst value. The best
-configuration has the best mean of the objective, which is a metric of the validation data. No
-TensorFlow.
+A configuration is the group of trials that differ only by seed and fold. Its score uses only its
+finished trials. For the objective, a trial that diverged, or whose value is not finite, is scored
+as the worst value of all trials. The best and the last evaluations each have their own worst value.
+The best configuration has the best mean of the objective, which is a metric of the validation data.
+No TensorFlow.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from runner.studies.statistics import Bounds, Difference, Spread
 from runner.studies.trial import Objective, Trial
 
 Pair = tuple[int, int | None]
-"""A seed and a fold: what trials of two configurations are paired by."""
+"""A seed and a fold, by which trials of two configurations are paired."""
 
 At = Literal["best", "last"]
-"""Which evaluation of a trial."""
+"""An evaluation of a trial."""
 
 _BEGUN = (State.PAUSED, State.PREEMPTED, *ACTIVE, State.FAILED)
 
@@ -36,18 +36,18 @@ class Configuration:
 
     Attributes:
         name: Its values that vary in the study, for a sentence.
-        values: The same as text, by the parameter's short name.
+        values: These values as text, by the parameter's short name.
         parameters: All of them, by their full names.
         trials: All its trials, each pair of seed and fold once.
-        counted: Those whose results count.
-        is_finished: Whether these have finished; if none has, those that have begun count, and the
+        counted: Those whose results are used.
+        is_finished: Whether these have finished. If none has, the started ones are used, and the
             configuration cannot be chosen.
         best: Each metric at the best evaluation.
         last: Each metric at the last evaluation.
         test: Each metric of the test.
-        scores: The objective at the best evaluation, as it counts.
-        replaced: How many of these are the worst value of all trials instead of the trial's own.
-            If any are, there is no interval: nobody knows how bad they are.
+        scores: The objective at the best evaluation, with replaced values.
+        replaced: How many of these are the worst value of all trials instead of the trial's own. If
+            any are, there is no interval, because it is unknown how bad they are.
     """
 
     name: str
@@ -64,21 +64,21 @@ class Configuration:
 
     @property
     def has_own_score(self) -> bool:
-        """Whether a trial counts with its own value of the objective."""
+        """Whether a trial contributes its own value of the objective."""
         return len(self.scores) > self.replaced
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What the trials of a study say together.
+    """The summary of a study's trials.
 
     Attributes:
         trials: All trials, by number.
-        objective: What they are compared by.
+        objective: The metric that they are compared by.
         metrics: The names of all metrics of evaluations, the objective first.
-        configurations: The best first; those that have not finished come last.
-        worst: What a diverged trial counts as, at the best and at the last evaluation: the worst
-            value there of all trials that finished, are paused or diverged. NaN if none has a
+        configurations: The best first. Unfinished ones come last.
+        worst: The score of a diverged trial at the best and at the last evaluation. It is the worst
+            value there of all trials that finished, are paused or diverged, or NaN if none has a
             finite value.
         bounds: The bounds of each metric.
     """
@@ -92,15 +92,16 @@ class Summary:
 
     @property
     def chosen(self) -> Configuration | None:
-        """The best configuration; None if none has finished, or if no metric decides."""
+        """The best configuration, or None if none has finished, or if no metric decides."""
         first = next(iter(self.configurations), None)
         return first if first and first.is_finished and first.has_own_score else None
 
     def counts_as(self, each: Trial, name: str, at: At) -> float:
-        """A trial's value of a metric as it counts in a configuration's mean.
+        """Returns a trial's contribution to a configuration's mean of a metric.
 
-        NaN if the trial is left out: its value is not finite, or it diverged and the metric is not
-        the objective, of which alone it is known which values are worse.
+        NaN if the trial is excluded. It is excluded if its value is not finite. A diverged trial is
+        excluded for all metrics but the objective, because it is unknown which values of other
+        metrics are worse.
         """
         if name == self.objective.metric and is_replaced(each, self.objective, at):
             return self.worst[at]
@@ -109,13 +110,13 @@ class Summary:
 
     @property
     def to_test(self) -> Configuration | None:
-        """What is tested: the chosen configuration; where no metric decides, the only one."""
+        """The configuration to test: the chosen one, or the only one if no metric decides."""
         only = len(self.configurations) == 1 and self.configurations[0].is_finished
         return self.chosen or (self.configurations[0] if only else None)
 
     @functools.cached_property
     def differences(self) -> list[tuple[Configuration, Difference]]:
-        """How much more the chosen one scores than each other that has finished, in order.
+        """The differences between the chosen configuration and each other finished one, in order.
 
         Configurations with replaced scores are not compared.
         """
@@ -142,7 +143,7 @@ class Summary:
 
 
 def of(trials: Sequence[Trial]) -> Summary:
-    """The summary of a study's trials.
+    """Summarizes a study's trials.
 
     Args:
         trials: In any state, by number.
@@ -187,7 +188,7 @@ def _bounds(trials: Iterable[Trial]) -> dict[str, Bounds]:
 
 
 def _rank(each: Configuration, objective: Objective) -> tuple[bool, bool, bool, float, int]:
-    """Sorts the best first, and what has no finite mean to the end."""
+    """Returns a sort key: best first, and configurations without a finite mean last."""
     mean = statistics.spread([*each.scores.values()]).mean
     unknown = math.isnan(mean)
     order = 0.0 if unknown else objective.worse(mean)
@@ -234,7 +235,7 @@ def _configuration(
 def _spreads(
     rows: Iterable[Mapping[str, float]], overlap: float, bounds: Mapping[str, Bounds]
 ) -> dict[str, Spread]:
-    """Each metric over trials."""
+    """Returns the spread of each metric over trials."""
     values: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
@@ -251,14 +252,14 @@ def _replaced(trials: Iterable[Trial], objective: Objective, at: At) -> int:
 
 
 def is_replaced(each: Trial, objective: Objective, at: At) -> bool:
-    """Whether a trial counts as the worst of all at its best or its last evaluation."""
+    """Returns whether a trial is scored as the worst at its best or its last evaluation."""
     return each.state == State.DIVERGED or is_spoilt(each, objective, at)
 
 
 def is_spoilt(each: Trial, objective: Objective, at: At) -> bool:
-    """Whether the objective is known, and is not finite at the best or the last evaluation.
+    """Returns whether the objective is known but not finite at the best or the last evaluation.
 
-    No evaluation is the best one if the objective was never finite.
+    A trial has no best evaluation if its objective was never finite.
     """
     values = getattr(each, at)
     known = objective.metric in values or objective.metric in each.last
@@ -266,13 +267,13 @@ def is_spoilt(each: Trial, objective: Objective, at: At) -> bool:
 
 
 def _overlap(trials: Iterable[Trial]) -> float:
-    """The size of a fold over that of the training data: see `statistics.spread`."""
+    """Returns the size of a fold divided by that of its training data. See `statistics.spread`."""
     folds = {each.fold for each in trials} - {None}
     return 1 / (len(folds) - 1) if len(folds) > 1 else 0.0
 
 
 def _naming(trials: Sequence[Trial]) -> Callable[[Trial], Mapping[str, str]]:
-    """A function from a trial to what varies, with short names and as text."""
+    """Returns a function from a trial to its varying values, with short names and as text."""
     parameters = [each.parameters for each in trials]
     names = list(dict.fromkeys(name for each in parameters for name in each))
     varying = [name for name in names if len({str(each.get(name)) for each in parameters}) > 1]
@@ -297,7 +298,7 @@ def _text(value: Any) -> str:
 
 
 def sentence_name(values: Mapping[str, str]) -> str:
-    """`0.02`, or `rate 0.02, width 64` if more than one parameter varies."""
+    """Returns `0.02`, or `rate 0.02, width 64` if more than one parameter varies."""
     given = {name: value for name, value in values.items() if value != "-"}
     if len(values) == 1:
         return next(iter(values.values()))

@@ -1,6 +1,6 @@
-"""A study's summary as a table to read and as files: study.json, trials.csv, trials.parquet.
+"""Shows a study's summary as a table, and writes study.json, trials.csv and trials.parquet.
 
-The files follow from the trials' folders and may be deleted. No TensorFlow.
+The files are derived from the trials' directories and may be deleted. No TensorFlow.
 """
 
 import json
@@ -24,11 +24,11 @@ _MAY_BE_NONE = ("fold", "copy_of", "copied_at")
 
 
 def render(found: Summary, *, width: float = math.inf) -> str:
-    """The summary for a person: the objective in full, other metrics in short, and sentences.
+    """Renders the summary: the objective in full, other metrics in short, and sentences.
 
     Args:
         found: The summary.
-        width: Columns of the terminal; names of configurations are cut to fit.
+        width: Columns of the terminal. Names of configurations are truncated to fit.
     """
     if not found.trials:
         return "no trials yet"
@@ -45,12 +45,12 @@ def render(found: Summary, *, width: float = math.inf) -> str:
 
 
 def _differ(found: Summary, metric: str) -> bool:
-    """Whether the last evaluations are not all the best ones."""
+    """Returns whether some last evaluations are not the best ones."""
     return any(each.best.get(metric) != each.last.get(metric) for each in found.configurations)
 
 
 def _block(found: Summary, metric: str, at: str, width: float) -> str:
-    """One metric of each configuration at its best or last evaluations."""
+    """Renders one metric of each configuration at its best or last evaluations."""
     shown = found.configurations[:_MOST]
     spreads = [getattr(each, at).get(metric, Spread(0)) for each in shown]
     if not any(each.n for each in spreads):
@@ -75,7 +75,7 @@ def _block(found: Summary, metric: str, at: str, width: float) -> str:
 
 
 def _others(found: Summary, width: float) -> str:
-    """The other metrics: means with their intervals."""
+    """Renders the other metrics: means with their intervals."""
     shown = found.configurations[:_MOST]
     at = "best" if found.objective.metric else "last"
     names = [name for name in found.metrics if name != found.objective.metric]
@@ -97,7 +97,7 @@ def _others(found: Summary, width: float) -> str:
 
 
 def _tested(found: Summary) -> str:
-    """The test of the chosen configuration."""
+    """Renders the test of the chosen configuration."""
     tested = found.to_test
     if not (tested and tested.test):
         return ""
@@ -134,7 +134,7 @@ def _steps(trials: Sequence[Trial]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`0-4` or `0, 3, 6 and 2 more`."""
+    """Returns `0-4` or `0, 3, 6 and 2 more`."""
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]}-{numbers[-1]}"
     return text.some([str(each) for each in numbers])
@@ -150,7 +150,7 @@ def _interval(spread: Spread, number: Any) -> str:
 
 
 def _format(spreads: Sequence[Spread]) -> Any:
-    """Writes numbers of a column with as many decimals as tell its values apart."""
+    """Returns a formatter with enough decimals to distinguish a column's values."""
     stds = [each.std for each in spreads if each.std > 0]
     decimals = 1 - math.floor(math.log10(min(stds))) if stds else -1
     style = f".{decimals}f" if 0 <= decimals <= 6 else ".4g"
@@ -158,7 +158,7 @@ def _format(spreads: Sequence[Spread]) -> Any:
 
 
 def write(folder: Path, found: Summary, rows: Sequence[across.Across] = ()) -> None:
-    """Writes study.json, trials.csv and trials.parquet into a study's folder, each whole.
+    """Writes study.json, trials.csv and trials.parquet to a study's directory, each atomically.
 
     Args:
         folder: The study's.
@@ -172,7 +172,7 @@ def write(folder: Path, found: Summary, rows: Sequence[across.Across] = ()) -> N
 
 
 def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any]:
-    """The summary for JSON; what cannot be told, such as an interval of one value, is null."""
+    """Returns the summary for JSON. Undefined values, such as one value's interval, are null."""
     chosen = found.chosen
     return {
         **({"across": across.as_dict(rows)} if rows else {}),
@@ -225,7 +225,7 @@ def _plain(numbers: Spread | Difference) -> dict[str, Any]:
 
 
 def _arrow(found: Summary) -> pa.Table:
-    """A row for each trial; folders are relative to the study's, which may be moved."""
+    """Returns a row for each trial. Paths are relative to the study's, which may be moved."""
     trials = found.trials
     tests = sorted({name for each in trials for name in each.test})
     parameters = list(dict.fromkeys(name for each in trials for name in each.parameters))
@@ -245,12 +245,12 @@ def _arrow(found: Summary) -> pa.Table:
     for name in tests:
         columns[name] = [_number(each.test, name) for each in trials]
     columns["reason"] = [each.reason for each in trials]
-    kinds = dict.fromkeys(_MAY_BE_NONE, pa.int64())  # which pyarrow cannot tell of none
+    kinds = dict.fromkeys(_MAY_BE_NONE, pa.int64())  # pyarrow cannot infer it from None
     return arrow.table(columns, as_text=json.dumps, kinds=kinds)
 
 
 def _lineages(trials: Sequence[Trial]) -> dict[str, list[Any]]:
-    """The columns of a population's study."""
+    """Returns the columns of a population's study."""
     if not any(each.lineage for each in trials):
         return {}
     return {

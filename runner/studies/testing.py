@@ -1,4 +1,4 @@
-"""The test of a study: once, of what was chosen by validation. No TensorFlow."""
+"""Selects the trials of a study to test, once, after validation has chosen. No TensorFlow."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,12 @@ from runner.studies.trial import Trial
 
 
 def due(trials: Sequence[Trial]) -> list[Trial]:
-    """The finished trials of the chosen configuration that are not tested yet: all seeds, folds.
+    """Returns the finished trials of the chosen configuration that are not tested yet.
+
+    They cover all seeds and folds.
 
     Args:
-        trials: All trials of a study that has nothing left to train.
+        trials: All trials of a study that has no training left.
     """
     chosen = summary.of(trials).to_test
     counted = chosen.counted if chosen else ()

@@ -1,7 +1,7 @@
-"""A trial of a study: one run, and what its folder says about it. No TensorFlow.
+"""A trial of a study: one run, as described by its directory. No TensorFlow.
 
-`trial.json` says what it is, and is there before it starts. All else follows from the files that
-every run has.
+`trial.json` identifies the trial and is written before the trial starts. The rest is derived from
+the files that every run has.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ from runner.run_folder.state import State
 from runner.studies import space
 
 MOST_KILLS = 10
-"""A trial that is killed this often before it comes any further is given up."""
+"""A trial is given up after this many kills without progress."""
 
 
 class Objective(NamedTuple):
-    """What the trials of a study are compared by.
+    """The metric by which the trials of a study are compared.
 
     Attributes:
-        metric: Its name; empty if nothing decides.
+        metric: Its name, or empty if no metric decides.
         higher: Whether higher is better.
     """
 
@@ -34,15 +34,15 @@ class Objective(NamedTuple):
     higher: bool = True
 
     def worse(self, value: float) -> float:
-        """`value` as one of which lower is better."""
+        """Returns `value` with its sign flipped if needed, so that lower is better."""
         return -value if self.higher else value
 
 
 class Lineage(NamedTuple):
-    """Which trial's checkpoint a member of a population went on from, see `population`.
+    """The checkpoint that a member of a population continued from. See `population`.
 
     Attributes:
-        member: The number of the trial that the member began as.
+        member: The number of the trial that the member started as.
         generation: The generation at whose end it was copied, from 0.
         parent: The number of the trial that was copied.
         step: The step of its checkpoint.
@@ -60,25 +60,26 @@ class Trial:
 
     Attributes:
         number: Its number in the study, from 0.
-        folder: Its run's folder.
-        parameters: What varies: names as for `--gin`, and values; of a reference, its text.
+        folder: Its run's directory.
+        parameters: The varying parameters: names as for `--gin`, and values. A reference is its
+            text.
         seed: `RunConfig.seed`.
-        fold: Which fold is held out; None where there are no folds.
-        state: Its state. A `paused` one waits to be promoted; `failed` and `refused` ended with
-            exit code 1 and 2.
-        step: The last training step done.
-        best: Metrics at the best evaluation; empty where there is none.
+        fold: The fold that is held out, or None without folds.
+        state: Its state. A `paused` trial waits to be promoted. `failed` and `refused` trials ended
+            with exit code 1 and 2.
+        step: The last completed training step.
+        best: Metrics at the best evaluation, or empty if there is none.
         last: Metrics at the last evaluation.
         reason: Why it ended that way, in a few words.
         evaluations: All of them: step and metrics, oldest first.
-        test: Metrics of the newest test of the best weights, or where there are none of the last
-            ones; empty where nothing was tested.
+        test: Metrics of the newest test of the best weights, else of the last weights, or empty
+            without a test.
         tests: How many such tests there were.
-        objective: What `best` follows from.
+        objective: The metric that determines `best`.
         failures: How often it has ended with exit code 1.
-        kills: How often it was killed before it had come any further.
-        lineage: Which trial it is a copy of, up to a step; None: it began anew.
-        more: What else trial.json says.
+        kills: How often it was killed before it made progress.
+        lineage: The trial that it is a copy of, up to a step, or None if it started from scratch.
+        more: The other contents of trial.json.
     """
 
     number: int
@@ -102,22 +103,22 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """What makes it this trial: two with the same are one."""
+        """The identity of the trial: trials with equal keys are the same."""
         return key(self.parameters, self.seed, self.fold, self.lineage)
 
     @property
     def described(self) -> str:
-        """What varies, in a few words."""
+        """The varying values in a few words."""
         return described(self.parameters, self.seed, self.fold)
 
     @property
     def configuration(self) -> str:
-        """What it shares with the trials that differ only by seed and fold."""
+        """Identifies the trials that differ only by seed and fold."""
         return configuration(self.parameters, self.lineage)
 
 
 def configuration(parameters: Mapping[str, Any], lineage: Sequence[int] | None = None) -> str:
-    """What trials with these parameters share."""
+    """Returns the identity of a configuration with these parameters."""
     return json.dumps([parameters, lineage] if lineage else parameters, sort_keys=True)
 
 
@@ -127,36 +128,36 @@ def key(
     fold: int | None,
     lineage: Sequence[int] | None = None,
 ) -> str:
-    """The key of the trial with these."""
+    """Returns the key of the trial with these values."""
     return json.dumps([parameters, seed, fold, *(lineage or ())], sort_keys=True)
 
 
 def described(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str:
-    """`initial_learning_rate=0.01,seed=0`."""
+    """Returns a short text such as `initial_learning_rate=0.01,seed=0`."""
     held_out = f"fold={fold}" if fold is not None else ""
     return ",".join(filter(None, [space.described(parameters), f"seed={seed}", held_out]))
 
 
 def write(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Writes trial.json, unless it is there."""
+    """Writes trial.json unless it exists."""
     if not (folder / layout.TRIAL).exists():
         files.write_json(folder / layout.TRIAL, facts)
 
 
 def note(folder: Path, code: int, reason: str, host: str) -> None:
-    """Notes that the trial's process ended with an exit code that counts as a failure."""
+    """Records that the trial's process ended with an exit code that is a failure."""
     row = {"exit_code": code, "reason": reason, "host": host}
     files.append_json_line(folder / layout.ATTEMPTS, row)
 
 
 def read(folder: Path) -> Trial:
-    """The trial in a folder.
+    """Reads the trial in a directory.
 
     Raises:
-        RunnerError: its files are damaged, or it is no trial.
+        RunnerError: its files are damaged, or it is not a trial.
     """
     run = Run(folder)
-    run.status = status.before(folder, lambda _: None)  # training writes a damaged one anew
+    run.status = status.before(folder, lambda _: None)  # training rewrites a damaged one
     facts: Any = run.trial
     try:
         number, parameters, seed = facts["number"], facts["parameters"], facts["seed"]
@@ -199,7 +200,7 @@ _FACTS = {"number", "parameters", "seed", "fold", "objective", "lineage"}
 
 
 def all_of(study: Path) -> list[Trial]:
-    """The trials of a study, by number.
+    """Returns the trials of a study, by number.
 
     Raises:
         RunnerError: files of a trial are damaged.
@@ -209,7 +210,7 @@ def all_of(study: Path) -> list[Trial]:
 
 
 def _tests(run: Run) -> list[records.Test]:
-    """What the run itself has tested, and what evaluators have; see `Trial.test`."""
+    """Returns the tests by the run itself and by its evaluators. See `Trial.test`."""
     rows = (row for rows in (run.history, *run.evaluators.values()) for row in rows)
     tests = [row for row in rows if isinstance(row, records.Test)]
     return [row for row in tests if row.weights == "best"] or tests

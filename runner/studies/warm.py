@@ -1,7 +1,7 @@
-"""The command in a separate process, forked from one that has imported all it needs.
+"""Runs the command in a process forked from one that has already imported its modules.
 
-A cold start imports for several seconds. The process differs from a fresh one only in how it comes
-to be: it has its own number, directory, streams, signals and exit code. Only those processes load
+A cold start spends several seconds on imports. The forked process behaves like a fresh one: it has
+its own process id, directory, streams, signals and exit code. Only the processes to fork from load
 TensorFlow.
 """
 
@@ -18,24 +18,24 @@ from typing import Any
 from runner.core import child
 
 ARGUMENTS = "RUNNER_STUDY_ARGUMENTS"
-"""Set in the environment of that process: the arguments of `config.load`, as JSON."""
+"""Set in the environment of the process to fork from: the arguments of `config.load`, as JSON."""
 
 NOT_WARM = 75
-"""The exit code of a process that could not be forked from one that has used TensorFlow."""
+"""The exit code of a process that could not be forked, because TensorFlow had been used before."""
 
 _forks: Any = multiprocessing.get_context("forkserver")
 
 
 def preload(modules: Sequence[str]) -> None:
-    """Names the modules that are imported before any process is forked; call it before the first.
+    """Sets the modules to import before any process is forked. Call it before the first fork.
 
-    The process that imports them has the environment of the time of the first fork.
+    The process that imports them keeps the environment of the time of the first fork.
     """
     _forks.set_forkserver_preload(list(modules))
 
 
 def begin(flags: Mapping[str, Any]) -> None:
-    """Starts the process from which trials are forked: it imports what a command's flags need."""
+    """Starts the process from which trials are forked. It imports the modules the flags need."""
     given = {
         "gin_files": flags.get("gin_file", []),
         "gin_params": flags.get("gin_params", []),
@@ -52,7 +52,7 @@ def begin(flags: Mapping[str, Any]) -> None:
 
 
 class Fork(child.Child):
-    """`python -m runner ...`, forked instead of started; its log and answer are files."""
+    """`python -m runner ...`, forked instead of started. Its log and answer are files."""
 
     def _start(self, command: Sequence[str], **options: Any) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "runner"]
@@ -79,12 +79,12 @@ class Fork(child.Child):
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative after a signal; None while it runs."""
+        """The exit code, negative after a signal, or None while it runs."""
         code: int | None = self._process.exitcode
         return code
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Waits for the end, at most so long; the exit code, or None if it still runs."""
+        """Waits for the end, at most this long. Returns the exit code, or None if it still runs."""
         self._process.join(seconds)
         return self.code
 
@@ -97,7 +97,7 @@ def _run(
     files: Mapping[int, str],
     has_session: bool,
 ) -> None:
-    """In the process itself."""
+    """Runs in the forked process."""
     if _is_used():
         os._exit(NOT_WARM)
     if has_session:
@@ -115,7 +115,7 @@ def _run(
 
 
 def _is_used() -> bool:
-    """Whether TensorFlow has run something before the fork, after which nothing works in a fork."""
+    """Returns whether TensorFlow was used before the fork, which makes it unusable in the fork."""
     if "tensorflow" not in sys.modules:
         return False
     from runner.internals import tensorflow

@@ -1,4 +1,4 @@
-"""A trial in a process: an ordinary command, started, watched and ended. No TensorFlow here."""
+"""Starts, watches and ends the process of a trial, an ordinary command. No TensorFlow here."""
 
 import contextlib
 import json
@@ -32,13 +32,13 @@ def arguments(
     threads: int = 0,
     pause_at: int = 0,
 ) -> list[str]:
-    """The flags that make a trial's configuration of the study's.
+    """Returns the flags that turn the study's configuration into a trial's.
 
     Args:
         facts: Those of trial.json.
-        divided: What makes its fold validate, by path.
-        threads: How many an op may use; 0: as configured.
-        pause_at: Where it is to pause; 0: nowhere.
+        divided: The overrides that make its fold validate, by path.
+        threads: How many threads an op may use. 0 uses the configured number.
+        pause_at: The step at which it pauses, or 0 if it does not pause.
     """
     found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
     values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
@@ -53,27 +53,27 @@ def arguments(
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[bool]:
-    """Within the block, no other process of this machine is; False if one is already."""
+    """Holds a lock within the block, or yields False if another local process holds it."""
     with path.open("a+", encoding="utf-8") as file:
         yield claim_file.lock(file) is not False
 
 
 class Job:
-    """A trial that this process has started; it ends with this process.
+    """A trial that this process has started. It ends with this process.
 
     Args:
         one: The trial.
         command: The flags of its command, without `--model_dir`.
-        place: Where it runs.
-        gpu: Which GPU it has for itself; None: as the place says.
-        goal: The step that it trains to; 0: it is tested instead.
+        place: Its executor.
+        gpu: The GPU reserved for it. None leaves the choice to the executor.
+        goal: The step that it trains to. 0 tests it instead.
 
     Attributes:
         one: The trial, as it was.
         goal: As given.
         tests: Whether it is tested.
-        why_not: Why it cannot be forked, where `end` has returned `warm.NOT_WARM`.
-        is_stuck: Whether that is because it hung.
+        why_not: Why it cannot be forked, after `end` has returned `warm.NOT_WARM`.
+        is_stuck: Whether the reason is that it hung.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Job:
             self._holds.close()
 
     def _hold(self) -> bool:
-        """Whether no other worker has the trial, or has had it since it was read."""
+        """Returns whether no other worker has the trial, or has had it since it was read."""
         if not self._holds.enter_context(alone(self.one.folder / layout.TRIAL)):
             return False
         now = trial.read(self.one.folder)
@@ -123,14 +123,15 @@ class Job:
 
     @property
     def trains(self) -> bool:
-        """Whether this start of the trial has trained."""
+        """Whether this attempt of the trial has trained."""
         self._trains = self._trains or self._rows.changed()
         return self._trains
 
     def end_if_stuck(self) -> None:
-        """Kills a fork that neither prints nor works, and never will: `end` says so.
+        """Kills a fork that has hung: it printed no output and used almost no CPU.
 
-        A lock that a thread held at the time of the fork, say, is never released in the fork.
+        For example, a lock that a thread held at the time of the fork is never released in the
+        fork. `end` reports the hang.
         """
         quiet = time.monotonic() - self._began
         if not self._is_fork or quiet < _SILENT_SECONDS or self._output.stat().st_size:
@@ -144,11 +145,11 @@ class Job:
             self.child.kill()
 
     def stop(self) -> None:
-        """Asks it to save and to end."""
+        """Sends it SIGTERM, so that it saves a checkpoint and ends."""
         self.child.send(signal.SIGTERM)
 
     def end(self) -> int:
-        """Waits for the end, notes a failure, and lets others have the trial; the exit code."""
+        """Waits for the end, records a failure, and releases the trial. Returns the exit code."""
         code = self.child.end(_GRACE_SECONDS)
         if self.is_stuck:
             code = warm.NOT_WARM
@@ -169,7 +170,7 @@ class Job:
                 trial.note(folder, -number, f"killed by {by}", socket.gethostname())
 
     def reason(self) -> str:
-        """What it said last."""
+        """Returns the last message of its output."""
         return self.child.reason() or "nothing was printed"
 
 
@@ -178,7 +179,7 @@ def _progress(one: Trial) -> tuple[Any, ...]:
 
 
 def _processor_seconds(process: int) -> float:
-    """What a process has used so far."""
+    """Returns the CPU time that a process has used so far, in seconds."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
