@@ -186,7 +186,7 @@ class ImageClassificationTask(base_task.Task):
         return self._train_examples().class_names
 
     def prediction_keys(self, data: image_data.ImageData) -> np.ndarray:
-        """The paths of image files within their folder, or the indices of other images."""
+        """The paths of image files within their directory, or the indices of other images."""
         return image_data.keys(self._read(image_data.source_of(data)), data)
 
     def prediction_rows(

@@ -63,7 +63,7 @@ def is_mean(which: str) -> bool:
 
 
 def _by_step(folders: Iterable[Path]) -> dict[int, Path]:
-    """The checkpoints of several folders by step, each from the first folder that has it."""
+    """The checkpoints of several directories by step, each from the first directory that has it."""
     found: dict[int, Path] = {}
     for folder in folders:
         for path in checkpoint_files.there(folder):

@@ -61,7 +61,7 @@ class Profiled(orbit.AbstractTrainer):
     Args:
         trainer: The trainer.
         steps: The steps to profile, unless they were done before this attempt.
-        folder: A TensorBoard run folder.
+        folder: A TensorBoard run directory.
         note: Called with the outcome.
     """
 

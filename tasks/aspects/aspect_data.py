@@ -41,7 +41,7 @@ class AspectData(inputs.FoldedData):
             their number, 'refuse' raises an error that lists them all.
         polarities: the polarities that examples may have. Any other makes a bad example. Empty:
             the training data may have any.
-        cache_folder: a folder that caches the sentences' words or pieces. Empty: no cache.
+        cache_folder: a directory that caches the sentences' words or pieces. Empty: no cache.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")

@@ -221,7 +221,7 @@ def encoded(
         reader: converts the texts.
         parts: lists of texts.
         files: the files they were read from. If empty, the result is not cached.
-        cache_folder: the cache's folder. If empty, nothing is cached.
+        cache_folder: the cache's directory. If empty, nothing is cached.
         settings: everything else that the texts depend on.
 
     Returns:

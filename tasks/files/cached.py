@@ -37,7 +37,7 @@ def cached(
         make: must return arrays of numbers or strings, not Python objects.
 
     Raises:
-        ConfigError: one of `files` is missing, or the folder cannot be written.
+        ConfigError: one of `files` is missing, or the directory cannot be written.
     """
     if not folder:
         return dict(make())

@@ -63,7 +63,7 @@ class Cifar(NamedTuple):
 
 
 def is_here(path: Path) -> bool:
-    """Whether a path is an archive, or a folder with some of the distribution's files."""
+    """Whether a path is an archive, or a directory with some of the distribution's files."""
     if path.is_dir():
         return any((path / name).is_file() for layout in _LAYOUTS for name in _files(layout))
     return path.name.endswith((".tar.gz", ".tgz", ".tar"))

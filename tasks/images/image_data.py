@@ -25,18 +25,18 @@ class ImageData(inputs.FoldedData):
     - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width],
       uint8 or floating point, which is not rescaled), `labels` ([N], integers from 0) and
       optionally `class_names`
-    - the folder of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz
-    - a folder with one folder of images per class. Classes are numbered in alphabetical order, and
-      images have 3 channels.
+    - the directory of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz
+    - a directory with one subdirectory of images per class. Classes are numbered in alphabetical
+      order, and images have 3 channels.
 
     Alternatively, set `tfds_name` and `tfds_split` (and `tfds_data_dir`, if the data are not in
-    the default folder). With neither, the data are the 1,797 handwritten digits of 8x8 pixels that
-    scikit-learn includes. All images are held in memory, except those in a folder of images. Such
-    files are decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
+    the default directory). With neither, the data are the 1,797 handwritten digits of 8x8 pixels
+    that scikit-learn includes. All images are held in memory, except image files in a directory.
+    These are decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
         subset: 'train' or 'test', for CIFAR's binary version.
-        image_size: the height and width to which the images of a folder are scaled (to cover it)
+        image_size: the height and width to which the images of a directory are scaled (to cover it)
             and cropped (around the middle). Empty: all images have the same size.
         split: which part of the source: 'all', 'validation' (a fixed random choice, independent of
             the run's seed) or 'train' (the rest). Empty: for the digits, the part that matches
@@ -45,7 +45,7 @@ class ImageData(inputs.FoldedData):
         fold_group: the array of an .npz whose equal values mark images that stay together in
             `folds` (such as those of one patient). Folds replace `split` and `held_out`, and are
             stratified by label.
-        cache_folder: a folder that caches the decoded and scaled images of a folder until a file
+        cache_folder: a directory that caches the decoded and scaled image files until one of them
             changes. The images are then held in memory. Empty: no cache.
         augment: random changes to training images.
         corruption: how to corrupt every image of an evaluation.

@@ -1,4 +1,4 @@
-"""Folders of images by class: root/<class>/<image>. Images are decoded when needed."""
+"""Directories of images by class: root/<class>/<image>. Images are decoded when needed."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", "
 
 
 class Folder(NamedTuple):
-    """A folder's images: [N] paths and [N] int32 labels, by class, in alphabetical order."""
+    """A directory's images: [N] paths and [N] int32 labels, by class, in alphabetical order."""
 
     paths: np.ndarray
     labels: np.ndarray
@@ -23,12 +23,12 @@ class Folder(NamedTuple):
 
 
 def scan(root: Path) -> Folder:
-    """Finds the images. Each folder is a class, and classes are numbered alphabetically.
+    """Finds the images. Each directory is a class, and classes are numbered alphabetically.
 
-    Hidden files, files without an image suffix, and nested folders are ignored.
+    Hidden files, files without an image suffix, and nested directories are ignored.
 
     Raises:
-        ConfigError: the folder does not exist, has no classes, or a class has no images.
+        ConfigError: the directory does not exist, has no classes, or a class has no images.
     """
     if not root.is_dir():
         raise ConfigError(f"there is no folder {root}")

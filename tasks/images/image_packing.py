@@ -1,4 +1,4 @@
-"""Packs a folder of images by class into one .npz, which training holds in memory."""
+"""Packs a directory of images by class into one .npz, which training holds in memory."""
 
 import concurrent.futures
 import functools
@@ -19,13 +19,13 @@ _CHUNK = 1000  # images between two progress messages
 
 
 def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str], object]) -> None:
-    """Writes all images of a folder, scaled to one size, into an .npz for `ImageData.input_path`.
+    """Writes a directory's images, scaled to one size, into an .npz for `ImageData.input_path`.
 
     Partial work is kept in `<out>.<key>.part`, and the next call resumes from it. The key depends
     on the files and the size. If the .npz exists, the function returns without doing anything.
 
     Args:
-        root: the folder that holds one folder per class.
+        root: the directory that holds one directory per class.
         out: the .npz.
         height: the images' height in pixels.
         width: their width.

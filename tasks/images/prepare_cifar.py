@@ -2,8 +2,8 @@
 
     runner-prepare-cifar cifar10 data
 
-creates the folder data/cifar-10-batches-bin for ImageData.input_path. To resume an interrupted
-download, run the command again. If the folder exists, the command does nothing.
+creates the directory data/cifar-10-batches-bin for ImageData.input_path. To resume an interrupted
+download, run the command again. If the directory exists, the command does nothing.
 """
 
 import argparse
@@ -40,7 +40,7 @@ ARCHIVES = {
 
 
 def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
-    """Downloads and unpacks the archive's folder `name` into `folder`, unless it exists."""
+    """Downloads and unpacks the archive's directory `name` into `folder`, unless it exists."""
     unpacked = folder / name
     if unpacked.exists():
         console.say(f"{unpacked} already exists")

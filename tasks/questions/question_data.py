@@ -38,9 +38,9 @@ class QuestionData(inputs.FoldedData):
         wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' trains
             without it, 'mend' takes the nearest occurrence of its text, 'refuse' raises an error.
         predictions: a file for the answers of each complete evaluation, in SQuAD's prediction
-            format (JSON), relative to the working folder of the evaluating process. Empty: none.
+            format (JSON), relative to the working directory of the evaluating process. Empty: none.
         fetch: files to download first if they are missing.
-        cache_folder: a folder that caches tokens. Empty: no cache.
+        cache_folder: a directory that caches tokens. Empty: no cache.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")

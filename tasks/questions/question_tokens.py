@@ -68,7 +68,7 @@ def tokenize(
         files: the files they were read from. If empty, the result is not cached.
         vocab_file: WordPiece's vocabulary. Empty: words.
         lower_case: whether WordPiece lower-cases texts.
-        cache_folder: the cache's folder. If empty, nothing is cached.
+        cache_folder: the cache's directory. If empty, nothing is cached.
         side: identifies the subset of the files' questions, if not all are used.
 
     Raises:
