@@ -34,7 +34,7 @@ def write(source: Path, target: Path) -> None:
 def mean(sources: Sequence[Path], target: Path) -> None:
     """Writes the mean of the weights that several checkpoints of a run are evaluated with.
 
-    The mean is computed in double precision. Other values than floats are those of the last one.
+    The mean is computed in double precision. Values that are not floats are the last one's.
 
     Raises:
         ConfigError: one of them has other weights than the last.

@@ -8,7 +8,7 @@ from runner.checkpoints import checkpoint_files
 from runner.internals import checkpoint_keys
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-"""The errors that TensorFlow raises if it cannot read a checkpoint: IndexError if it is cut."""
+"""TensorFlow's errors for an unreadable checkpoint. IndexError means a file is cut short."""
 
 
 def damage(path: Path) -> str | None:

@@ -87,7 +87,7 @@ def clear_save(path: Path) -> None:
 
 
 def _is_orphan(entry: Path) -> bool:
-    """Whether a data file has no index. The newest listed checkpoint's index is lost instead."""
+    """Whether a data file has no index, except the newest listed checkpoint's, which is lost."""
     name, is_data, _ = entry.name.rpartition(".data-")
     if not is_data or checkpoint_files.exists(entry.with_name(name)):
         return False

@@ -25,7 +25,7 @@ _TYPES: dict[int, Any] = {
     **{8: np.complex64, 9: np.int64, 10: np.bool_, 14: ml_dtypes.bfloat16, 17: np.uint16},
     **{18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64},
     **{24: ml_dtypes.float8_e5m2, 25: ml_dtypes.float8_e4m3fn},
-}  # by the number in types.proto, while other types are read as bytes
+}  # by the number in types.proto (other types are read as bytes)
 _MASK = 0xA282EAD8  # TensorFlow adds this to a checksum
 
 

@@ -21,7 +21,7 @@ _FOUND = re.compile(r"Found (\d+) ")
 
 
 def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
-    """Loads into `model` the fitting weights from a checkpoint, and leaves the rest unchanged.
+    """Loads fitting weights from a checkpoint into `model`, and leaves the rest unchanged.
 
     A model's `checkpoint_items` define what is loaded and the names under which it was saved, as
     for Model Garden's tasks. Without them, the model is loaded, saved as `model` (in training

@@ -1,4 +1,4 @@
-"""Hands off checkpoints that training removes to evaluators that evaluate every checkpoint.
+"""Hands off checkpoints, before training removes them, to evaluators that evaluate every one.
 
 Such an evaluator registers in its directory, `eval-<name>/evaluator.json`. Before training removes
 a checkpoint, it links it into the `queue/` of each live evaluator. Every checkpoint since the

@@ -52,7 +52,7 @@ def is_wanted(config: Experiment) -> bool:
 
 
 def chosen(config: Experiment, grid: schedule.Grid, steps: Sequence[int]) -> list[int]:
-    """Selects the steps that a run averages from the saved `steps`. None without a mean.
+    """Selects the saved `steps` that a run averages. Empty if it computes no mean.
 
     Checkpoints that were saved because of a signal are ignored, as an undisturbed run lacks them.
     """

@@ -213,7 +213,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def check_vocabularies(model: Any) -> None:
-    """Checks that layers know their vocabularies from their configuration.
+    """Checks that layers have their vocabularies in their configuration.
 
     Raises:
         ConfigError: a layer has adapted to one, which a copy and a checkpoint would lack.
@@ -234,7 +234,7 @@ def _adapted(model: Any) -> list[Any]:
 
 
 def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
-    """Adds the values that normalization layers have adapted to to their configuration.
+    """Adds the statistics of adapted normalization layers to their configuration.
 
     Keras keeps them in weights, but computes with a constant that it derives from them when the
     layer is built or adapts. Weights that are copied or restored later would have no effect.

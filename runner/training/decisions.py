@@ -180,7 +180,7 @@ class _Fold:
         return not self._taken
 
     def after(self, step: int | None = None) -> improvement.Trend:
-        """The rule's state after the rows up to `step`. For the run's own rows, after all."""
+        """The rule's state after the rows up to `step`, or after all of the run's own rows."""
         new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
         due = new if self._rule.source else map(self._due, new)
         self._trend = functools.reduce(self._rule.step, due, self._trend)

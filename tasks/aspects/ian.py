@@ -1,6 +1,6 @@
 """IAN: the sentence attends to the aspect's meaning, and the aspect to the sentence.
 
-Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017. Like in
+Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017. As in
 PyABSA, scores are not bounded by a tanh. With it, no word could have more than e^2 times the weight
 of another.
 """

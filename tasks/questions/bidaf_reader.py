@@ -3,7 +3,7 @@
 Words and characters pass through highways and an LSTM. Attention flows from each of the context's
 words to the question, and from the question to the context. Two more LSTMs read the result, and a
 third one reads it for the ends (section 2). In this version, the products in similarities are
-scaled like in a transformer, dropout drops the same features of all words, and there may be no
+scaled as in a transformer, dropout drops the same features of all words, and there may be no
 answer.
 """
 

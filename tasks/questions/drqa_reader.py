@@ -2,8 +2,8 @@
 
 Section 3.2: stacked LSTMs read the context's words, each with its exact matches and the aligned
 question, and the question's words. Start and end are bilinear in a context's word and a summary of
-the question. In this version, the shapes of words replace tags and term frequency, word vectors are
-tuned either all or not at all, and spans are scored by logits, like for all readers.
+the question. In this version, the shapes of words replace tags and term frequency, either all
+or no word vectors are tuned, and spans are scored by logits, as in all readers.
 """
 
 import dataclasses

@@ -70,7 +70,7 @@ class Fuse(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, news: tf.Tensor) -> tf.Tensor:
-        """Returns the shape of `x`. `news` is [..., any]."""
+        """Returns the changed `x`. `news` is [..., any]."""
         both = tf.concat([x, news], -1)
         gate = self._gate(both)
         return gate * self._change(both) + (1 - gate) * x

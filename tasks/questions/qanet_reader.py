@@ -4,7 +4,7 @@ Yu et al., "QANet: combining local convolution with global self-attention for re
 comprehension", 2018. A block of convolutions, self-attention and a feed-forward layer encodes each
 text. Attention goes from the context to the question and back. More blocks read the context three
 times with the same weights (section 2.2). In this version, the products in similarities are scaled
-like in a transformer, there is one dropout rate and no layer dropout, and the data are not
+as in a transformer, there is one dropout rate and no layer dropout, and the data are not
 augmented.
 """
 

@@ -133,7 +133,7 @@ class _Source(NamedTuple):
 def read(config: QuestionData) -> Questions:
     """Reads and tokenizes the configured questions, only once unless the files change.
 
-    The number of skipped faulty examples is reported on stderr, in one line.
+    Counts faulty data that can be skipped, and reports them on stderr in one line.
 
     Raises:
         ConfigError: a setting is out of range, or a file is missing or invalid.

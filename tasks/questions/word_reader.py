@@ -25,7 +25,7 @@ class WordReaderConfig(base_config.Config):
         dropout: the dropout rate before each recurrent layer and before the pointer, in [0, 1). It
             drops the same features for all words of a text.
         characters: how many characters of each word are read, from its start. 0: none.
-        character_units: the size of the vector computed from them, added to the word's features.
+        character_units: the size of the vector computed from them, appended to the word's.
     """
 
     words: embeddings.EmbeddingConfig = dataclasses.field(
@@ -139,7 +139,7 @@ class Highway(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the same shape."""
+        """Returns the changed input, of the same shape."""
         for change, open_by in zip(self._changes, self._gates, strict=True):
             gate = open_by(x)
             x = gate * change(x) + (1 - gate) * x
