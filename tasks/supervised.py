@@ -115,7 +115,7 @@ class SupervisedConfig(cfg.TaskConfig):
 
     @property
     def brings_optimizer(self) -> bool:
-        """Whether the model may be compiled with an optimizer that the configuration can use."""
+        """Whether the model may provide the optimizer, for a configuration that names none."""
         return bool(self.model.name)
 
 

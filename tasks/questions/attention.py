@@ -110,9 +110,8 @@ class Trilinear(tf_keras.layers.Layer):
     def call(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Maps [batch, tokens, features] and [batch, others, features] to all pairs.
 
-        The result is [batch, tokens, others].
-
-        The products are divided by the square root of the number of features.
+        The result is [batch, tokens, others]. The products are divided by the square root of the
+        number of features.
         """
         scale = tf.cast(x.shape[-1], x.dtype) ** -0.5
         products = tf.matmul(x * self._of_both * scale, y, transpose_b=True)

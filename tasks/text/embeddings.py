@@ -33,7 +33,6 @@ class EmbeddingConfig(base_config.Config):
 
     Attributes:
         path: a file with a word and its vector on each line, separated by blanks. Empty: vectors
-        path: a file with a word and its vector on each line, separated by blanks. Empty: vectors
             are initialized at random, and `trainable` must be set.
         dimension: the size of a vector.
         trainable: whether training changes the vectors.

@@ -47,7 +47,7 @@ class WordPiece:
         texts: if there is no file, whole words of these texts are the pieces.
 
     Attributes:
-        name: the vocabulary file, or a text for none.
+        name: the vocabulary file, or a description if there is none.
         lower_case: as given.
         pieces: in the order of their ids.
         size: the number of pieces.
@@ -123,7 +123,7 @@ def _pieces(text: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
 
 
 def _words(texts: Iterable[str], *, lower_case: bool) -> dict[str, int]:
-    """The texts' words, split like BERT does, and their ids."""
+    """The texts' words, split as in BERT, and their ids."""
     normalizer = tf_text.FastBertNormalizer(lower_case_nfd_strip_accents=lower_case)
     encoded = [text.encode("utf-8", "replace") for text in dict.fromkeys(texts)]
     found = dict.fromkeys(_SPECIAL)
