@@ -217,7 +217,7 @@ class ImageClassificationTask(base_task.Task):
         return drawn
 
     def serving(self, model: tf_keras.Model) -> image_serving.ImageServing | None:
-        """The signature for an export, which takes image files. None if they cannot hold them."""
+        """The signature for an export, which takes files. None if files cannot hold the images."""
         examples = self._read(image_data.source_of(self.task_config.validation_data))
         if not image_serving.can_serve(examples):
             return None
